@@ -24,7 +24,9 @@ from scipy import stats
 import occamrl as orl
 
 DATA = Path(__file__).with_name("data") / "version-2.json"
-SAMPLING, ALL, BERNOULLI = {"acting": "sampling"}, {"scope": "all"}, {"reward_noise": "bernoulli"}
+SAMPLING: Any = {"acting": "sampling"}
+ALL: Any = {"scope": "all"}
+BERNOULLI: Any = {"reward_noise": "bernoulli"}
 
 
 def problem(name: str, **parameters: Any) -> Any:
@@ -51,49 +53,54 @@ def unknown(agent: Any, **more: Any) -> Any:
 
 
 @cache
-def river(states=5, **more):
+def river(states: Any = 5, **more: Any) -> Any:
     return problem("river-swim", states=states, **more)
 
 
 @cache
-def one_hot(states=5, actions=2):
+def one_hot(states: Any = 5, actions: Any = 2) -> Any:
     return orl.FeatureMap.tabular(states=states, actions=actions)
 
 
 @cache
-def mixture(**more):
+def mixture(**more: Any) -> Any:
     return problem("sparse-mixture", seed=0, **more)
 
 
 @cache
-def mixture_features():
+def mixture_noisy() -> Any:
+    return mixture(**BERNOULLI)
+
+
+@cache
+def mixture_features() -> Any:
     return orl.FeatureMap(mixture().phi)
 
 
 @cache
-def random_kernels(count=60, states=5, actions=3, seed=3):
+def random_kernels(count: Any = 60, states: Any = 5, actions: Any = 3, seed: Any = 3) -> Any:
     """Kernels of a list of models; index 0, 1, ... with rewards that random_mdp() uses."""
     return np.random.default_rng(seed).dirichlet(np.ones(states), size=(count, states, actions))
 
 
-def random_ladder():
+def random_ladder() -> Any:
     kernels = random_kernels()
     return orl.Ladder([orl.FiniteFamily(kernels[:n]) for n in (1, 6, 20, 60)])
 
 
-def random_mdp(member=4, *, start=0, noise=False, changing=False):
+def random_mdp(member: Any = 4, *, start: Any = 0, noise: Any = False, changing: Any = False) -> Any:
     kernels = random_kernels()
     reward = np.random.default_rng(4).random((5, 3))
     truth = np.stack([kernels[h % 6] for h in range(6)]) if changing else kernels[member]
-    more = BERNOULLI if noise else {}
+    more: Any = BERNOULLI if noise else {}
     return orl.FiniteMDP(transition=truth, reward=reward, horizon=6, initial_state=start, **more)
 
 
-def anywhere(states):
+def anywhere(states: Any) -> Any:
     return np.full(states, 1.0 / states)
 
 
-def own_river(*, states=5, horizon=20, start=0, by_outcome=False, **more):
+def own_river(*, states: Any = 5, horizon: Any = 20, start: Any = 0, by_outcome: Any = False, **more: Any) -> Any:
     """RiverSwim from arrays; rewards on (s, a), or on transitions (s, a, s')."""
     P = np.zeros((states, 2, states))
     for s in range(states):
@@ -111,11 +118,11 @@ def own_river(*, states=5, horizon=20, start=0, by_outcome=False, **more):
 
 
 @cache
-def simulators():
+def simulators() -> Any:
     """Twelve rivers with a guess of the current in each of 8 states; docs/simulators.md."""
     rng = np.random.default_rng([0, 1])
 
-    def guess():
+    def guess() -> Any:
         up, down, P = rng.uniform(0.1, 0.6, 8), rng.uniform(0.05, 0.35, 8), np.zeros((8, 2, 8))
         for s in range(8):
             below, above = max(s - 1, 0), min(s + 1, 7)
@@ -126,63 +133,63 @@ def simulators():
     return orl.Simulators([guess() for _ in range(12)])
 
 
-def simulated_river():
+def simulated_river() -> Any:
     reward = np.zeros((8, 2))
     reward[0, 0], reward[-1, 1] = 0.05, 1.0
     truth = simulators().features.kernel([0, 0, 0, 0.6, 0, 0, 0, 0, 0.4, 0, 0, 0])
     return orl.FiniteMDP(transition=truth, reward=reward, horizon=32)
 
 
-def changing_mixture(*, noise=False):
+def changing_mixture(*, noise: Any = False) -> Any:
     """A different mixture of three kernels at each of 5 steps; docs/extensions.md. Returns features and problem."""
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(np.ones(4), size=(3, 4, 2))
     weights = rng.dirichlet(np.ones(3), size=5)
     phi = np.moveaxis(kernels, 0, -1)
-    more = BERNOULLI if noise else {}
+    more: Any = BERNOULLI if noise else {}
     transition = np.stack([phi @ w for w in weights])
     mdp = orl.FiniteMDP(transition=transition, reward=rng.random((4, 2)), horizon=5, **more)
     return orl.FeatureMap(phi), mdp
 
 
 @cache
-def ice(slip=(0.1, 0.0)):
+def ice(slip: Any = (0.1, 0.0)) -> Any:
     """Half of the lake, 2 < 4 < 16 < 256 models; docs/problems/patchy-ice.md."""
     return problem("patchy-ice", slip=slip, levels=(0.0, 0.1), horizon=30, rows=4)
 
 
 @cache
-def whole_ice(slip=(0.1,)):
+def whole_ice(slip: Any = (0.1,)) -> Any:
     return problem("patchy-ice", slip=slip)
 
 
 @cache
-def wrong_ice():
+def wrong_ice() -> Any:
     """A slip of 0.2, of which no model of ice() knows."""
     return problem("patchy-ice", slip=(0.2,), levels=(0.0, 0.1, 0.2), horizon=30, rows=4)
 
 
 @cache
-def lake(slip=(6, 6)):
+def lake(slip: Any = (6, 6)) -> Any:
     return problem("frozen-lake", map_name="4x4", slip=slip)
 
 
 @cache
-def gym_ladder(horizon=50):
+def gym_ladder(horizon: Any = 50) -> Any:
     """No slip < the same to both sides < any slip: 1, 11 and 231 models."""
     return orl.read_ladder("frozen-lake-4x4", horizon=horizon).ladder
 
 
-def gym_lake(horizon=50):
+def gym_lake(horizon: Any = 50) -> Any:
     """Gymnasium's own table, with the actions' slips of 1/3."""
     import gymnasium as gym
 
-    table = gym.make("FrozenLake-v1", map_name="4x4").unwrapped.P
-    return orl.FiniteMDP(outcomes=table, horizon=horizon)
+    environment: Any = gym.make("FrozenLake-v1", map_name="4x4").unwrapped
+    return orl.FiniteMDP(outcomes=environment.P, horizon=horizon)
 
 
 @cache
-def desk():
+def desk() -> Any:
     return problem(
         "queue-admission",
         room=6,
@@ -195,22 +202,22 @@ def desk():
 
 
 @cache
-def shop():
+def shop() -> Any:
     return problem("lost-sales", demand="negative-binomial", shelf=10, horizon=14)
 
 
 @cache
-def fleet():
+def fleet() -> Any:
     return problem("machine-replacement", hazard=(0.02,) * 8 + (0.4,) * 7)
 
 
 @cache
-def prices():
+def prices() -> Any:
     return problem("pricing", stock=5, prices=6, horizon=12, demand=(0.6, 0.6, 0.6, 0.3, 0.05, 0.05))
 
 
 @cache
-def week():
+def week() -> Any:
     return problem(
         "weekday-inventory",
         means=(4.0,) * 5 + (9.0, 9.0),
@@ -223,17 +230,17 @@ def week():
 
 
 @cache
-def pendulum():
+def pendulum() -> Any:
     return problem("pendulum", resolution=8, horizon=10)
 
 
 @cache
-def sparse_ladder(nonzero=2):
+def sparse_ladder(nonzero: Any = 2) -> Any:
     """1 < 17 < 129 < 577 kernels; two non-zero coordinates are class 3, three class 4."""
     return problem("sparse-ladder", nonzero=nonzero)
 
 
-def zones_ladder():
+def zones_ladder() -> Any:
     """Aggregations of a river with 12 states, 4 zones; docs/selection-ladders.md."""
     zones = small_zones()
     classes = [orl.AggregationFamily(partition=zones.partition(n), moves=zones.moves) for n in (2, 4, 12)]
@@ -241,11 +248,11 @@ def zones_ladder():
 
 
 @cache
-def small_zones():
+def small_zones() -> Any:
     return problem("river-zones", states=12, horizon=24, zones=4)
 
 
-def river_kernel(up, down=0.05, states=5):
+def river_kernel(up: Any, down: Any = 0.05, states: Any = 5) -> Any:
     P = np.zeros((states, 2, states))
     for s in range(states):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -253,7 +260,7 @@ def river_kernel(up, down=0.05, states=5):
     return P
 
 
-def river_ladder():
+def river_ladder() -> Any:
     """One current < five < fifteen; own_river() is in the second class."""
     down = [(up, 0.05) for up in (0.25, 0.15, 0.35, 0.45, 0.55)]
     more = [(up, q) for q in (0.15, 0.25) for up in (0.15, 0.25, 0.35, 0.45, 0.55)]
@@ -261,7 +268,7 @@ def river_ladder():
     return orl.Ladder([orl.FiniteFamily(kernels[:n]) for n in (1, 5, 15)])
 
 
-def line_kernel(parameters):
+def line_kernel(parameters: Any) -> Any:
     """A telephone line: (p, q, how much q falls per caller) -> P[s, a, s']; docs/your-own-family.md."""
     p, q, fall = parameters
     P = np.zeros((7, 2, 7))
@@ -277,14 +284,14 @@ def line_kernel(parameters):
     return P
 
 
-def line_ladder(**more):
+def line_ladder(**more: Any) -> Any:
     step = [0.1, 0.1, 0.05]
     same = orl.CoverFamily(line_kernel, low=[0.1, 0.3, 0.0], high=[0.4, 0.5, 0.0], step=step, **more)
     falls = orl.CoverFamily(line_kernel, low=[0.1, 0.3, 0.0], high=[0.4, 0.5, 0.05], step=step, **more)
     return orl.Ladder([same, falls])
 
 
-def line():
+def line() -> Any:
     """Rewards on transitions, from -4 to 5 EUR mapped to [0, 1]."""
     amount = np.zeros((7, 2, 7))
     for n in range(7):
@@ -295,60 +302,60 @@ def line():
     return orl.FiniteMDP(transition=line_kernel((0.3, 0.5, 0.05)), reward=reward, horizon=40)
 
 
-def memory_ladder():
+def memory_ladder() -> Any:
     walk = memory_walk()
     return orl.Ladder([orl.AggregationFamily(partition=walk.partition(k), moves=walk.moves) for k in (0, 1, 2)])
 
 
 @cache
-def memory_walk():
+def memory_walk() -> Any:
     return problem("memory-walk", order=1)
 
 
-def switch_kernel(p):
+def switch_kernel(p: Any) -> Any:
     """Two states; action 1 leads from the first to the second, which pays, with probability p."""
     return np.array([[[0.5, 0.5], [1.0 - p, p]], [[0.5, 0.5], [0.1, 0.9]]])
 
 
-def switch_ladder():
+def switch_ladder() -> Any:
     """So far apart that the paper's own radius and threshold reject the wrong ones within 2,000 episodes."""
     kernels = np.stack([switch_kernel(p) for p in (1.0, 0.9, 0.5, 0.2, 0.05)])
     return orl.Ladder([orl.FiniteFamily(kernels[:n]) for n in (1, 2, 5)])
 
 
-def switch():
+def switch() -> Any:
     return orl.FiniteMDP(transition=switch_kernel(0.05), reward=np.array([[0.0, 0.0], [1.0, 1.0]]), horizon=4)
 
 
 # ---- agents --------------------------------------------------------------------------------------------------------
 
 
-def lin(features=None, norm_bound=1.3, **more):
+def lin(features: Any = None, norm_bound: Any = 1.3, **more: Any) -> Any:
     return orl.UCRLVTRLin(features=mixture_features() if features is None else features, norm_bound=norm_bound, **more)
 
 
-def river_lin(**more):
+def river_lin(**more: Any) -> Any:
     return lin(one_hot(), float(np.sqrt(10)), **more)
 
 
-def vtr(problem, m=-1, **more):
+def vtr(problem: Any, m: Any = -1, **more: Any) -> Any:
     return orl.UCRLVTR(family=class_of(ladder_of(problem), m), **more)
 
 
-def gen(problem, **more):
+def gen(problem: Any, **more: Any) -> Any:
     return orl.ARLGen(ladder=ladder_of(problem), **more)
 
 
-def occam(problem, **more):
+def occam(problem: Any, **more: Any) -> Any:
     return orl.Occam(ladder=ladder_of(problem), **more)
 
 
-def arena(rule):
+def arena(rule: Any) -> Any:
     """A rule over three bases on RiverSwim: PSRL, a scaled UCRL-VTR-LIN, random play."""
     return orl.Arena(bases=[orl.PSRL(), river_lin(scale=0.1), orl.UniformRandom()], rule=rule)
 
 
-def ladder_arena(rule):
+def ladder_arena(rule: Any) -> Any:
     """A rule over UCRL-VTR on each class of a ladder."""
     return orl.Arena(bases=[vtr(sparse_ladder(), m) for m in (1, 2, 3)], rule=rule)
 
@@ -591,22 +598,17 @@ CONFIGURATIONS: dict[str, Any] = {
 }
 
 
-@cache
-def mixture_noisy():
-    return mixture(**BERNOULLI)
-
-
-def changing_both():
+def changing_both() -> Any:
     features, mdp = changing_mixture(noise=True)
     return unknown(lin(features, 1.0, delta=0.025, kernel="per_step")), mdp
 
 
-def changing_neither():
+def changing_neither() -> Any:
     features, mdp = changing_mixture()
     return lin(features, 1.0), mdp
 
 
-def linear_rewards():
+def linear_rewards() -> Any:
     """Rewards <psi, omega> with two features, observed as 0 or 1, on the kernels of random_kernels()."""
     rng = np.random.default_rng(5)
     psi = rng.random((5, 3, 2)) / 2
@@ -619,12 +621,12 @@ def linear_rewards():
     return orl.RewardsLinear(agent=agent, features=psi, norm_bound=1.3), mdp
 
 
-def hard_mixture():
+def hard_mixture() -> Any:
     hard = problem("hard-linear-mixture", episodes=2_000)
     return lin(orl.FeatureMap(hard.phi), float(np.linalg.norm(hard.theta))), hard
 
 
-def wide_mixture():
+def wide_mixture() -> Any:
     wide = mixture(dimension=64, nonzero=4)
     return orl.ARLLinDim(features=orl.FeatureMap(wide.phi), norm_bound=1.3), wide
 
@@ -666,9 +668,7 @@ def main() -> int:
         print(f"{name:<56} {episodes:>6,} {sides[0]:>20} {sides[1]:>20} {p:>8.2g} {spent:>6.1f}{flag}", flush=True)
         if chosen.out:
             chosen.out.write_text(json.dumps(found))
-    print(
-        f"{len(names)} configurations, {len(worse)} worse than chance explains{': ' + ', '.join(worse) if worse else ''}"
-    )
+    print(f"{len(names)} configurations, {len(worse)} worse than chance explains", *worse, sep="\n  ")
     return 1 if worse else 0
 
 

@@ -1,11 +1,11 @@
 """How experiments and results bear kills, damage and full disks.
 
-    python -m studies.robustness kill --count 200        kills a running experiment, goes on, compares with one nobody killed
-    python -m studies.robustness damage --count 1000     flips bits of files and cuts them: each is refused by its name
-    python -m studies.robustness storage                 72 faults of the disk: each is reported, and another try succeeds
+    python -m studies.robustness kill --count 200       kills an experiment, goes on, compares with one nobody killed
+    python -m studies.robustness damage --count 1000    flips bits of files and cuts them: each is refused by its name
+    python -m studies.robustness storage                72 faults of the disk: each is reported, another try succeeds
 
-Each raises at the first promise that is not kept, and prints what was done otherwise. The tests run the same functions on
-a smaller scale. Kills need fork.
+Each raises at the first promise that is not kept, and prints what was done otherwise. The tests run the same functions
+on a smaller scale. Kills need fork.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _run(experiment: Experiment, folder: Path, workers: int, pids: Any) -> None:
     experiment.run(folder, workers=workers, checkpoint_seconds=QUICK, progress=False, listen=listen)
 
 
-def kill(work: Path, count: int, episodes: int = 1_500, seed: int = 0) -> dict[str, Any]:
+def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str, Any]:
     """Kill ``count`` times, at random moments; each folder, once it is finished, equals one that nobody killed.
 
     Every tenth run has two workers, processes of their own: then a worker is killed, or the parent, or all of them.

@@ -1,4 +1,4 @@
-"""Everything that learns or chooses keeps its contract, resumes at every block to the bit; what is broken is caught."""
+"""Everything that learns or chooses keeps its contract, also from a file after every block; what is broken is caught."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import pytest
 
 import occamrl as orl
 from occamrl import registry
-from occamrl.checks import check_family, check_learner, check_problem, check_rule, difference
+from occamrl.checks import check_family, check_learner, check_problem, check_rule
 from occamrl.errors import ContractError
 from occamrl.protocols import Flow, Known, Played, Replay
-from occamrl.running.result import Result
 from tests import cases
-
-EPISODES = 15
 
 
 @pytest.mark.parametrize(("name", "problem"), cases.contract_cases())
 def test_every_learner_keeps_the_contract(name: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     agent, mdp = cases.made(name, problem)
-    report = check_learner(agent, mdp, episodes=EPISODES)
-    assert str(report) in capsys.readouterr().out
+    report = check_learner(agent, mdp, episodes=10)
     assert type(agent).__name__ in str(report)
+    assert str(report) in capsys.readouterr().out
 
 
 def test_the_table_is_complete() -> None:
@@ -36,25 +33,9 @@ def test_the_table_is_complete() -> None:
     assert {type(rule) for rule in cases.RULES.values()} == set(registry.own("rules").values())
 
 
-@pytest.mark.parametrize("name", [*cases.LEARNERS, *cases.PAPER])
-def test_a_run_resumed_at_every_block_boundary_is_the_run_without_interruption(name: str, tmp_path: Any) -> None:
-    """Blocks end where plans do: play them one by one, through a file each, and compare with the run in one go."""
-    agent, mdp = cases.made(name, "random starts")
-    whole = orl.run(agent, mdp, episodes=EPISODES, seed=3, progress=False)
-    result: Result | None = None
-    for episodes in whole.blocks.episodes:
-        result = orl.run(agent, mdp, episodes=episodes, seed=3, progress=False, continue_from=result)
-        result.save(tmp_path / "checkpoint.npz")
-        result = Result.load(tmp_path / "checkpoint.npz", agent, mdp)
-    assert result is not None
-    for column in ("episodes", "regret", "returns", "pessimistic", "plans", "phase", "phases"):
-        assert difference(getattr(whole.blocks, column), getattr(result.blocks, column), column) is None
-    assert difference(whole.state, result.state) is None
-
-
 @pytest.mark.parametrize("name", cases.RULES)
 def test_every_rule_keeps_the_contract(name: str) -> None:
-    check_rule(cases.RULES[name], episodes=60)
+    check_rule(cases.RULES[name])
 
 
 FAMILIES: dict[str, Any] = {
@@ -199,13 +180,13 @@ BROKEN: dict[type[Any], str] = {
 
 
 def test_a_sound_learner_of_a_user_passes() -> None:
-    check_learner(Sound(), cases.CASES["random starts"].mdp)
+    check_learner(Sound(), cases.CASES["random starts"].mdp, episodes=11)
 
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_learner_is_caught(kind: type[Any]) -> None:
     with pytest.raises(ContractError, match=BROKEN[kind]):
-        check_learner(kind(), cases.CASES["random starts"].mdp, episodes=39)
+        check_learner(kind(), cases.CASES["random starts"].mdp, episodes=11)
 
 
 @pytest.mark.parametrize("thing", [object(), Sound])

@@ -37,7 +37,7 @@ def path_law(mdp: orl.FiniteMDP, policy: np.ndarray) -> dict[tuple[int, ...], fl
 @pytest.mark.parametrize("episodes", [1, 7])
 def test_visits_have_the_law_of_independent_episodes(episodes: int) -> None:
     mdp, policy = tiny(), np.array([[0, 1], [1, 0], [0, 0]])
-    n, draw = 20_000 // episodes, np.random.default_rng(0)
+    n, draw = 6_000 // episodes, np.random.default_rng(0)
     last = Counter[int]()
     totals = np.zeros((3, 2, 2))
     for _ in range(n):

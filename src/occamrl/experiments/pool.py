@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import itertools
 import json
 import math
 import os
@@ -24,16 +25,18 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
+
+import numpy as np
 
 from occamrl.errors import CheckpointError, Interrupted, OccamRLError, Stopped, StorageError
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Learner
 from occamrl.registry import Modules, import_modules
 from occamrl.running.result import Result
-from occamrl.running.run import Run, Simulator, ctrl_c
+from occamrl.running.run import Progress, Run, Simulator, ctrl_c
 from occamrl.running.storage import load, save
 
 CHECKPOINT_SECONDS = 30.0
@@ -41,7 +44,7 @@ SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to ha
 GRACE_SECONDS = 1.0  # from Ctrl-C to the end of workers that do not stop by themselves
 RETRIES = 3  # of a task whose worker was lost
 _SHARE = 20  # playing takes at least so many times as long as writing checkpoints
-_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -50,23 +53,32 @@ Listener = Callable[[Event], None]
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Hold the linear algebra of this process to one thread."""
-    setters, before = [], []
-    for module in ("numpy", "scipy"):
-        place = Path(str(importlib.import_module(module).__file__)).parent
-        for path in [*place.parent.glob(f"{module}.libs/*openblas*"), *place.glob(".dylibs/*openblas*")]:
-            library = ctypes.CDLL(str(path))
-            for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "")):
-                names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
-                if hasattr(library, names[0]) and hasattr(library, names[1]):
-                    setters.append(getattr(library, names[1]))
-                    before.append(getattr(library, names[0])())
-    for setter in setters:
+    before: list[tuple[Any, int]] = []
+    place = Path(np.__file__).parents[1]  # NumPy and SciPy each bring their own OpenBLAS
+    for path in [*place.glob("*py.libs/*openblas*"), *place.glob("*py/.dylibs/*openblas*")]:
+        library = ctypes.CDLL(str(path))
+        for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "")):
+            get, put = (f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set"))
+            if hasattr(library, get):
+                before.append((getattr(library, put), getattr(library, get)()))
+    for setter, _ in before:
         setter(1)
     try:
         yield
     finally:
-        for setter, count in zip(setters, before, strict=True):
+        for setter, count in before:
             setter(count)
+
+
+def earlier(path: Path, agent: Learner, mdp: FiniteMDP, seed: int, episodes: int) -> Result | None:
+    """Return what a file holds of a run; None without a file. One of another run is refused and left in place."""
+    if not path.exists() and not path.is_symlink():
+        return None
+    found = load(path, agent, mdp)
+    if found.seed != seed or found.total_episodes > episodes:
+        got = f"seed {found.seed}, {found.total_episodes:,} episodes"
+        raise CheckpointError(str(path), got=got, expected=f"seed {seed}, at most {episodes:,}; or another folder")
+    return found
 
 
 def play(
@@ -75,24 +87,15 @@ def play(
     seed: int,
     episodes: int,
     path: Path,
-    seconds: float = CHECKPOINT_SECONDS,
-    say: Listener = lambda news: None,
-    stop: Callable[[], bool] = lambda: False,
+    seconds: float,
+    say: Listener,
+    stop: Callable[[], bool],
 ) -> Result:
     """Play a run from its checkpoint in ``path``, if there is one, to its end, writing checkpoints on the way.
 
-    Raises
-    ------
-    Stopped
-        When ``stop()`` says so or on Ctrl-C, at the next block boundary, with a checkpoint written.
-    CheckpointError
-        When the checkpoint is damaged or of another agent, problem, seed or length; it is left in place.
+    When ``stop()`` says so, or on Ctrl-C, it ends with :class:`Stopped` at the next block boundary, after a checkpoint.
     """
-    earlier = load(path, agent, mdp) if path.exists() or path.is_symlink() else None
-    if earlier is not None and (earlier.seed != seed or earlier.total_episodes > episodes):
-        got = f"seed {earlier.seed}, {earlier.total_episodes:,} episodes"
-        raise CheckpointError(str(path), got=got, expected=f"seed {seed}, at most {episodes:,}; or another folder")
-    under_way = Run(agent, Simulator(mdp), seed, earlier)
+    under_way = Run(agent, Simulator(mdp), seed, earlier(path, agent, mdp, seed, episodes))
     written, cost = time.monotonic(), 0.0
 
     def after(result: Result) -> bool:
@@ -174,7 +177,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     heard: float
     task: int | None = None
-    last_lines: deque[bytes] = field(default_factory=lambda: deque(maxlen=20))  # of its errors
+    last_line: bytes = b""  # of what it wrote on standard error
 
     def close_input(self) -> None:
         with contextlib.suppress(OSError):
@@ -182,17 +185,10 @@ class _Worker:
 
 
 class Pool:
-    """Worker processes for tasks of one function.
+    """Worker processes for tasks of one function, ``module:name``, with plain arguments and results.
 
-    Parameters
-    ----------
-    function : str
-        ``module:name``. Called with the arguments of a task, ``say`` and ``stop``; it returns plain data.
-    workers : int
-        1: tasks are called in this process, one after the other.
-    imports : sequence of str
-        Modules that workers import first; ``modules`` are those that specs may name classes of.
-    inherit : descriptors that workers keep open: locks.
+    One worker is this process itself. Others first import ``imports``, and ``modules``, whose classes specs may name;
+    they keep the descriptors ``inherit`` open, which are locks.
     """
 
     def __init__(
@@ -261,12 +257,12 @@ class Pool:
                         yield number, event
                 continue
             self._team.discard(worker)
-            code = worker.process.wait()
             worker.close_input()
+            why = f"worker {worker.process.pid} ended with code {worker.process.wait()}"
+            if worker.last_line:
+                why += f": {worker.last_line.decode(errors='replace').strip()}"
             if number is None:
                 continue
-            last = worker.last_lines[-1].decode(errors="replace").strip() if worker.last_lines else ""
-            why = f"worker {worker.process.pid} ended with code {code}{': ' if last else ''}{last}"
             losses[number] += 1
             if since < math.inf:
                 yield number, {"event": "stopped", "text": why}
@@ -283,7 +279,6 @@ class Pool:
                 return worker
         if len(self._team) >= self.workers:
             return None
-        one = {f"{name}_NUM_THREADS": "1" for name in _LIBRARIES} | {"VECLIB_MAXIMUM_THREADS": "1"}
         home = str(Path(__file__).resolve().parents[2])
         paths = dict.fromkeys([home, *(str(Path(each).resolve()) for each in sys.path)])
         code = "from occamrl.experiments.pool import work; work()"
@@ -292,23 +287,26 @@ class Pool:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **one, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=self.inherit,
             start_new_session=True,  # Ctrl-C in a terminal goes to this process, which passes it on
         )
         worker = _Worker(process, time.monotonic())
         self._team.add(worker)
 
-        def listen(stream: IO[bytes], take: Callable[[bytes], object], at_end: Callable[[], object]) -> None:
-            with stream:
-                for line in stream:
-                    take(line)
-            at_end()
+        def hear_answers() -> None:
+            with cast(IO[bytes], process.stdout) as lines:
+                for line in lines:
+                    self._news.put((worker, line))
+            self._news.put((worker, None))
 
-        answers, errors = cast(IO[bytes], process.stdout), cast(IO[bytes], process.stderr)
-        news = (answers, lambda line: self._news.put((worker, line)), lambda: self._news.put((worker, None)))
-        for each in (news, (errors, worker.last_lines.append, lambda: None)):
-            threading.Thread(target=listen, args=each, daemon=True).start()
+        def hear_errors() -> None:
+            with cast(IO[bytes], process.stderr) as lines:
+                for line in lines:
+                    worker.last_line = line
+
+        for hear in (hear_answers, hear_errors):
+            threading.Thread(target=hear, daemon=True).start()
         return worker
 
     def _close(self) -> None:
@@ -324,18 +322,34 @@ class Pool:
                 worker.process.wait()
 
 
+def follow(label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: bool | None, take: Any) -> bool:
+    """Play all tasks, show progress, and hand every event to ``take(number, event)``; say whether some were stopped."""
+    bar, ended, stopped = Progress(label, max(len(tasks), 1), progress, unit), 0, False
+    try:
+        with contextlib.closing(pool.play(tasks)) as events:
+            for i, event in events:
+                take(i, event)
+                if event["event"] == "storage":  # nothing can be written: the others stop as well
+                    raise StorageError(event["path"], OSError(event["errno"], os.strerror(event["errno"] or 0)))
+                ended += event["event"] in ("done", "failed")
+                stopped |= event["event"] == "stopped"
+                bar.update(ended)
+    finally:
+        bar.close()
+    return stopped
+
+
 @contextlib.contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
     """Turn Ctrl-C and SIGTERM into a flag; a second Ctrl-C raises KeyboardInterrupt at once."""
     with ctrl_c() as pressed:
-        if threading.current_thread() is not threading.main_thread():
-            yield pressed.is_set
-            return
-        before = signal.signal(signal.SIGTERM, lambda *_: pressed.set())
+        main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, lambda *_: pressed.set()) if main else None
         try:
             yield pressed.is_set
         finally:
-            signal.signal(signal.SIGTERM, before)
+            if main:
+                signal.signal(signal.SIGTERM, before)
 
 
 def processors() -> int:

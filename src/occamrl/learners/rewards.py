@@ -4,7 +4,7 @@ The wrapped learner sees a problem whose rewards are known to be
 
 .. math:: \tilde r(s,a) = \min\{1,\; \hat r(s,a) + \text{width}(s,a)\} \ge r(s,a) .
 
-Its regressions keep the targets V_{h+1} alone: a reward never joins them, whatever it depends on, so every confidence
+Its regressions keep the targets V_{h+1} alone: a reward never joins them, even if it depends on s', so every confidence
 set stays valid with V planned from estimated rewards, which were fixed before the block. Of delta, the share goes to
 the rewards: give the wrapped learner ``delta=(1 - share) * delta``. On both events every plan is optimistic.
 
@@ -20,7 +20,8 @@ ellipsoid for targets of range one, cut to [0, 1],
 .. math:: \langle\psi, \hat\omega\rangle + \sqrt\beta\,\|\psi\|_{\Sigma^{-1}}, \quad
     \beta = \tfrac14\Big(\log\det\frac{\Sigma}{\lambda} + 2\log\frac{1}{share\,\delta}\Big) + \lambda b^2 .
 
-A plan lasts at most until the data have grown by 2 %.
+A plan lasts at most until the data have grown by 2 %. Means are those of pairs: where the reward depends on s' and the
+kernel on the step, they are not one number, and nothing is guaranteed.
 """
 
 from __future__ import annotations

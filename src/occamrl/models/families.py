@@ -1,28 +1,21 @@
 r"""Families of kernels: lists, parametric classes on a grid, linear classes and state aggregations.
 
 A *member* is a name for one kernel: a number for a list, parameters theta [G, n] over the family's features for the
-other classes. A list is the same thing with m given vectors theta; the features of plain kernels are one-hot. With the
-rows x of value-targeted regression the loss of a kernel is :math:`L(\theta) = \sum (y - \langle x, \theta\rangle)^2`:
-the sums :math:`G = \sum x x^T` and :math:`g = \sum y x`, kept by group, say all about it but the constant sum of y^2.
+other classes. A list has m given vectors theta; the features of plain kernels are one-hot. The loss of a kernel over
+rows (x, y) of value-targeted regression is :math:`L(\theta) = \sum (y - \langle x, \theta\rangle)^2`; the sums of
+:math:`x x^T` (gram) and of y x (xy), kept by group, say all about it but the constant sum of y^2.
 
-**What a truth between the points of a cover costs.** Let the truth P* be a kernel of the box and P0 the point of the
-grid nearest to it, with :math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *reach*. Rows are
-range-weighted, n of them, the range being over every outcome of P*. Write e_t for the noise of y_t (range 1) and
-:math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is known before y_t. Targets lie within 1/2 of their mid-range, so
-:math:`|d_t| \le \epsilon/2`. Then
-
-.. math:: L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t .
-
-A row adds at most :math:`|d_t| (|y_t - (P_0 V_t)| + |y_t - (P^* V_t)|) \le \epsilon`, whatever happens. Noise pays for
-most of it. :math:`-2 e_t d_t` has mean 0 and range :math:`2 |d_t|`, so by Hoeffding's lemma
-:math:`E e^{-4 e_t d_t} \le e^{2 d_t^2}`, and :math:`\exp(2 \sum (-2 e_t d_t - d_t^2))` is a supermartingale: by Ville's
-inequality, with probability 1 - delta/2, for all n at once,
+**A truth between the points of a cover.** Let P0 be the point of the grid nearest to the truth P*, with
+:math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *reach*. Rows are range-weighted, with noise e_t
+of range 1, and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, known before y_t, has :math:`|d_t| \le \epsilon/2`. So
+:math:`L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t`. A row adds at most epsilon, whatever happens; by Hoeffding's
+lemma :math:`\exp(2 \sum (-2 e_t d_t - d_t^2))` is a supermartingale, and by Ville's inequality, with probability
+1 - delta/2, for all n at once,
 
 .. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
           \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
 
-The sharp set bounds L(P*) for any such kernel, whether or not the family holds it. Taken at delta/2, with the smaller
-of both terms added, it bounds L(P0): with probability 1 - delta the point nearest to the truth is never rejected.
+The sharp set at delta/2, with the smaller of both terms added, never rejects P0 with probability 1 - delta.
 """
 
 from __future__ import annotations
@@ -41,6 +34,7 @@ from numpy.typing import ArrayLike
 from occamrl import bellman
 from occamrl.errors import (
     FamilyError,
+    FeatureError,
     ParameterError,
     ShapeError,
     as_flags,
@@ -55,7 +49,7 @@ from occamrl.errors import (
 )
 from occamrl.models.features import FeatureMap, PerProblem, best_kernel, read_kernels, read_problems
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Floats, Ints, Known
+from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
 _SIGN_TOLERANCE = 1e-10
@@ -87,11 +81,10 @@ def losses(theta: Floats, gram: Floats, xy: Floats) -> Floats:
 
 
 def simplex_least_squares(x: Floats, y: Floats) -> Floats:
-    """Return the distribution p that minimises |x p - y|^2, exactly.
+    """Return the distribution p that minimises |x p - y|^2, exactly (Lawson and Hanson 1974, chapter 23).
 
     Over distributions x p - y = Z p with Z = x - y 1^T. For p = t q with q a distribution, min over t of |Z p|^2 +
-    (sum p - 1)^2 is |Z q|^2/(|Z q|^2 + 1), which grows with |Z q|: non-negative least squares finds the same q
-    (Lawson and Hanson 1974, chapter 23).
+    (sum p - 1)^2 is |Z q|^2/(|Z q|^2 + 1), which grows with |Z q|: non-negative least squares finds the same q.
     """
     from scipy.optimize import nnls  # slow to import, and seldom needed
 
@@ -107,9 +100,8 @@ def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
     eigen, coefficients = np.maximum(eigen, 0.0), vectors.T @ xy
 
     def solution(shift: float) -> Floats:
-        scale = eigen + shift
-        fine = scale > 1e-12 * max(1.0, float(eigen[-1]))
-        return np.where(fine, coefficients / np.where(fine, scale, 1.0), 0.0)
+        fine = eigen + shift > 1e-12 * max(1.0, float(eigen[-1]))
+        return np.divide(coefficients, eigen + shift, out=np.zeros_like(eigen), where=fine)
 
     eta = solution(0.0)
     if np.linalg.norm(eta) > radius:  # on the sphere: |eta(shift)| falls in shift
@@ -166,18 +158,6 @@ class Family(ABC):
         """Say whether a kernel is one of the family's."""
         return self.find(kernel) is not None
 
-    def check(self, draw: np.random.Generator, count: int = 8) -> None:
-        """Refuse a family some members of which are not kernels, or that has none."""
-        drawn = self.members(draw, count)
-        if not len(drawn):
-            raise FamilyError("members", got="no kernel", expected="at least one")
-        for i, member in enumerate(drawn):
-            kernel = self.kernel(member)
-            fine = (np.abs(kernel.sum(axis=2) - 1.0) <= TOLERANCE) & (kernel.min(axis=2) >= -TOLERANCE)
-            for at in np.argwhere(~fine).tolist():
-                expected = "probabilities that sum to 1"
-                raise FamilyError("members", index=(i, *at), got=kernel[tuple(at)], expected=expected)
-
 
 class FiniteFamily(Family):
     """A list of candidate kernels. Members are numbers, from 0.
@@ -196,14 +176,9 @@ class FiniteFamily(Family):
         outcomes (s', reward) where some have rewards on transitions.
     parameters, features : array [m, d] or [m, G, n], and FeatureMap
         Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
-
-    Attributes
-    ----------
-    theta, reach : array [m, G, n] and float
-        The parameters of all members; how far the truth may be from the nearest one, in sup over (s, a) of
-        sum over s' |P - P'|: 0 but for covers.
     """
 
+    theta: Floats  # [m, G, n] the parameters of all members
     finite = True
     _whole: FiniteFamily | None = None  # the family of which this one is the beginning, if any
 
@@ -221,8 +196,8 @@ class FiniteFamily(Family):
         else:
             require_kind("features", features, FeatureMap)
             theta, shape = as_floats("parameters", parameters), (features.groups, features.width)
-            flat = features.groups == 1 and theta.shape[1:] == (features.dimension,)
-            if not (flat or theta.shape[1:] == shape) or len(theta) == 0:
+            shapes = [shape, (features.dimension,)] if features.groups == 1 else [shape]
+            if theta.shape[1:] not in shapes or len(theta) == 0:
                 raise ShapeError("parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1")
             self._set(features, theta.reshape(-1, *shape))
         self._check_members("kernels" if parameters is None else "parameters")
@@ -272,8 +247,8 @@ class FiniteFamily(Family):
             self._values[known] = self._whole.first_values(known)[: self.size]
         elif known not in self._values:
             outcomes, sizes = self.features.attach(known), (known.base_reward, known.states, known.horizon)
-            solved = [bellman.first_values(outcomes, self.probability(part), *sizes) for part in self._parts()]
-            self._values[known] = np.concatenate(solved)
+            parts = (bellman.first_values(outcomes, self.probability(part), *sizes) for part in self._parts())
+            self._values[known] = np.concatenate(list(parts))
         values: Floats = self._values[known]
         return values
 
@@ -376,9 +351,8 @@ class CoverFamily(FiniteFamily):
     >>> family.size
     11
 
-    Grid points are multiples of the step, so that covers of boxes form ladders. Learners and tests add ``off_grid`` to
-    their radius, so that a truth between two points keeps its class. The price: kernels nearer to each other than about
-    the reach are never told apart.
+    Grid points are multiples of the step, so that covers of boxes form ladders. A truth between two points keeps its
+    class (``off_grid``). The price: kernels nearer to each other than about the reach are never told apart.
 
     Parameters
     ----------
@@ -389,9 +363,8 @@ class CoverFamily(FiniteFamily):
     reach : float, optional
         How far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its nearest grid point. By
         default the sum over the parameters of half the largest distance of neighbours along each: right for kernels
-        that are affine in each parameter between neighbours. Others need a bound of their own; outcomes that they allow
-        in the middle of a cell of the grid then belong to the range of a target, even if no grid point allows them. 0:
-        the truth is a grid point, and the family a list like any other.
+        that are affine in each parameter between neighbours. Others need a bound of their own. 0: the truth is a grid
+        point, and the family a list like any other.
     """
 
     def __init__(
@@ -406,7 +379,7 @@ class CoverFamily(FiniteFamily):
         bottom, top, width = as_floats("low", low), as_floats("high", high), as_floats("step", step)
         if not callable(kernel):
             raise ParameterError("kernel", got=f"{kernel!r:.100}", expected="a function from parameters to a kernel")
-        if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or not (bottom <= top).all():
+        if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or (bottom > top).any():
             raise ParameterError("low, high", got=(low, high), expected="two vectors of numbers with low <= high")
         if width.shape not in ((), (1,), bottom.shape) or not (width > 0.0).all():
             raise ParameterError("step", got=step, expected=f"one number > 0, or {bottom.size}")
@@ -461,7 +434,6 @@ class LinearFamily(Family):
     features : FeatureMap
         Dense or sparse, of dimension d; the same for all linear classes of a ladder.
     norm_bound : float
-        |theta| <= norm_bound.
     coordinates : sequence of int, optional
         theta is zero elsewhere.
     basis : array [d, r], optional
@@ -577,12 +549,6 @@ class AggregationFamily(Family):
         default every state can be reached, moves being states.
     actions : int, optional
         A, where ``moves`` does not tell.
-
-    Attributes
-    ----------
-    norm_bound : float
-        sqrt(number of distributions over two moves or more): a bound on the part of theta that rows can see. Where
-        there is one move, targets are constant and no row carries anything.
     """
 
     def __init__(self, *, partition: ArrayLike, moves: ArrayLike | None = None, actions: int | None = None) -> None:
@@ -591,22 +557,38 @@ class AggregationFamily(Family):
             shape = labels.size, require_integer("actions", actions, 1, FamilyError), labels.size
             require_memory("actions", actions, *shape)
             moves = np.broadcast_to(np.arange(labels.size), shape)
-        self.features = FeatureMap.aggregated(partition=labels, moves=moves)
-        if actions is not None and self.features.actions != actions:
-            raise ShapeError("moves", got=f"{self.features.actions} actions", expected=f"A = {actions}")
-        self.partition: Ints = np.unique(labels, return_inverse=True)[1].ravel()
-        self.moves = as_integers("moves", moves)
+        table = as_integers("moves", moves)
+        if labels.ndim != 1 or table.ndim != 3 or len(table) != labels.size or 0 in table.shape:
+            got = f"shapes {labels.shape} and {table.shape}"
+            raise ShapeError("partition, moves", got=got, expected="integers [S] and [S, A, L]")
+        there, (states, own_actions, _) = table >= 0, table.shape
+        if actions is not None and own_actions != actions:
+            raise ShapeError("moves", got=f"{own_actions} actions", expected=f"A = {actions}")
+        for s, a, move in np.argwhere((table < -1) | (table >= states)).tolist():
+            expected = f"a state in 0..{states - 1}, or -1"
+            raise FeatureError("moves", index=(s, a, move), got=int(table[s, a, move]), expected=expected)
+        _, first, block = np.unique(labels, return_index=True, return_inverse=True)
+        for s, a in np.argwhere((there != there[first[block]]).any(axis=2) | ~there.any(axis=2)).tolist():
+            ours, theirs = (np.flatnonzero(there[state, a]).tolist() for state in (s, first[block[s]]))
+            expected = f"at least one, those of state {int(first[block[s]])} of the same block: {theirs}"
+            raise FeatureError("moves", index=(s, a), got=f"the moves {ours}", expected=expected)
+        start = np.append(0, np.cumsum(there.sum(axis=2)))
+        outcomes = Outcomes(start, table[there], np.zeros(int(start[-1])))
+        group = (block[:, None] * own_actions + np.arange(own_actions)).ravel()
+        self.features = FeatureMap.of_outcomes(outcomes, states, group=group)
+        self.partition: Ints = block
+        self.moves = table
+        # of the part of theta that rows can see: where there is one move, targets are constant
         self.norm_bound = math.sqrt(max(1, int((self.features.sizes > 1).sum())))
 
     @classmethod
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> AggregationFamily:
         """Return the class of all kernels, or of those with a given support [S, A, S]: every state a block."""
-        shape = require_integer("states", states, 1), require_integer("actions", actions, 1), states
-        require_memory("states", states, *shape)
-        moves = np.broadcast_to(np.arange(states), shape)
-        if support is not None:
-            moves = np.where(as_flags("support", support, shape), moves, -1)
-        return cls(partition=np.arange(states), moves=moves)
+        partition = np.arange(require_integer("states", states, 1))
+        if support is None:
+            return cls(partition=partition, actions=actions)
+        possible = as_flags("support", support, (states, require_integer("actions", actions, 1), states))
+        return cls(partition=partition, moves=np.where(possible, partition, -1))
 
     @property
     def size(self) -> int:

@@ -28,7 +28,6 @@ from occamrl.errors import (
     as_flags,
     as_floats,
     as_indices,
-    as_integers,
     require_integer,
     require_kind,
     require_memory,
@@ -39,7 +38,6 @@ from occamrl.protocols import Floats, Ints, Known, Outcomes
 LARGEST_FEATURE = 1e100  # its square is a number
 _TOLERANCE = 1e-8  # of sums that should be one, and of entries that should be equal
 _DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
-_INFEASIBLE = 2  # linprog's status
 
 
 class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
@@ -65,7 +63,7 @@ def as_kernel(field: str, kernel: Any, index: tuple[int, ...] | None = None) -> 
 def read_kernels(field: str, kernels: Any, support: Any = None) -> tuple[Outcomes, Any, int]:
     """Return the union of the outcomes of m kernels, their probabilities as a matrix [O, m] (dense or csr), and S.
 
-    An array is [m, S, A, S]. What is true in ``support`` (S*A, S) is an outcome even if it has probability 0 in all.
+    What is true in ``support`` (S*A, S) is an outcome even if it has probability 0 in all kernels.
     """
     if support is None and not any(sp.issparse(kernel) for kernel in kernels):
         kernels = as_floats(field, kernels)
@@ -103,14 +101,10 @@ def read_problems(field: str, problems: Sequence[FiniteMDP]) -> tuple[Outcomes, 
             raise ShapeError(field, index=(j,), got=got, expected=expected)
     if all(mdp.known.transition_rewards is None for mdp in problems):
         return *read_kernels(field, [sp.csr_array(mdp.kernels[0].matrix) for mdp in problems]), None
-    pair, next_state, bonus = (
-        np.concatenate(column)
-        for column in zip(*((m.outcomes.pair, m.outcomes.next_state, m.outcomes.bonus) for m in problems), strict=True)
-    )
     member = np.repeat(np.arange(len(problems)), [mdp.outcomes.next_state.size for mdp in problems])
-    reward = bonus + np.array([mdp.base_reward.ravel() for mdp in problems])[member, pair]
-    cell, value = pair * first.states + next_state, np.concatenate([mdp.probability[0] for mdp in problems])
-    keys = np.stack([cell, np.round(reward, 12)])
+    cell = np.concatenate([mdp.outcomes.pair * mdp.states + mdp.outcomes.next_state for mdp in problems])
+    reward = np.concatenate([mdp.outcomes.bonus + mdp.base_reward.ravel()[mdp.outcomes.pair] for mdp in problems])
+    value, keys = np.concatenate([mdp.probability[0] for mdp in problems]), np.stack([cell, np.round(reward, 12)])
     _, chosen, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     matrix: Any = sp.csr_array((value, (place.ravel(), member)), shape=(chosen.size, len(problems)))
     outcomes = outcomes_of(field, cell[chosen], first.states * first.actions, first.states)
@@ -154,18 +148,18 @@ class FeatureMap:
     phi : array [S, A, S, d], or a sequence of d kernels
         Kernels may be dense [S, A, S] or scipy.sparse of shape (S*A, S), row ``s*A + a``. Only what can happen under
         some kernel is kept. Signed features are allowed; only P_theta* has to be a kernel.
-
-    Attributes
-    ----------
-    dimension, groups, width : int
-        The number d of coordinates, of groups G, and the most n of a group; ``sizes`` [G] says how many each has.
-    outcomes, matrix : Outcomes, and array or scipy.sparse matrix [O, n]
-        What can happen at each (s, a); phi of each outcome in the coordinates of the group of its pair.
-    group : array [S*A]
-        The group of each pair.
-    rewards : array [O] or None
-        The reward of each outcome, where the features fix it.
     """
+
+    states: int
+    actions: int
+    dimension: int  # the number d of coordinates
+    groups: int  # G
+    width: int  # n, the most coordinates of a group
+    sizes: Ints  # [G] how many each has
+    outcomes: Outcomes  # what can happen at each (s, a)
+    matrix: Any  # [O, n], dense or csr: phi of each outcome in the coordinates of the group of its pair
+    group: Ints  # [S*A] the group of each pair
+    rewards: Floats | None  # [O] of each outcome, where the features fix them
 
     def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
         given: Any = phi
@@ -177,12 +171,11 @@ class FeatureMap:
             given = np.moveaxis(array, 3, 0)
         outcomes, matrix, states = read_kernels("phi", given)
         entries = sp.coo_array(matrix)
-        wrong = np.flatnonzero(~(np.abs(entries.data) <= LARGEST_FEATURE))
-        if wrong.size:
-            o, j = (int(place[wrong[0]]) for place in entries.coords)
+        for wrong in np.flatnonzero(~(np.abs(entries.data) <= LARGEST_FEATURE))[:1]:
+            o, j = (int(place[wrong]) for place in entries.coords)
             at = (*divmod(int(outcomes.pair[o]), (outcomes.start.size - 1) // states), int(outcomes.next_state[o]), j)
             expected = f"a finite number of at most {LARGEST_FEATURE:g}"
-            raise FeatureError("phi", index=at, got=entries.data[wrong[0]], expected=expected)
+            raise FeatureError("phi", index=at, got=entries.data[wrong], expected=expected)
         self._set(outcomes, matrix, states)
         self._require_some_kernel()
 
@@ -209,9 +202,7 @@ class FeatureMap:
         return made
 
     @classmethod
-    def of_outcomes(
-        cls, outcomes: Outcomes, states: int, rewards: Floats | None = None, group: Ints | None = None
-    ) -> FeatureMap:
+    def of_outcomes(cls, outcomes: Outcomes, states: int, rewards: Any = None, group: Any = None) -> FeatureMap:
         """Return the one-hot map over the given outcomes of each (s, a): theta is the kernel itself.
 
         Pairs of one ``group`` [S*A] have as many outcomes, and share their probabilities in this order.
@@ -231,31 +222,6 @@ class FeatureMap:
         require_memory("states", states, *shape)
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
         return cls.of_outcomes(outcomes_of("support", np.flatnonzero(possible), states * actions, states), states)
-
-    @classmethod
-    def aggregated(cls, *, partition: ArrayLike, moves: ArrayLike) -> FeatureMap:
-        """Return the one-hot map of labelled moves whose law depends on the state only through a partition.
-
-        ``partition`` [S] is the block of each state, any integers. Move l at (s, a) leads to ``moves[s, a, l]``; -1
-        where there is no such move, the same ones for all states of a block. theta has one distribution over the moves
-        per block and action: P(s'|s, a) = sum of theta[block(s), a, l] over the moves l that lead to s'.
-        """
-        labels, table = as_integers("partition", partition), as_integers("moves", moves)
-        if labels.ndim != 1 or table.ndim != 3 or len(table) != labels.size or 0 in table.shape:
-            got = f"shapes {labels.shape} and {table.shape}"
-            raise ShapeError("partition, moves", got=got, expected="integers [S] and [S, A, L]")
-        there, states, actions = table >= 0, *table.shape[:2]
-        for s, a, move in np.argwhere((table < -1) | (table >= states)).tolist():
-            expected = f"a state in 0..{states - 1}, or -1"
-            raise FeatureError("moves", index=(s, a, move), got=int(table[s, a, move]), expected=expected)
-        _, first, block = np.unique(labels, return_index=True, return_inverse=True)
-        for s, a in np.argwhere((there != there[first[block]]).any(axis=2) | ~there.any(axis=2)).tolist():
-            ours, theirs = (np.flatnonzero(there[state, a]).tolist() for state in (s, first[block[s]]))
-            expected = f"at least one, those of state {int(first[block[s]])} of the same block: {theirs}"
-            raise FeatureError("moves", index=(s, a), got=f"the moves {ours}", expected=expected)
-        start = np.append(0, np.cumsum(there.sum(axis=2)))
-        outcomes = Outcomes(start, table[there], np.zeros(int(start[-1])))
-        return cls.of_outcomes(outcomes, states, group=(block[:, None] * actions + np.arange(actions)).ravel())
 
     @classmethod
     def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
@@ -331,9 +297,8 @@ class FeatureMap:
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
-        cell, size = self.outcomes.pair * self.states + self.outcomes.next_state, self.group.size * self.states
-        dense = np.asarray(np.bincount(cell, self.probabilities(theta), size), dtype=np.float64)
-        return dense.reshape(self.states, self.actions, self.states)
+        cell, shape = self.outcomes.pair * self.states + self.outcomes.next_state, (self.states, self.actions, -1)
+        return np.bincount(cell, self.probabilities(theta), self.group.size * self.states).reshape(shape)
 
     def attach(self, known: Known) -> Outcomes:
         """Return the outcomes with the bonus of each from the known rewards of a problem."""
@@ -346,23 +311,20 @@ class FeatureMap:
             if self.rewards is not None and known.rewards_known:
                 bonus = self.rewards - known.base_reward.ravel()[self.outcomes.pair]
             elif known.transition_rewards is not None:
-                bonus = self._bonus(known.transition_rewards)
+                bonus = self._looked_up(known.transition_rewards)
             self._attached[known] = self.outcomes._replace(bonus=bonus)
         attached: Outcomes = self._attached[known]
         return attached
 
-    def _bonus(self, table: Outcomes) -> Floats:
-        """Look up the bonus of every outcome in a table of rewards."""
-        ours = self.outcomes.pair * self.states + self.outcomes.next_state
-        theirs = table.pair * self.states + table.next_state
-        order = np.argsort(theirs, kind="stable")
-        first, last = (np.searchsorted(theirs[order], ours, side=side) for side in ("left", "right"))
-        for wrong, what in ((last == first, "no known reward"), (last > first + 1, "several rewards for a next state")):
-            for o in np.flatnonzero(wrong)[:1].tolist():
-                at = (*divmod(int(self.outcomes.pair[o]), self.actions), int(self.outcomes.next_state[o]))
-                expected = "a reward fixed by (s, a, s') for every outcome of the features"
-                raise FeatureError("features", index=at, got=what, expected=expected)
-        return table.bonus[order][first]
+    def _looked_up(self, table: Outcomes) -> Floats:
+        """Return the bonus of every outcome in a table of rewards; refuse outcomes with none, or with several."""
+        pair, after, far = self.outcomes.pair, self.outcomes.next_state, np.full(self.outcomes.bonus.size, 1e9)
+        low, high = (table.locate(pair, after, bonus, self.states) for bonus in (-far, far))
+        for o in np.flatnonzero((low < 0) | (low != high))[:1].tolist():
+            got = "no known reward" if low[o] < 0 else "several rewards for a next state"
+            at, expected = divmod(int(pair[o]), self.actions), "a reward fixed by (s, a, s') for each outcome"
+            raise FeatureError("features", index=(*at, int(after[o])), got=got, expected=expected)
+        return table.bonus[low]
 
     def _require_some_kernel(self) -> None:
         """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
@@ -371,14 +333,13 @@ class FeatureMap:
         gaps = np.abs(self.sums @ theta - 1.0)
         worst = int(np.argmax(gaps))
         if gaps[worst] > _TOLERANCE:
-            got = "features for which no theta makes the probabilities of every (s, a) sum to one"
-            expected = "some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)"
+            got, expected = "features whose probabilities sum to one for no theta", "some theta that makes a kernel"
             raise FeatureError("phi", index=divmod(worst, self.actions), got=got, expected=expected)
         if self.probabilities(theta).min() >= -_TOLERANCE:  # theta is the smallest that sums to one
             return
-        if best_kernel(np.zeros(self.dimension), self.matrix, distinct, _TOLERANCE).status == _INFEASIBLE:
-            expected = "some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)"
-            raise FeatureError("phi", got="features for which no theta makes all probabilities >= 0", expected=expected)
+        if best_kernel(np.zeros(self.dimension), self.matrix, distinct, _TOLERANCE).status == 2:  # infeasible
+            got = "features whose probabilities are >= 0 for no theta"
+            raise FeatureError("phi", got=got, expected="some theta that makes a kernel")
 
     @cached_property
     def fingerprint(self) -> str:

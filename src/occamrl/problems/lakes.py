@@ -16,14 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import (
-    ParameterError,
-    TableError,
-    require_choice,
-    require_integer,
-    require_integers,
-    require_sequences,
-)
+from occamrl import errors
+from occamrl.errors import ParameterError, TableError, require_integer, require_integers, require_sequences
 from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_only, reward_map
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
@@ -116,9 +110,8 @@ class PatchyIce(Lake):
     small: ClassVar[Small] = ({"horizon": 24, "rows": 4}, {"slip": (0.0, 1.0 / 3.0), "horizon": 30, "rows": 4})
 
     def __post_init__(self) -> None:
-        require_integers(self, horizon=1, rows=2)
-        if self.rows > SIDE:
-            raise ParameterError("rows", got=self.rows, expected=f"at most {SIDE}")
+        require_integers(self, horizon=1)
+        require_integer("rows", self.rows, 2, most=SIDE)
         require_sequences(self, 0.0, 0.5, "slip", "levels")
         if len(self.slip) not in _COLUMNS:
             raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
@@ -166,14 +159,12 @@ class FrozenLake(Lake):
     small: ClassVar[Small] = ({"horizon": 12}, {"slip": (3, 9), "horizon": 8})
 
     def __post_init__(self) -> None:
-        require_choice("map_name", self.map_name, MAPS)
+        errors.require_choice("map_name", self.map_name, MAPS)
         if self.horizon is not None:
             require_integers(self, horizon=1)
         require_sequences(self, 0.0, MOST, "slip")
-        if len(self.slip) != 2:
-            raise ParameterError("slip", got=self.slip, expected="two integers (l, r)")
-        if sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
-            raise ParameterError("slip", got=self.slip, expected=f"l + r <= {MOST}")
+        if len(self.slip) != 2 or sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
+            raise ParameterError("slip", got=self.slip, expected=f"two integers (l, r), l + r <= {MOST}")
 
     @property
     def lake(self) -> tuple[str, ...]:

@@ -3,16 +3,14 @@
 There are S states, A actions and H steps; values lie in [0, H - h + 1], and V_{H+1} = 0. Arrays count steps from 0, so
 ``optimal_values[0]`` is V*_1 and ``optimal_values[H]`` is V*_{H+1}.
 
-**How input is read.** A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`: outcomes with
-their probabilities and rewards. Validation, the map of rewards onto [0, 1] and the outcome layout of
-:mod:`occamrl.protocols` are then written once. Sparse input is never made dense.
-
-**Reward noise.** Rewards may scatter around their means, for agents that have to estimate them. Exact values and regret
-are those of the means; only what an agent sees, and the realised returns, are random.
+A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`: outcomes with their probabilities and
+rewards. Validation, the map of rewards onto [0, 1] and the outcome layout of :mod:`occamrl.protocols` are then written
+once. Sparse input is never made dense.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -36,15 +34,12 @@ from occamrl.errors import (
     as_integers,
     require_choice,
     require_integer,
-    require_memory,
     require_range,
     sum_to_one,
 )
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
-LARGEST_DENSE = 2**28  # entries of a kernel that will be written out: 2 GiB
-_ROWS = 2**14  # (s, a) that several sparse matrices are joined at once
 
 Array = TypeVar("Array", bound=NDArray[np.generic])
 Reward = TypeVar("Reward", float, Floats)
@@ -98,76 +93,58 @@ class Listing(NamedTuple):
 
     states: int
     actions: int
-    start: Ints  # [S*A + 1] where the outcomes of a pair begin
+    pair: Ints  # [N]
     next_state: Ints  # [N]
     probability: Floats  # [T, N]
-    reward: Floats  # [N]; or [S*A] where rewards are those of pairs
-    of_pairs: bool
+    reward: Floats  # [N]
     listed: int  # states before one was added for the end of episodes
-    fields: tuple[str, str]  # the arguments that hold the probabilities and the rewards
+    fields: tuple[str, str] = ("transition", "reward")  # the arguments that hold the probabilities and the rewards
+    of_pairs: bool = False  # whether the argument holds rewards of pairs
 
-    @property
-    def pair(self) -> Ints:
-        """The pair of each outcome [N]."""
-        return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
-
-    def put(self, pair: Ints, next_state: Ints, probability: Floats, reward: Floats) -> Listing:
-        """Return a listing of other outcomes, which may come in any order."""
-        order = np.lexsort((next_state, pair) if self.of_pairs else (reward, next_state, pair))
-        start = np.searchsorted(pair[order], np.arange(self.states * self.actions + 1)).astype(np.int64)
-        reward = reward if self.of_pairs else reward[order]
-        return self._replace(
-            start=start, next_state=next_state[order], probability=probability[:, order], reward=reward
-        )
+    def sort(self) -> Listing:
+        """Return the outcomes in order."""
+        order = np.lexsort((self.reward, self.next_state, self.pair))
+        parts = self.pair[order], self.next_state[order], self.probability[:, order], self.reward[order]
+        return Listing(self.states, self.actions, *parts, *self[6:])
 
     def absorb(self, absorbing: Ints) -> Listing:
         """Make states absorbing: under every action they stay where they are, with reward 0."""
-        pair, rests = self.pair, np.repeat(np.isin(np.arange(self.states), absorbing), self.actions)
-        stay = np.flatnonzero(rests)
-        probability = np.where(rests[pair], 0.0, self.probability)
-        reward = np.where(rests if self.of_pairs else rests[pair], 0.0, self.reward)
-        return self.put(
-            np.append(pair, stay),
-            np.append(self.next_state, stay // self.actions),
-            np.append(probability, np.ones((len(probability), stay.size)), axis=1),
-            reward if self.of_pairs else np.append(reward, np.zeros(stay.size)),
-        )
+        rests = np.isin(self.pair // self.actions, absorbing)
+        stay = (np.unique(absorbing)[:, np.newaxis] * self.actions + np.arange(self.actions)).ravel()
+        sure = np.ones((len(self.probability), stay.size))
+        return self._replace(
+            pair=np.append(self.pair, stay),
+            next_state=np.append(self.next_state, stay // self.actions),
+            probability=np.append(np.where(rests, 0.0, self.probability), sure, axis=1),
+            reward=np.append(np.where(rests, 0.0, self.reward), np.zeros(stay.size)),
+        ).sort()
 
     def merge(self) -> Listing:
         """Add up the probabilities of outcomes that have the same pair, next state and reward."""
-        new = np.ones(self.next_state.size, bool)
-        new[1:] = np.diff(self.next_state) != 0
-        if not self.of_pairs:
-            new[1:] |= np.diff(self.reward) != 0.0
-        new[self.start[:-1]] = True  # no pair is without an outcome
+        new = np.ones(self.pair.size, bool)
+        new[1:] = (np.diff(self.pair) != 0) | (np.diff(self.next_state) != 0) | (np.diff(self.reward) != 0.0)
         first = np.flatnonzero(new)
-        return self._replace(
-            start=np.append(0, np.cumsum(new))[self.start],
-            next_state=self.next_state[first],
-            probability=np.add.reduceat(self.probability, first, axis=1),
-            reward=self.reward if self.of_pairs else self.reward[first],
-        )
+        probability = np.add.reduceat(self.probability, first, axis=1)
+        parts = self.pair[first], self.next_state[first], probability, self.reward[first]
+        return Listing(self.states, self.actions, *parts, *self[6:])
 
     def validate(self, rewards: RewardMap) -> None:
         """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
 
         def where(outcome: int) -> tuple[int, ...]:
-            pair = int(np.searchsorted(self.start, outcome, side="right")) - 1
-            return (*divmod(pair, self.actions), int(self.next_state[outcome]))
+            return (*divmod(int(self.pair[outcome]), self.actions), int(self.next_state[outcome]))
 
-        some = np.flatnonzero(np.diff(self.start))
         for t, row in enumerate(self.probability):
             step = () if len(self.probability) == 1 else (t,)
             for o in np.flatnonzero(~((row >= 0.0) & (row < math.inf)))[:1]:
                 index, expected = (*step, *where(o)), "a finite number >= 0"
                 raise ProbabilityError(self.fields[0], got=float(row[o]), expected=expected, index=index)
-            total = np.zeros(self.start.size - 1)
-            total[some] = np.add.reduceat(row, self.start[some])
+            total = np.bincount(self.pair, row, minlength=self.states * self.actions)
             for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
                 got, index = f"a row that sums to {total[sa]:.12g}", (*step, *divmod(int(sa), self.actions))
                 raise ProbabilityError(self.fields[0], got=got, expected=sum_to_one(total[sa]), index=index)
         for o in np.flatnonzero(~((self.reward >= rewards.low) & (self.reward <= rewards.high)))[:1]:  # NaN is bad too
-            earned, index = float(self.reward[o]), divmod(int(o), self.actions) if self.of_pairs else where(o)
+            earned, index = float(self.reward[o]), where(o)[:2] if self.of_pairs else where(o)
             expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
             expected += "; reward_range=(low, high) maps others onto [0, 1]" * math.isfinite(earned)
             raise RewardError(self.fields[1], got=earned, expected=expected, index=index)
@@ -179,16 +156,15 @@ def _is_sparse(value: object) -> bool:
 
 def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> Any:
     """Return a copy by rows, whose indices are in range (SciPy's compiled code trusts them), sorted, and each once."""
+    csr = matrix.copy()
     try:
-        if matrix.format in ("csr", "csc"):  # a look at all indices may cut the arrays of the matrix looked at
-            kind = sp.csr_array if matrix.format == "csr" else sp.csc_array
-            matrix = kind((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
-            matrix.check_format(full_check=True)
-        csr: Any = sp.csr_array(matrix, copy=True)
+        if hasattr(csr, "check_format"):
+            csr.check_format(full_check=True)
+        csr = sp.csr_array(csr)
     except (TypeError, ValueError) as error:
         raise ShapeError(field, got=f"a sparse matrix: {error}", expected="indices in range") from error
-    if csr.dtype.kind not in "biuf" or csr.dtype == np.float16:  # with which SciPy does not compute
-        raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers, as float64")
+    if csr.dtype.kind not in "biuf":
+        raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers")
     csr.sum_duplicates()
     if not keep_zeros:
         csr.eliminate_zeros()
@@ -196,52 +172,41 @@ def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> Any:
 
 
 def _join(matrices: Sequence[Any]) -> tuple[Ints, Ints, Floats]:
-    """Return the entries that any of some sparse matrices (S*A, S) has: starts [S*A + 1], s' [N], all values [n, N]."""
-    if len(matrices) == 1:  # without another copy: it may be large
-        start, after = (part.astype(np.int64, copy=False) for part in (matrices[0].indptr, matrices[0].indices))
-        return start, after, matrices[0].data.astype(np.float64, copy=False)[np.newaxis]
+    """Return the entries that any of some sparse matrices (S*A, S) has: pairs [N], s' [N], all values [n, N]."""
     pairs, states = matrices[0].shape
-    counts, after, values = [np.zeros(1, np.int64)], [], []
-    for first in range(0, pairs, _ROWS):  # a few rows at a time, so that no array of all entries is sorted
-        parts = [matrix[first : first + _ROWS].tocoo() for matrix in matrices]
-        cells = [part.row.astype(np.int64) * states + part.col for part in parts]
-        union = np.unique(np.concatenate(cells))
-        value = np.zeros((len(matrices), union.size))
-        for row, own, part in zip(value, cells, parts, strict=True):
-            row[np.searchsorted(union, own)] = part.data
-        counts.append(np.bincount(union // states, minlength=parts[0].shape[0]))
-        after.append(union % states)
-        values.append(value)
-    return np.cumsum(np.concatenate(counts)), np.concatenate(after), np.concatenate(values, axis=1)
+    if len(matrices) == 1:  # without another copy: it may be large
+        pair = np.repeat(np.arange(pairs), np.diff(matrices[0].indptr))
+        return pair, matrices[0].indices.astype(np.int64), matrices[0].data.astype(np.float64)[np.newaxis]
+    entries = [matrix.tocoo() for matrix in matrices]
+    cells = [entry.row.astype(np.int64) * states + entry.col for entry in entries]
+    union = np.unique(np.concatenate(cells))
+    values = np.zeros((len(matrices), union.size))
+    for row, own, entry in zip(values, cells, entries, strict=True):
+        row[np.searchsorted(union, own)] = entry.data
+    return union // states, union % states, values
 
 
 def _matrices(transition: Any, horizon: int) -> list[Any]:
     """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
     if _is_sparse(transition):
-        matrices = [transition]
-    elif isinstance(transition, Sequence) and any(_is_sparse(matrix) for matrix in transition):
-        matrices = list(transition)
-    else:
-        dense = as_floats("transition", transition)
-        if dense.ndim == 3:
-            dense = dense[np.newaxis]
-        elif dense.ndim != 4 or dense.shape[0] != horizon:
-            expected = f"[S, A, S] or [H, S, A, S] with H = {horizon}"
-            raise ShapeError("transition", got=f"shape {dense.shape}", expected=expected)
-        if dense.shape[1] != dense.shape[3] or 0 in dense.shape:
-            hint = "; of P[a, s, s'], give np.moveaxis(P, 0, 1)" if dense.shape[2] == dense.shape[3] else ""
-            raise ShapeError("transition", got=f"shape {dense.shape[-3:]}", expected="[S, A, S] with S, A >= 1" + hint)
-        return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
-    if len(matrices) not in (1, horizon):
-        raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
-    shape = next(matrix.shape for matrix in matrices if _is_sparse(matrix))
-    for matrix in matrices:
-        if getattr(matrix, "shape", None) != shape or not _is_sparse(matrix):
-            got = f"{type(matrix).__name__} {getattr(matrix, 'shape', '')} among them"
-            raise ShapeError("transition", got=got, expected=f"sparse matrices {shape} only")
-    if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:
-        raise ShapeError("transition", got=f"a sparse matrix of shape {shape}", expected="(S*A, S), row s*A + a")
-    return matrices
+        transition = [transition]
+    if isinstance(transition, Sequence) and any(_is_sparse(matrix) for matrix in transition):
+        shapes = {matrix.shape if _is_sparse(matrix) else () for matrix in transition}
+        shape = shapes.pop()
+        if shapes or len(shape) != 2 or 0 in shape or shape[0] % shape[1] or len(transition) not in (1, horizon):
+            got = f"{len(transition)} of shapes {[getattr(matrix, 'shape', ()) for matrix in transition][:3]}"
+            expected = f"sparse matrices (S*A, S), row s*A + a: one, or H = {horizon}"
+            raise ShapeError("transition", got=got, expected=expected)
+        return [sound_sparse("transition", matrix) for matrix in transition]
+    dense = as_floats("transition", transition)
+    if dense.ndim == 3:
+        dense = dense[np.newaxis]
+    elif dense.ndim != 4 or dense.shape[0] != horizon:
+        raise ShapeError("transition", got=dense.shape, expected=f"[S, A, S] or [H, S, A, S] with H = {horizon}")
+    if dense.shape[1] != dense.shape[3] or 0 in dense.shape:
+        hint = "; of P[a, s, s'], give np.moveaxis(P, 0, 1)" if dense.shape[2] == dense.shape[3] else ""
+        raise ShapeError("transition", got=dense.shape[-3:], expected="[S, A, S] with S, A >= 1" + hint)
+    return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
 
 
 def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
@@ -250,39 +215,37 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
     The listing holds what the reward table defines: the whole of a dense r[s, a, s'], the stored entries of a sparse
     one together with all that the kernel can do (unstored entries are 0), and the latter alone for r[s, a].
     """
-    matrices = [sound_sparse("transition", matrix) for matrix in _matrices(transition, horizon)]
+    matrices = _matrices(transition, horizon)
     pairs, states = (int(size) for size in matrices[0].shape)
     actions, of_pairs = pairs // states, False
     if _is_sparse(reward):
         if tuple(reward.shape) != (pairs, states):
-            expected = f"(S*A, S) = {(pairs, states)}"
-            raise ShapeError("reward", got=f"a sparse matrix of shape {tuple(reward.shape)}", expected=expected)
-        start, after, values = _join([*matrices, sound_sparse("reward", reward, keep_zeros=True)])
+            raise ShapeError("reward", got=f"sparse {reward.shape}", expected=f"(S*A, S) = {(pairs, states)}")
+        pair, after, values = _join([*matrices, sound_sparse("reward", reward, keep_zeros=True)])
         probability, rewards = values[:-1], values[-1]
     else:
         dense = as_floats("reward", reward)
-        rewards, of_pairs = dense.ravel(), dense.shape == (states, actions)
-        if of_pairs:
-            start, after, probability = _join(matrices)
+        if dense.shape == (states, actions):
+            pair, after, probability = _join(matrices)
+            rewards, of_pairs = dense.ravel()[pair], True
         elif dense.shape == (states, actions, states):
-            start, after = np.arange(0, dense.size + 1, states), np.tile(np.arange(states), pairs)
+            pair, after = np.repeat(np.arange(pairs), states), np.tile(np.arange(states), pairs)
             probability = np.stack([matrix.toarray().ravel() for matrix in matrices]).astype(np.float64)
+            rewards = dense.ravel()
         else:
             expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
             expected += "; of r[a, s], give r.T" * (dense.shape == (actions, states))
-            raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
-    return Listing(states, actions, start, after, probability, rewards, of_pairs, states, ("transition", "reward"))
+            raise ShapeError("reward", got=dense.shape, expected=expected)
+    return Listing(states, actions, pair, after, probability, rewards, states, of_pairs=of_pairs)
 
 
-def _rows(table: Any, index: tuple[int, ...]) -> list[Any]:
+def _rows(table: Any, *index: int) -> list[Any]:
     """Return the entries of a mapping with keys 0, 1, ... or of a sequence."""
-    what, at = "entries for 0, 1, ..., as a mapping or a sequence", index or None
-    if isinstance(table, Mapping):
-        if set(table) != set(range(len(table))):
-            raise ShapeError("outcomes", got=f"keys {sorted(map(str, table))[:5]}", expected=what, index=at)
+    if isinstance(table, Mapping) and set(table) == set(range(len(table))):
         table = [table[key] for key in range(len(table))]
-    if not isinstance(table, Sequence) or isinstance(table, str) or not table:
-        raise ShapeError("outcomes", got=f"a {type(table).__name__}", expected=what, index=at)
+    if not isinstance(table, (list, tuple)) or not table:
+        expected = "entries for 0, 1, ..., as a mapping or a sequence"
+        raise ShapeError("outcomes", got=f"{table!r:.100}", expected=expected, index=index or None)
     return list(table)
 
 
@@ -290,11 +253,12 @@ def _entry(entry: Any, index: tuple[int, ...], states: int) -> tuple[float, int,
     """Return the probability, the next state, the reward and the flag of one outcome of a table."""
     try:
         probability, after, reward, *flag = entry
-        numbers, ended = (float(probability), float(reward)), bool(flag and flag[0])
-    except (TypeError, ValueError, OverflowError):
+        numbers = float(probability), float(reward)
+    except (TypeError, ValueError):
         expected = "(probability, next_state, reward[, terminated])"
         raise ShapeError("outcomes", got=repr(entry), expected=expected, index=index) from None
-    return numbers[0], require_integer("outcomes", after, 0, ShapeError, index, most=states - 1), numbers[1], ended
+    after = require_integer("outcomes", after, 0, ShapeError, index, most=states - 1)
+    return numbers[0], after, numbers[1], bool(flag and flag[0])
 
 
 def read_table(table: Table, rewards: RewardMap) -> Listing:
@@ -304,17 +268,15 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
     kind (under every action it stays, with reward 0), a state S is added and led to. Every policy earns H steps' worth
     of rewards, so mapping them onto [0, 1] keeps the order of policies and divides regret by high - low.
     """
-    rows = [_rows(row, (s,)) for s, row in enumerate(_rows(table, ()))]
+    rows = [_rows(row, s) for s, row in enumerate(_rows(table))]
     states, actions = len(rows), len(rows[0])
+    entries = []
     for s, row in enumerate(rows):
         if len(row) != actions:
             raise ShapeError("outcomes", got=f"{len(row)} actions", expected=f"{actions}, as in state 0", index=(s,))
-    entries = [
-        (s * actions + a, *_entry(entry, (s, a, i), states))
-        for s, row in enumerate(rows)
-        for a, outcomes in enumerate(row)
-        for i, entry in enumerate(_rows(outcomes, (s, a)))
-    ]
+        for a, outcomes in enumerate(row):
+            for i, entry in enumerate(_rows(outcomes, s, a)):
+                entries.append((s * actions + a, *_entry(entry, (s, a, i), states)))
     pair, probability, after, reward, terminated = (np.array(column) for column in zip(*entries, strict=True))
     goes_on = np.zeros(states, bool)  # states in which something can still happen
     goes_on[(pair // actions)[(probability > 0.0) & ((after != pair // actions) | (reward != 0.0))]] = True
@@ -326,8 +288,8 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
         pair = np.append(pair, states * actions + np.arange(actions))
         after = np.append(np.where(ends, states, after), np.full(actions, states))
         probability, reward = np.append(probability, np.ones(actions)), np.append(reward, np.zeros(actions))
-    empty = Listing(size, actions, pair, after, probability, reward, False, states, ("outcomes", "outcomes"))
-    return empty.put(pair, after, probability[np.newaxis], reward)
+    fields = ("outcomes", "outcomes")
+    return Listing(size, actions, pair, after, probability[np.newaxis], reward, states, fields).sort()
 
 
 def require_distributions(field: str, rows: Floats) -> None:
@@ -348,15 +310,11 @@ def as_policy(policy: Any, horizon: int, states: int, actions: int) -> NDArray[A
             raise ParameterError("policy", got=int(raw[h, s]), expected=f"an action in 0..{actions - 1}", index=(h, s))
         return raw
     if raw.shape != (horizon, states, actions):
-        got = f"shape {raw.shape} of dtype {raw.dtype}"
         expected = f"integers {(horizon, states)} or probabilities {(horizon, states, actions)}"
-        raise ShapeError("policy", got=got, expected=expected)
+        raise ShapeError("policy", got=f"{raw.dtype} {raw.shape}", expected=expected)
     mixed = as_floats("policy", raw)
     require_distributions("policy", mixed)
     return mixed
-
-
-_KEPT = ("states", "actions", "horizon", "outcomes", "probability", "base_reward", "known", "reward_noise")
 
 
 class FiniteMDP:
@@ -417,20 +375,18 @@ class FiniteMDP:
         reward_range: Sequence[float] | None = None,
         reward_noise: str | None = None,
     ) -> None:
-        if reward_noise is not None:
-            require_choice("reward_noise", reward_noise, ("bernoulli",))
+        require_choice("reward_noise", reward_noise or "bernoulli", ("bernoulli",))
         horizon, rewards = require_integer("horizon", horizon, 1, HorizonError), reward_map(reward_range)
         if outcomes is not None:
             if transition is not None or reward is not None:
                 raise ParameterError("outcomes", got="transition or reward as well", expected="outcomes alone")
             listing = read_table(outcomes, rewards)
+        elif transition is None or reward is None:
+            name = "transition" if transition is None else "reward"
+            raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
         else:
-            if transition is None or reward is None:
-                name = "transition" if transition is None else "reward"
-                raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
             listing = read_arrays(transition, reward, horizon)
         states, actions, listed = listing.states, listing.actions, listing.listed
-        require_memory("horizon", horizon, horizon, states)
         ends = as_integers("absorbing", absorbing).ravel()
         for s in ends[(ends < 0) | (ends >= listed)].tolist():
             raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
@@ -447,53 +403,36 @@ class FiniteMDP:
             initial[:listed] = as_floats("initial_state", initial_state, (listed,))
             require_distributions("initial_state", initial[:listed])
 
-        start, next_state, probability = listing.start, listing.next_state, listing.probability
-        base, bonus = rewards.to_unit(listing.reward), np.zeros(next_state.size)  # zeros take no memory
-        if not listing.of_pairs:
-            earned, base = base, np.minimum.reduceat(base, start[:-1])
-            bonus = earned - base[listing.pair]
-        every = Outcomes(read_only(start), read_only(next_state), read_only(bonus))
+        start = np.searchsorted(listing.pair, np.arange(states * actions + 1)).astype(np.int64)
+        probability, earned = listing.probability, rewards.to_unit(listing.reward)
+        base = read_only(np.minimum.reduceat(earned, start[:-1]))
+        every = Outcomes(read_only(start), read_only(listing.next_state), read_only(earned - base[listing.pair]))
         possible, happens = every, probability.any(axis=0)
         if not happens.all():
-            start = np.append(0, np.cumsum(happens))[start]
-            possible = Outcomes(read_only(start), read_only(next_state[happens]), read_only(bonus[happens]))
-            probability = probability[:, happens]
-        base = read_only(base)
-        known = Known(
-            states,
-            actions,
-            horizon,
-            base.reshape(states, actions),
-            transition_rewards=every if bonus.any() else None,  # rewards that no outcome changes count as r[s, a]
-            initial=read_only(initial),
-        )
-        kept = (states, actions, horizon, possible, read_only(probability), base, known, reward_noise)
-        vars(self).update(zip(_KEPT, kept, strict=True))
+            start, probability = np.append(0, np.cumsum(happens))[start], probability[:, happens]
+            possible = Outcomes(read_only(start), *(read_only(part[happens]) for part in every[1:]))
+        table = every if every.bonus.any() else None  # rewards that no outcome changes count as r[s, a]
+        known = Known(states, actions, horizon, base.reshape(states, actions), table, initial=read_only(initial))
+        vars(self).update(states=states, actions=actions, horizon=horizon, outcomes=possible, base_reward=base)
+        vars(self).update(probability=read_only(probability), known=known, reward_noise=reward_noise)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"FiniteMDP cannot be changed (attribute {name!r})")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _KEPT}  # nothing that can be derived
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        return {name: vars(self)[name] for name in FiniteMDP.__annotations__}  # nothing that can be derived
 
     def __repr__(self) -> str:
         kernels = "one kernel" if self.stationary else "a kernel per step"
-        rewards = "r[s, a]" if self.known.transition_rewards is None else "on transitions"
-        noise = "" if self.reward_noise is None else f" with {self.reward_noise} noise"
-        return (
-            f"FiniteMDP(states={self.states}, actions={self.actions}, horizon={self.horizon}, {kernels} with "
-            f"{self.outcomes.next_state.size} outcomes, rewards {rewards}{noise})"
-        )
+        rewards = "r[s, a]" if self.known.transition_rewards is None else "rewards on transitions"
+        sizes = f"states={self.states}, actions={self.actions}, horizon={self.horizon}"
+        return f"FiniteMDP({sizes}, {kernels}, {self.outcomes.next_state.size} outcomes, {rewards})"
 
     def with_reward_noise(self, reward_noise: str | None) -> FiniteMDP:
         """Return the same problem with rewards that scatter around their means; without noise for None."""
-        if reward_noise is not None:
-            require_choice("reward_noise", reward_noise, ("bernoulli",))
-        mdp = FiniteMDP.__new__(FiniteMDP)
-        mdp.__setstate__(self.__getstate__() | {"reward_noise": reward_noise})
+        require_choice("reward_noise", reward_noise or "bernoulli", ("bernoulli",))
+        mdp = copy.copy(self)
+        vars(mdp)["reward_noise"] = reward_noise
         return mdp
 
     @property
@@ -538,8 +477,6 @@ class FiniteMDP:
     def kernel(self) -> Floats:
         """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step; for small problems."""
         sizes = (self.states, self.actions, self.states)
-        if len(self.probability) * math.prod(sizes) > LARGEST_DENSE:
-            raise ParameterError("states", got=self.states, expected="a problem small enough for a dense kernel")
         cell = self.outcomes.pair * self.states + self.outcomes.next_state
         dense = np.array([np.bincount(cell, row, math.prod(sizes)) for row in self.probability], dtype=np.float64)
         return dense.reshape(sizes if self.stationary else (-1, *sizes))
@@ -558,7 +495,7 @@ def as_mdp(problem: object) -> FiniteMDP:
     found = problem if isinstance(problem, FiniteMDP) else getattr(problem, "mdp", None)
     if not isinstance(found, FiniteMDP):
         expected = "a FiniteMDP, or a problem that has one"
-        if hasattr(problem, "step") and hasattr(problem, "reset"):
+        if hasattr(problem, "reset"):
             expected += "; for a Gymnasium environment, call occamrl.learn(agent, env, episodes=...)"
         elif hasattr(problem, "begin"):
             expected += "; the agent comes first"

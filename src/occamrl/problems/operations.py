@@ -1,9 +1,8 @@
 """Practical problems: events that move a known system, and nested classes of the laws of these events.
 
-At (s, a) something happens - so many customers want the product, the machine fails - and what it does to the state and
-the account is known. Unknown are the probabilities: sums of parameters theta_j, each times a known weight. So the
-kernel is linear in theta; a class of models is a list of parameters, and the classes are nested. Rewards have a unit of
-their own (money, minutes): learners see [0, 1], people see the unit.
+At (s, a) something happens, and what it does to the state and the account is known. Unknown are the probabilities: sums
+of parameters theta_j, each times a known weight. So the kernel is linear in theta; a class of models is a list of
+parameters, and the classes are nested. Rewards have a unit of their own (money, minutes).
 """
 
 from __future__ import annotations
@@ -19,14 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import betainc, pdtr
 
-from occamrl.errors import (
-    ParameterError,
-    require_choice,
-    require_integers,
-    require_number,
-    require_numbers,
-    require_sequences,
-)
+from occamrl.errors import ParameterError, require_choice, require_integers, require_number, require_sequences
 from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small, read_only, reward_map
 from occamrl.protocols import Floats
 
@@ -99,21 +91,16 @@ class Entry(NamedTuple):
 class PracticalProblem(NestedClasses):
     """A problem from practice with its ladder of plausible models.
 
-    A subclass says what can happen (:meth:`entries`), which laws each class holds (:meth:`classes`), which one is true
-    (:attr:`theta`), and in ``needing`` the parameters of one problem per class whose truth needs that class and none
-    below. ``Ladder.of_problem`` makes the ladder.
+    A subclass says what can happen (:meth:`entries`), which laws each class holds (:meth:`classes`) and which one is
+    true (:attr:`theta`).
     """
 
     horizon: int
 
     unit_name: ClassVar[str] = "EUR"
     class_names: ClassVar[tuple[str, ...]]
-    needing: ClassVar[Small]
-
-    @property
-    def start(self) -> int:
-        """The state in which episodes begin."""
-        return 0
+    needing: ClassVar[Small]  # the parameters of one problem per class whose truth needs that class and none below
+    start = 0  # the state in which episodes begin
 
     @property
     @abstractmethod
@@ -133,17 +120,11 @@ class PracticalProblem(NestedClasses):
     def _columns(self) -> tuple[Any, ...]:
         return tuple(np.array(column) for column in zip(*self.entries(), strict=True))
 
-    @cached_property
-    def _shape(self) -> tuple[int, int]:
-        """(S*A, S); every state and action has an entry."""
-        states, actions = (int(column.max()) + 1 for column in self._columns[:2])
-        return states * actions, states
-
     def _sparse(self, values: Floats, chosen: Any = slice(None)) -> sp.csr_array:
         """Return a matrix (S*A, S) of values at the chosen entries, added up where a move comes twice."""
+        states, actions = (int(column.max()) + 1 for column in self._columns[:2])  # each has an entry
         s, a, s2 = (column[chosen] for column in self._columns[:3])
-        actions = self._shape[0] // self._shape[1]
-        return sp.csr_array((values, (s * actions + a, s2)), shape=self._shape)
+        return sp.csr_array((values, (s * actions + a, s2)), shape=(states * actions, states))
 
     @cached_property
     def phi(self) -> list[sp.csr_array]:
@@ -154,8 +135,7 @@ class PracticalProblem(NestedClasses):
     @cached_property
     def unit(self) -> RewardMap:
         """What rewards of 0 and 1 are worth, in ``unit_name``: the smallest and the largest amount."""
-        amounts = self._columns[-1]
-        return reward_map((amounts.min(), amounts.max()))
+        return reward_map((self._columns[-1].min(), self._columns[-1].max()))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -189,7 +169,8 @@ class ShelfProblem(PracticalProblem):
         require_integers(self, shelf=1, order_step=1, horizon=1)
         if self.order_step > self.shelf:
             raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
-        require_numbers(self, 0.0, _LARGEST, "margin", "holding", "fixed")
+        for name in ("margin", "holding", "fixed"):
+            require_number(name, getattr(self, name), 0.0, _LARGEST)
 
     def orders(self) -> Iterable[tuple[int, int, int]]:
         """Yield stock in the evening, order in steps, and stock after its delivery, for all stocks and orders."""
@@ -243,13 +224,10 @@ class LostSales(ShelfProblem):
     def classes(self) -> Sequence[Floats]:
         """Return the laws of the demand that each class adds."""
         shelf = self.shelf
-        levels = range(0, shelf + 1, shelf // 5)
-        return [
-            np.array([poisson(mean, shelf) for mean in _MEANS]),
-            np.array([negative_binomial(mean, size, shelf) for mean in _MEANS for size in _SIZES]),
-            np.array([two_kinds_of_day(q, b, w, shelf) for q in _QUIET for b in _BUSY for w in _SHARES]),
-            on_a_grid(levels, _PARTS, shelf),
-        ]
+        first = [poisson(mean, shelf) for mean in _MEANS]
+        second = [negative_binomial(mean, size, shelf) for mean in _MEANS for size in _SIZES]
+        third = [two_kinds_of_day(q, b, w, shelf) for q in _QUIET for b in _BUSY for w in _SHARES]
+        return [*map(np.array, (first, second, third)), on_a_grid(range(0, shelf + 1, shelf // 5), _PARTS, shelf)]
 
     @property
     def theta(self) -> Floats:
@@ -261,12 +239,7 @@ class LostSales(ShelfProblem):
 
 
 DAYS = 7  # Monday is 0
-_PATTERNS = (  # by class: which of its means each day has
-    (0, 0, 0, 0, 0, 0, 0),
-    (0, 0, 0, 0, 0, 1, 1),
-    (0, 0, 0, 0, 0, 1, 2),
-    (3, 0, 0, 0, 4, 1, 2),
-)
+_PATTERNS = ((0,) * 7, (0, 0, 0, 0, 0, 1, 1), (0, 0, 0, 0, 0, 1, 2), (3, 0, 0, 0, 4, 1, 2))  # by class: means of days
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,12 +279,11 @@ class WeekdayInventory(ShelfProblem):
         """Return what each demand does; coordinate day * L + i of theta says that the day has the mean levels[i]."""
         size, laws = self.shelf + 1, [poisson(mean, self.shelf) for mean in self.levels]
         for day, (stock, order, filled) in itertools.product(range(DAYS), self.orders()):
-            for left in range(filled + 1):
-                amount = self.earned(filled, left, order)
+            for left, (i, law) in itertools.product(range(filled + 1), enumerate(laws)):
                 after = (day + 1) % DAYS * size + left
-                for i, law in enumerate(laws):
-                    chance = law[filled - left] if left else law[filled:].sum()
-                    yield Entry(day * size + stock, order, after, day * len(laws) + i, chance, amount)
+                chance = law[filled - left] if left else law[filled:].sum()
+                amount = self.earned(filled, left, order)
+                yield Entry(day * size + stock, order, after, day * len(laws) + i, chance, amount)
 
     def parameters(self, means: Iterable[float]) -> Floats:
         """Return theta of seven means."""
@@ -339,10 +311,10 @@ CLOSED, OPEN = 0, 1
 class QueueAdmission(PracticalProblem):
     """A help desk that may close its door; its phase - calm, busy, rush - is seen.
 
-    Each minute the door is open or closed; at most one thing happens: a customer comes, or one is served.
-    The state is (phase, customers in the house), numbered phase * (room + 1) + customers. Phases follow each other in a
-    circle. Who comes while the door is closed is sent away and leaves no trace. The account of a minute is ``worth``
-    for a customer let in, less one minute of waiting for everybody in the house: Naor's (1969) terms, with phases.
+    Each minute the door is open or closed; at most one thing happens: a customer comes, or one is served. The state is
+    (phase, customers in the house), numbered phase * (room + 1) + customers; phases follow each other in a circle. The
+    account of a minute is ``worth`` for a customer let in, less one minute of waiting for everybody in the house:
+    Naor's (1969) terms, with phases.
     """
 
     room: int = 12  # the most customers in the house; S = 3 (room + 1)
@@ -440,7 +412,8 @@ class MachineReplacement(PracticalProblem):
         require_integers(self, oldest=1, stretch=1, horizon=1)
         if self.oldest % self.stretch:
             raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
-        require_numbers(self, 0.0, _LARGEST, "planned", "failure", open_low=True)
+        for name in ("planned", "failure"):
+            require_number(name, getattr(self, name), 0.0, _LARGEST, open_low=True)
         require_sequences(self, 0.0, 1.0, "hazard")
         if len(self.hazard) != self.oldest + 1:
             raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.oldest + 1)
@@ -505,7 +478,7 @@ class Pricing(PracticalProblem):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
 
     @property
-    def start(self) -> int:
+    def start(self) -> int:  # type: ignore[override]
         """The full stock."""
         return self.stock
 

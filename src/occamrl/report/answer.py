@@ -63,11 +63,6 @@ def folded(summary: str, content: str) -> str:
     return f"<details><summary>{html.escape(summary)}</summary>{content}</details>"
 
 
-def verdict_first(sentences: Sequence[str]) -> str:
-    """Return sentences of which the first stands out."""
-    return f'<p class="lead">{html.escape(sentences[0])}</p>{paragraphs(*sentences[1:])}'
-
-
 def classes_table(verdict: Mapping[str, Any]) -> str:
     """Return the evidence against each class, which of them is in play, and what they are held against."""
     alive, out = verdict.get("alive") or [None] * len(verdict["names"]), bool(verdict.get("misspecified"))
@@ -87,7 +82,8 @@ def render_result(result: Result) -> str:
     """Return the page of a result of ``run`` or ``learn``."""
     verdict, known = result.verdict, result.known
     where = "the simulator" if result.environment is None else result.environment.name
-    sections = {"Answer": verdict_first(verdict.sentences)}
+    question = f"Which model does {where} need?" if "chosen" in verdict else f"How should one act in {where}?"
+    sections = {"Answer": paragraphs(*verdict.sentences[1:])}
     if result.total_episodes:
         label = "cumulative regret" if result.exact else "returns of the episodes, and the class in play"
         evidence = picture(result.plot, label)
@@ -114,9 +110,7 @@ def render_result(result: Result) -> str:
         f"Agent: {result.agent!r:.400}",
         f"Seed {result.seed}, {result.total_episodes:,} episodes, {result.plans:,} plans.",
     )
-    return render_static(
-        f"Which model does {where} need?" if "chosen" in verdict else f"How to act in {where}", sections
-    )
+    return render_static(verdict.sentences[0], sections, f'<p class="note">{html.escape(question)}</p>')
 
 
 def render_selection(found: Selection) -> str:
@@ -125,7 +119,7 @@ def render_selection(found: Selection) -> str:
     names = ["episodes read", *found.names]
     steps = [dict(zip(names, [int(row[0]), *row[1:]], strict=True)) for row in found.history[-_MOST_PHASES:]]
     sections = {
-        "Answer": verdict_first(found.sentences),
+        "Answer": paragraphs(*found.sentences[1:]),
         "Evidence over time": picture(found.plot, "the evidence against each class as the log was read")
         + paragraphs(f"A class is rejected while the evidence against it exceeds {found.threshold:.4g}.")
         + table(rows)
@@ -137,7 +131,7 @@ def render_selection(found: Selection) -> str:
             "whatever policy made the log, as long as it did not look ahead.",
         ),
     }
-    return render_static("Which model do the data require?", sections)
+    return render_static(found.sentences[0], sections, '<p class="note">Which model do the data require?</p>')
 
 
 def write_page(answer: Result | Selection, path: str | Path) -> Path:

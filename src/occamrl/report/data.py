@@ -181,7 +181,7 @@ def decisions(group: Group) -> dict[str, Any] | None:
     kind = kind_of([row for rows in runs for row in rows])
     if kind is None or not all(runs):
         return None
-    name, last = DECISIONS.get(kind, "chosen"), min(group.values("episodes"))
+    name, last = DECISIONS.get(kind, "chosen"), int(min(group.values("episodes")))
     at = np.unique(np.geomspace(1, last, COLUMNS).round().astype(np.int64))
     table = []  # [seed][column]
     for rows in runs:
@@ -209,7 +209,10 @@ def decisions(group: Group) -> dict[str, Any] | None:
     found["labels"] = [label[:28] + (" *" if row in true else "") for row, label in zip(kept, labels, strict=True)]
     shares = [(count, max(len(column), 1)) for count, column in zip(counts, columns, strict=True)]
     found["share"] = [[plain(count[row] / of) for count, of in shares] for row in kept]
-    return found | {"evidence": evidence(runs, kind), "features": len(runs[0][-1].get("estimate") or ())}
+    return found | {
+        "evidence": evidence(runs, kind),
+        "features": max(map(len, columns[0])) if kind == "features" else 0,
+    }
 
 
 def evidence(runs: Sequence[Sequence[Mapping[str, Any]]], kind: str) -> list[dict[str, Any]] | None:

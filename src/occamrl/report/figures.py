@@ -104,7 +104,7 @@ def episodes_of(last: int) -> Ints:
 
 
 def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, logarithmic: bool = False) -> None:
-    """Draw mean regret over seeds with bands, and a legend; a curve has name, episode, mean, low and high, and look."""
+    """Draw mean regret over seeds with bands; a curve has name, episode, mean, low, high and perhaps look."""
     for i, curve in enumerate(curves):
         style = look(curve.get("look", i))
         x, mean = np.array(curve["episode"], float), np.array(curve["mean"], float)
@@ -117,7 +117,6 @@ def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, logarithmic:
     dress(axes)
     if logarithmic:
         to_logarithms(axes)
-    axes.legend(frameon=False, fontsize="small", handlelength=3.4)
 
 
 def draw_result(result: Result, axes: Axes | None = None, *, logarithmic: bool = False, **style: Any) -> Axes:
@@ -133,6 +132,7 @@ def draw_result(result: Result, axes: Axes | None = None, *, logarithmic: bool =
         at = episodes_of(max(result.total_episodes, 1)) if result.total_episodes else np.zeros(1, np.int64)
         axes.plot(at, result.regret_at(at), clip_on=False, **style)
         dress(axes)
+        axes.set_ylim(bottom=0.0)
         if logarithmic:
             to_logarithms(axes)
         return axes
@@ -281,8 +281,11 @@ def plates(model: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
             {**one["curve"], "name": model["agents"][one["agent"]], "look": one["agent"]} for one in problem["agents"]
         ]
         for name, logarithmic in (("linear", False), ("loglog", True)):
-            figure, axes = made(problem["name"])
+            figure, axes = made(problem["name"], 2.5 + 0.08 * len(curves))
             draw_curves(axes, curves, logarithmic=logarithmic)
+            figure.legend(
+                loc="outside lower center", ncols=2, frameon=False, handlelength=3.4
+            )  # where it hides nothing
             yield f"{place}-regret-{name}", figure
         if rows := [row for row in problem["differences"] if row["baseline"] == model["baseline"]]:
             figure, axes = made(problem["name"], 0.9 + 0.22 * len(rows))

@@ -132,11 +132,6 @@ class D3RB(Rule):
 class ED2RB(D3RB):
     r"""Estimating data-driven regret balancing: a base's coefficient is what the returns so far say it is.
 
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("river-swim", states=3)
-    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
-    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.ED2RB(scale=0.1)), problem, episodes=50)
-
     The second algorithm of the paper of :class:`D3RB`, with the same parameters and the same kind of guarantee:
 
     .. math:: d_i = \max\{d_{min}, \sqrt{n_i}(\max_j LCB_j - UCB_i)\}, \quad
@@ -160,11 +155,6 @@ class ED2RB(D3RB):
 @dataclass(frozen=True, kw_only=True)
 class RegretBalancing(Rule):
     r"""Regret bound balancing and elimination: balance regret bounds R_i, and drop a base whose bound is refuted.
-
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("river-swim", states=3)
-    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
-    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.RegretBalancing()), problem, episodes=50)
 
     Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i plays, among those
     active; i is dropped for good when
@@ -237,12 +227,6 @@ class RegretBalancing(Rule):
 class ECE(Rule):
     r"""Explore, commit, eliminate: play the simplest base that is left, and test it on a few episodes of all.
 
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("river-swim", states=3)
-    >>> bases = [orl.UniformRandom(), orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))]
-    >>> arena = orl.Arena(bases=bases, rule=orl.ECE(promised=[1.0, 2.0]))  # the simplest base first
-    >>> result = orl.run(arena, problem, episodes=50)
-
     Lee, Pacchiano, Muthukumar, Kong and Brunskill, "Online model selection for reinforcement learning with function
     approximation", AISTATS 2021 (arXiv 2011.09750). Of K episodes about :math:`\sum_k k^{-1/3}` explore: a base is
     drawn uniformly among those left. In all others the simplest one left plays. Statistics are those of explored
@@ -311,11 +295,6 @@ class ECE(Rule):
 class UCB1(Rule):
     r"""Play the base with the largest :math:`m_i + c\sqrt{2\ln t/n_i}`, after each has played once.
 
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("river-swim", states=3)
-    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
-    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.UCB1(scale=0.1)), problem, episodes=50)
-
     Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1, on returns in [0, 1]. Proved for arms whose returns
     are independent with one mean. Bases learn, so that their means change: there is no guarantee here, and a base that
     begins badly may be left for good. The rule is given nothing.
@@ -354,11 +333,6 @@ class UCB1(Rule):
 @dataclass(frozen=True, kw_only=True)
 class StochasticCORRAL(Rule):
     r"""CORRAL over smoothed bases: a base plays and learns, then one of its past policies is played again.
-
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("river-swim", states=3)
-    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
-    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.StochasticCORRAL(episodes=50)), problem, episodes=50)
 
     Pacchiano, Phan, Abbasi-Yadkori, Rao, Zimmert, Lattimore and Szepesvari, "Model selection in contextual stochastic
     bandit problems", NeurIPS 2020 (arXiv 2003.01704), with the master of Agarwal, Luo, Neyshabur and Schapire, COLT

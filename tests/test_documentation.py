@@ -1,0 +1,148 @@
+"""The documentation and the code: examples run as written, links lead somewhere, what the mathematics names exists."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from studies.figures import PAGES as MEASURED
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "occamrl"
+PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)]
+MATHEMATICS = (ROOT / "docs" / "mathematics.md").read_text("utf-8")
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\s*<!-- output -->\s*^```(?:text)?\n(.*?)^```)?", re.M | re.S)
+_FENCED = re.compile(r"^```.*?^```", re.M | re.S)
+
+
+def name_of(page: Path) -> str:
+    """Return the name of a page below the folder of the project."""
+    return page.relative_to(ROOT).as_posix()
+
+
+# Examples -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _BLOCK.search(page.read_text("utf-8"))], ids=name_of)
+def test_examples_of_a_page_run_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a page share a namespace; a text block marked ``<!-- output -->`` is what the code above it prints."""
+    monkeypatch.chdir(tmp_path)  # examples may write files
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    scope: dict[str, object] = {"__name__": "__main__"}
+    text = page.read_text("utf-8")
+    for found in _BLOCK.finditer(text):
+        block, shown = found.groups()
+        line = text[: found.start(1)].count("\n")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * line + block, str(page), "exec", dont_inherit=True), scope)  # noqa: S102  # our pages
+        if shown is not None:
+            assert printed.getvalue() == shown, f"{name_of(page)}, line {line}"
+
+
+def test_output_is_compared_only_where_it_is_marked() -> None:
+    """A mark that stands anywhere else than between a block of code and its output would compare nothing."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        compared = sum(shown is not None for _, shown in (each.groups() for each in _BLOCK.finditer(text)))
+        assert text.count("<!-- output -->") == compared, name_of(page)
+
+
+# Links ----------------------------------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub and MyST make them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCED.sub("", page.read_text("utf-8")), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", _FENCED.sub("", page.read_text("utf-8"))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page if not path else (page.parent / path).resolve()
+        assert target.exists(), f"{name_of(page)} links to {link}"
+        assert not anchor or target.suffix != ".md" or anchor in anchors(target), f"{name_of(page)} links to {link}"
+
+
+# Tables that are measured ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", sorted(MEASURED))
+def test_a_page_has_a_place_for_each_of_its_measurements_and_names_the_command(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    for part in MEASURED[page]:
+        assert len(re.findall(rf"<!-- {part} -->\n.*?<!-- end -->", text, re.S)) == 1, part
+    assert f"`python -m studies.figures {page}`" in text
+
+
+def test_no_page_has_a_place_that_nothing_fills() -> None:
+    for page in PAGES:
+        places = set(re.findall(r"<!-- (\w+:\w+) -->", page.read_text("utf-8")))
+        name = page.relative_to(ROOT / "docs").with_suffix("").as_posix() if page.parent != ROOT else ""
+        assert places <= set(MEASURED.get(name, ())), name_of(page)
+
+
+# The mathematics ------------------------------------------------------------------------------------------------------
+
+NAMED = sorted(set(re.findall(r"`([a-z_/]+\.py): ([\w.]+)`", MATHEMATICS)))
+STATEMENTS = re.findall(r"\| `(paper/\w+\.py): ([\w.]+)` \| `(.+)` \|$", MATHEMATICS, re.M)
+
+
+@cache
+def definitions(path: str) -> dict[str, str]:
+    """Return the source of every function and class of a file, methods as Class.method."""
+    text, found = (SOURCE / path).read_text("utf-8"), dict[str, str]()
+    lines = text.splitlines()
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                found[prefix + child.name] = "\n".join(lines[child.lineno - 1 : child.end_lineno])
+                visit(child, f"{prefix}{child.name}.")
+
+    visit(ast.parse(text), "")
+    return found
+
+
+def test_what_the_mathematics_names_exists() -> None:
+    assert len(NAMED) > 50
+    for path, name in NAMED:
+        assert (SOURCE / path).exists(), path
+        assert name in definitions(path), f"{path}: {name}"
+
+
+def test_the_lines_of_the_paper_stand_where_the_mathematics_says() -> None:
+    assert len(STATEMENTS) > 20
+    for path, name, statement in STATEMENTS:
+        assert statement in definitions(path)[name], f"{path}: {name}: {statement}"
+
+
+def test_every_statement_is_defined_once_and_every_citation_is_defined() -> None:
+    defined = re.findall(r"\*\*([MLB]\d+)\b", MATHEMATICS)
+    assert len(defined) == len(set(defined))
+    assert {f"M{n}" for n in range(1, 27)} | {f"L{n}" for n in range(1, 10)} | {"B1", "B2", "B4"} == set(defined)
+    texts = {path: path.read_text("utf-8") for path in (*PAGES, *SOURCE.rglob("*.py"))}
+    for path, text in texts.items():
+        groups = re.findall(r"\(([MLB]\d+(?:(?:, | and | to )[MLB]\d+)*)\)", text)
+        cited = {each for group in groups for each in re.findall(r"[MLB]\d+", group)}
+        assert cited <= set(defined), f"{name_of(path)}: {cited - set(defined)}"
+
+
+def test_formulas_are_delimited() -> None:
+    """Dollar signs come in pairs in every line, or in pairs of pairs around displayed formulas."""
+    for page in (ROOT / "docs").glob("*.md"):
+        text = re.sub(r"`[^`\n]*`", "", _FENCED.sub("", page.read_text("utf-8")))
+        text = re.sub(r"\$\$.*?\$\$", "", text, flags=re.S)
+        for line in text.splitlines():
+            assert line.count("$") % 2 == 0, f"{page.name}: {line[:100]}"

@@ -1,0 +1,85 @@
+"""Every study runs at a tiny scale and gives what its page shows; the tests behind the certificates can fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from studies import bench, certificates, figures, robustness
+from studies.figures import DOCS, PAGES, Size, measure
+
+PARTS = sorted({part for parts in PAGES.values() for part in parts})
+SLOW = {
+    "rivals:ice",
+    "rivals:misspecified",
+    "ladders:ice",
+    "practical:lost_sales",
+    "continuous:others",
+    "occam:outside",
+}
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if part not in SLOW])
+def test_part_gives_a_table(part: str) -> None:
+    lines = measure(part, tiny=True).splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) >= 3
+    assert rows[1].startswith("| ---")
+    assert len({line.count(" | ") for line in rows[:1] + rows[2:]}) == 1 or "linear:scale" in part
+
+
+def test_every_part_has_a_place_in_its_page() -> None:
+    for page, parts in PAGES.items():
+        text = (DOCS / f"{page}.md").read_text()
+        for part in parts:
+            assert text.count(f"<!-- {part} -->\n") == 1, (page, part)
+
+
+def test_tables_are_written_between_their_markers_only(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- a:b -->\nold\ntext\n<!-- end -->\nafter\n<!-- a:c -->\nother\n<!-- end -->\n")
+    figures.write(page, "a:b", "new")
+    assert page.read_text() == "before\n<!-- a:b -->\nnew\n<!-- end -->\nafter\n<!-- a:c -->\nother\n<!-- end -->\n"
+    with pytest.raises(SystemExit):
+        figures.write(page, "a:d", "new")
+
+
+def test_a_study_can_be_stopped() -> None:
+    from occamrl.errors import Stopped
+
+    with pytest.raises(Stopped):
+        figures.each(Size(stop=lambda: True), 3, lambda i: i, "runs")
+
+
+@pytest.mark.parametrize("name", [name for name in certificates.PROMISES if not name.startswith("published")])
+def test_certificates_hold(name: str) -> None:
+    about = certificates.PROMISES[name]
+    assert certificates.judged(about, certificates.measure(name, False, 3))[1]
+
+
+@pytest.mark.parametrize("name", ["coverage-ellipsoid-sharp", "coverage-rewards-bernstein", "no-separability"])
+def test_controls_are_refuted(name: str) -> None:
+    about = certificates.PROMISES[name]
+    assert not certificates.judged(about, certificates.measure(name, True, 12))[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs fork")
+def test_kills_leave_no_trace(tmp_path: Path) -> None:
+    assert robustness.kill(tmp_path, 2, episodes=100)["kills"] >= 2
+
+
+def test_damage_is_noticed(tmp_path: Path) -> None:
+    robustness.damage(tmp_path, 50)
+
+
+def test_faults_of_the_disk_are_reported(tmp_path: Path) -> None:
+    robustness.storage(tmp_path, 4)
+
+
+def test_bench_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bench.growth("ARLLinDim", 100)["plans"] <= 100
+    assert bench.sparse("", 50)["plan"] > 0.0
+    assert bench.first_result("learn on FrozenLake", 10)["episodes"] == 10
+    assert set(bench.every_episode("PSRL", 10)) == {"us", "plans"}
