@@ -45,11 +45,9 @@ TITLES = {
     "protocols": "Protocols",
     "models": "Models: features, families and ladders",
     "learners": "Learners",
-    "selectors": "Selectors",
-    "rules": "Rules over learners",
+    "selectors": "Selectors, and rules over learners",
     "running": "Running and results",
-    "report": "Comparisons",
-    "experiments": "Experiments",
+    "experiments": "Comparisons and experiments",
     "envs": "Environments and ladder files",
     "logs": "Logged data",
     "analysis": "Analysis",
@@ -57,7 +55,7 @@ TITLES = {
 }
 
 
-INTERNAL = {"learners", "selectors", "rules"}  # their methods are called by ``run``, not by users
+INTERNAL = {"learners", "selectors"}  # their methods are called by ``run``, not by users
 
 
 def write_reference(app: Any) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import os
 import platform
 import resource
@@ -246,7 +247,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = ", ".join(f"{key} {v:,.4g}" if isinstance(v, float) else f"{key} {v}" for key, v in facts.items())
             print(f"   {name:<24} {f'K = {size:,}' if number != 4 else '':<24} {said}", flush=True)
         for name, rows in spent.items():
-            slope = np.polyfit(*np.log10(np.array(rows)).T, 1)[0] if len(rows) > 1 else float("nan")
+            lengths, times = np.log10(np.array(rows)).T
+            slope = np.polyfit(lengths, times, 1)[0] if len(rows) > 1 else math.nan
             print(f"   {name:<24} seconds grow like K^{slope:.2f}", flush=True)
     return failed
 

@@ -79,7 +79,7 @@ class Size:
 
     def episodes(self, full: int) -> int:
         """Return how many episodes to play."""
-        return min(full, 62) if self.tiny else full
+        return min(full, 30) if self.tiny else full
 
     def some(self, cases: Iterable[Any]) -> list[Any]:
         """Return the cases to play: a tiny study plays the first."""
@@ -191,7 +191,7 @@ class Panel:
     logarithmic: bool = False
     beyond: str = ""
 
-    def draw(self, axes: Any, colours: Sequence[str], styles: Sequence[str]) -> None:
+    def draw(self, axes: Any, colours: Sequence[str], styles: Sequence[Any]) -> None:
         """Draw the panel."""
         axes.set(xscale="log", yscale="log" if self.logarithmic else "linear", xlabel="episode", ylabel=self.ylabel)
         axes.set_title(self.title, fontsize="medium")
@@ -217,14 +217,15 @@ def picture(size: Size, name: str, panels: Sequence[Panel]) -> None:
     if size.pictures is None:
         return
     from matplotlib.figure import Figure
-    from occamrl.report.figures import COLOURS, STYLES
+
+    from occamrl.report.figures import COLOURS, DASHES
 
     columns = 3 if len(panels) % 3 == 0 else min(2, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(10.0 if columns > 1 else 7.0, 0.8 + 3.0 * rows), layout="constrained")
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, panel in zip(places, panels, strict=False):
-        panel.draw(axes, COLOURS, STYLES)
+        panel.draw(axes, COLOURS, DASHES)
     for axes in places[len(panels) :]:
         axes.set_visible(False)
     handles, labels = places[0].get_legend_handles_labels()

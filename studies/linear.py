@@ -105,7 +105,8 @@ def control(size: Size) -> str:
 def norm(size: Size) -> str:
     """Measure selection by norm on the reference mixture."""
     case, cast = Case(ReferenceMixture()), dict[str, Any]()
-    bounds, common = (case.norm, 10.0, 100.0), {"features": case.features}
+    bounds: tuple[float, ...] = (case.norm, 10.0, 100.0)
+    common: dict[str, Any] = {"features": case.features}
     for b in bounds:
         cast[f"lambda = 1: b kept|{b}"] = orl.UCRLVTRLin(**common, norm_bound=b)
         cast[f"lambda = d/(4b²): b kept|{b}"] = orl.UCRLVTRLin(**common, norm_bound=b, regularization="scaled")

@@ -97,7 +97,13 @@ def league(size: Size, cast: dict[str, Any], problem: Any, episodes: int, right:
         found = "" if name in references or right is None else on_right(agent, runs, right)
         row = (name, stated, interval(regrets(runs)), number(worst), f"{tail:.2g}" if tail > 1e-9 else "0")
         rows.append((*row, found, f"{share:.0f} %"))
-    header = (f"K = {episodes:,}, seeds 100 to 109", "guarantee", "regret", "worst seed", "last tenth, an episode")
+    header = (
+        f"K = {episodes:,}, seeds 100 to 109",
+        "guarantee",
+        "regret",
+        "worst seed",
+        "regret per episode, last 10 %",
+    )
     return table((*header, "right class", "pessimistic"), rows)
 
 

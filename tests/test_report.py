@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from occamrl.experiments.records import Records
 from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.report import data
 from occamrl.report.answer import write_page
-from occamrl.report.figures import class_rows, draw_classes, draw_curves, write_figures
+from occamrl.report.figures import class_rows, draw_classes, draw_comparison, draw_curves, write_figures
 from occamrl.report.page import render, write_report
 
 if TYPE_CHECKING:
@@ -87,13 +88,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"name": "ARLGen", "parameters": {"ladder": {"sizes": [2, 6], "true": 2}}, "label": MARKUP},
         {"name": "ARLLinDim", "label": FORMULA, "parameters": lin, "only": ["SparseMixture"]},
         {"name": "ARLLinNorm", "parameters": {"norm_bound": "9 * true"}, "only": ["SparseMixture"]},
-        {"name": "Arena", "label": "{rule}", "bases": ["UniformRandom", "Optimal"], "sweep": sweep},
+        {
+            "name": "Arena",
+            "label": "{rule}",
+            "bases": ["UniformRandom", "Optimal"],
+            "sweep": sweep,
+            "only": ["RiverSwim"],
+        },
         "Optimal",
     ]
     problems: list[Any] = [{"name": "RiverSwim", "parameters": {"states": 3}}]
     problems += [{"name": "SparseMixture", "parameters": mixture}]
     about: dict[str, Any] = {"name": MARKUP, "description": "made up", "baseline": "Optimal", "thinning": 60}
-    experiment = orl.Experiment(episodes=200, seeds=3, problem=problems, agent=agents, **about)
+    experiment = orl.Experiment(episodes=100, seeds=3, problem=problems, agent=agents, **about)
     experiment.run(place, workers=1, progress=False)
     return place
 
@@ -152,7 +159,7 @@ def test_means_intervals_and_differences_are_over_seeds() -> None:
 def test_the_slope_of_a_power_is_its_exponent_however_the_curve_is_thinned(power: float) -> None:
     every, few = np.arange(1, 10_001), np.unique(np.geomspace(1, 10_000, 60).astype(int))
     for episodes in (every, few):
-        assert data.slope(episodes, 3.0 * episodes**power) == pytest.approx(power, abs=1e-6)
+        assert data.slope(episodes, 3.0 * episodes.astype(np.float64) ** power) == pytest.approx(power, abs=1e-6)
     assert np.isnan(data.slope(every, np.zeros(every.size)))
 
 
@@ -246,11 +253,9 @@ def test_the_class_in_play_is_drawn_beneath_returns_with_names_that_do_not_overl
     figure.savefig(io.BytesIO(), format="png")
     boxes = [label.get_window_extent() for label in below.get_yticklabels()]
     assert len(boxes) == len(class_rows(result)) == 3
-    assert all(
-        first.y1 <= second.y0 + 1 or second.y1 <= first.y0 + 1 for first, second in zip(boxes, boxes[1:], strict=False)
-    )
-    spans = [box for bar in below.collections for box in bar.get_paths()]
-    assert spans[-1].vertices[:, 0].max() == pytest.approx(result.total_episodes + 0.5)
+    assert all(one.y1 <= other.y0 + 1 or other.y1 <= one.y0 + 1 for one, other in itertools.pairwise(boxes))
+    ends = [np.asarray(path.vertices)[:, 0].max() for bar in below.collections for path in bar.get_paths()]
+    assert max(ends) == pytest.approx(result.total_episodes + 0.5)
 
 
 def test_the_policy_is_drawn_state_by_step(result: orl.Result) -> None:
@@ -269,11 +274,18 @@ def test_curves_have_bands_and_every_plot_of_a_report_is_written(folder: Path, t
         drawn, [{"name": "a $", "episode": x, "mean": x, "low": [0, 1, 2], "high": [2, 3, 4]}], logarithmic=True
     )
     assert len(drawn.collections) == 1
+    problem = orl.make_problem("river-swim", states=3)
+    agents = {"uniform": UniformRandom(), "optimal": Optimal(mdp=problem.mdp)}
+    found = orl.compare(agents, problem, episodes=30, seeds=3, workers=1, progress=False)
+    lines = draw_comparison(found, axes(), logarithmic=True).get_lines()
+    np.testing.assert_allclose(
+        [np.asarray(line.get_ydata())[-1] for line in lines], [row["regret"] for row in found.rows]
+    )
     model = data.build(orl.load(folder))
-    written = write_figures(model, tmp_path, formats=["png", "svg"])
-    assert len(written) == len(set(written)) >= 2 * (2 * 3 + 4)
-    assert all(path.stat().st_size > 1_000 for path in written)
-    again = write_figures(model, tmp_path / "again", formats=["svg"])
+    written = write_figures(model, tmp_path, formats=["svg"])
+    assert len(written) == len(set(written)) == 2 * 3 + 6  # curves twice, differences, decisions
+    one = {**model, "problems": model["problems"][:1]}
+    again = write_figures(one, tmp_path / "again", formats=["svg"])
     assert all(path.read_bytes() == (tmp_path / path.name).read_bytes() for path in again)
 
 
@@ -322,7 +334,7 @@ def test_the_report_is_one_file_with_the_numbers_of_the_records(folder: Path) ->
     kinds = {one["decisions"]["kind"] for p in model["problems"] for one in p["agents"] if one["decisions"]}
     assert kinds == {"class", "features", "norm", "base"}
     assert model["league"]
-    assert model["status"] == {"done": 27, "running": 0, "missing": 0, "failed": 0, "total": 27, "failures": []}
+    assert model["status"] == {"done": 24, "running": 0, "missing": 0, "failed": 0, "total": 24, "failures": []}
     assert write_report(folder).read_text("utf-8") == text  # and the same again
 
 
@@ -416,7 +428,7 @@ def test_controls_of_the_report_work_from_the_keyboard_and_downloads_hold_the_da
     assert len(lines()) == len(linear) - 1
     page.focus("#regret-0")
     page.keyboard.press("End")
-    assert page.inner_text("#regret-0 + .reading") == "Episode 200"
+    assert page.inner_text("#regret-0 + .reading") == "Episode 100"
     first = page.inner_text("#differences-0")
     page.select_option("#baseline", index=0)
     assert page.inner_text("#differences-0") != first

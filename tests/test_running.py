@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
@@ -210,3 +212,29 @@ def test_another_problem_or_seed_is_no_continuation() -> None:
         orl.run(orl.UniformRandom(), tiny(horizon=4), episodes=5, continue_from=half)
     with pytest.raises(orl.InvalidInput, match="seed"):
         orl.run(orl.UniformRandom(), tiny(), episodes=5, seed=9, continue_from=half)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), episodes=st.integers(1, 10**12), states=st.integers(1, 5), random=st.booleans())
+def test_visitors_are_conserved_and_flows_join(seed: int, episodes: int, states: int, random: bool) -> None:
+    draw = np.random.default_rng(seed)
+    P = draw.dirichlet(np.full(states, 0.3), size=(states, 2))
+    mdp = orl.FiniteMDP(transition=P, reward=draw.random((states, 2, states)), horizon=4, initial_state=P[0, 0])
+    policy = draw.dirichlet(np.ones(2), size=(4, states)) if random else draw.integers(2, size=(4, states))
+    flow = simulate(mdp, policy, episodes, draw)
+    enters = np.zeros((5, states), dtype=np.int64)
+    np.add.at(enters, (flow.step + 1, flow.next_state), flow.count)
+    leaves = np.zeros((4, states), dtype=np.int64)
+    np.add.at(leaves, (flow.step, flow.state), flow.count)
+    assert (leaves.sum(axis=1) == episodes).all()  # everybody takes every step,
+    assert np.array_equal(leaves[1:], enters[1:4])  # from where the last one led
+    assert (mdp.evaluate(policy)[0] <= mdp.optimal_values[0] + 1e-9).all()
+    both = orl.Flow.joined([flow, flow])
+    assert both.episodes == 2 * episodes
+    assert both.count.sum() == 2 * flow.count.sum()
+    assert len(both.step) <= len(flow.step)
+    assert both.total_reward == pytest.approx(2 * flow.total_reward)
+    bonus = flow.reward - mdp.base_reward[flow.state * 2 + flow.action]
+    found = mdp.outcomes.locate(flow.state * 2 + flow.action, flow.next_state, bonus, states)
+    assert (found >= 0).all()
+    assert np.array_equal(mdp.outcomes.next_state[found], flow.next_state)

@@ -27,8 +27,8 @@ from occamrl.running.identity import changes, fingerprint, identity
 from occamrl.running.result import Cut, Result
 from occamrl.running.storage import load, read_document, save, write_document
 
-PROBLEM = orl.make_problem("sparse-ladder", states=4, actions=2, horizon=3, dimension=4)
-EPISODES = 24
+PROBLEM = orl.make_problem("sparse-ladder", states=3, actions=2, horizon=2, dimension=4)
+EPISODES = 6
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"norm_bound": 2.0}}
 GIVEN: dict[str, Any] = {"norm_bound": 2.0, "family": "problem", "episodes": EPISODES, "promised": [1.0, 2.0]}
 GIVEN |= {"bases": ["UniformRandom", LINEAR], "rule": "D3RB", "agent": LINEAR, "kernel": "per_step"}
@@ -41,9 +41,9 @@ def made(name: str, kind: Any, kinds: str) -> Any:
         if each in GIVEN and (about.default is about.empty or each in ("family", "kernel")):
             parameters[each] = GIVEN[each]
     if name == "RewardsLinear":
-        parameters["features"] = np.eye(8).reshape(4, 2, 8).tolist()
+        parameters["features"] = np.eye(6).reshape(3, 2, 6).tolist()
     if name == "OccamMixture":  # every coordinate of its features is a kernel
-        kernels = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 4, 2))
+        kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 3, 2))
         return kind(features=orl.FeatureMap([PROBLEM.mdp.kernel(), *kernels]))
     if kinds == "rules":
         rule = {"name": name, "parameters": parameters}
@@ -83,7 +83,7 @@ def test_every_agent_goes_on_from_a_file_as_if_there_had_been_no_end(
     agent = made(name, kind, kinds)
     whole = orl.run(agent, PROBLEM, episodes=EPISODES, seed=3)
     result: Result | None = None
-    for i, part in enumerate((1, 6, 9, 8)):
+    for i, part in enumerate((1, 3, 2)):
         result = orl.run(
             agent if result is None else result.agent, PROBLEM, episodes=part, seed=3, continue_from=result
         )
@@ -266,8 +266,6 @@ CRAFTED: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "a field is missing": lambda document, arrays: document.pop("seed"),
     "an array is missing": lambda document, arrays: arrays.pop("a0"),
     "another format": lambda document, arrays: document.update(format=1),
-    "a state of another shape": lambda document, arrays: arrays.update(a0=np.zeros((2, 2))),
-    "not a number": lambda document, arrays: arrays.update(a0=arrays["a0"] * np.nan),
 }
 
 

@@ -7,27 +7,32 @@ from pathlib import Path
 
 import pytest
 
+from occamrl.errors import Stopped
 from studies import bench, certificates, figures, robustness
 from studies.figures import DOCS, PAGES, Size, measure
 
-PARTS = sorted({part for parts in PAGES.values() for part in parts})
-SLOW = {
-    "rivals:ice",
-    "rivals:misspecified",
-    "ladders:ice",
-    "practical:lost_sales",
-    "continuous:others",
-    "occam:outside",
-}
+PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` runs them all
+    "ladders:classes",
+    "ladders:paper",
+    "linear:changing",
+    "linear:dimension",
+    "linear:paper",
+    "occam:coverage",
+    "occam:signed",
+    "rivals:ladder",
+    "rivals:linear_river_swim",
+    "simulators:evidence",
+    "simulators:logs",
+)
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part not in SLOW])
+@pytest.mark.parametrize("part", PARTS)
 def test_part_gives_a_table(part: str) -> None:
     lines = measure(part, tiny=True).splitlines()
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) >= 3
     assert rows[1].startswith("| ---")
-    assert len({line.count(" | ") for line in rows[:1] + rows[2:]}) == 1 or "linear:scale" in part
+    assert len({line.count(" | ") for line in rows[:1] + rows[2:]}) == 1
 
 
 def test_every_part_has_a_place_in_its_page() -> None:
@@ -47,19 +52,17 @@ def test_tables_are_written_between_their_markers_only(tmp_path: Path) -> None:
 
 
 def test_a_study_can_be_stopped() -> None:
-    from occamrl.errors import Stopped
-
     with pytest.raises(Stopped):
         figures.each(Size(stop=lambda: True), 3, lambda i: i, "runs")
 
 
-@pytest.mark.parametrize("name", [name for name in certificates.PROMISES if not name.startswith("published")])
+@pytest.mark.parametrize("name", ["coverage-finite-sharp", "coverage-likelihood", "optimism-ellipsoid-sharp"])
 def test_certificates_hold(name: str) -> None:
     about = certificates.PROMISES[name]
     assert certificates.judged(about, certificates.measure(name, False, 3))[1]
 
 
-@pytest.mark.parametrize("name", ["coverage-ellipsoid-sharp", "coverage-rewards-bernstein", "no-separability"])
+@pytest.mark.parametrize("name", ["coverage-ellipsoid-sharp", "coverage-rewards-bernstein"])
 def test_controls_are_refuted(name: str) -> None:
     about = certificates.PROMISES[name]
     assert not certificates.judged(about, certificates.measure(name, True, 12))[1]
@@ -75,10 +78,10 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
 
 
 def test_faults_of_the_disk_are_reported(tmp_path: Path) -> None:
-    robustness.storage(tmp_path, 4)
+    robustness.storage(tmp_path, 2)
 
 
-def test_bench_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_measures() -> None:
     assert bench.growth("ARLLinDim", 100)["plans"] <= 100
     assert bench.sparse("", 50)["plan"] > 0.0
     assert bench.first_result("learn on FrozenLake", 10)["episodes"] == 10

@@ -11,7 +11,6 @@ import difflib
 import math
 import numbers
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -220,12 +219,15 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
 
 def require_number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
     """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not (real and low <= value <= high and abs(value) <= sys.float_info.max) or (open_low and value == low):
+    try:
+        number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # an integer beyond all floats
+        number = math.inf
+    if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
         first = "(" if open_low or math.isinf(low) else "["
         last = ")" if math.isinf(high) else "]"
         raise ParameterError(field, got=shown(value), expected=f"a number in {first}{low:g}, {high:g}{last}")
-    return float(value)
+    return number
 
 
 def require_integer(

@@ -116,8 +116,8 @@ class Plan:
 class Flow:
     """What was counted in a block of episodes, in long form: parallel arrays, a row for each kind of transition.
 
-    A tabular model is ``np.add.at(counts, (flow.state, flow.action, flow.next_state), flow.count)``. An episode that
-    ends early has no rows after its end.
+    A tabular model is ``np.add.at(counts, (flow.state, flow.action, flow.next_state), flow.count)``. After the
+    end of an episode its rows stay in a resting state; a truncated episode has no rows after its end.
     """
 
     step: Ints  # from 0
@@ -145,11 +145,12 @@ class Flow:
         keys = (step, state, action, next_state, reward)
         new = np.zeros(step.size, bool)
         new[:1] = True
-        for key in keys:
+        for key in (*keys[:-1], np.nan_to_num(reward, nan=np.inf)):  # missing rewards are equal
             new[1:] |= key[1:] != key[:-1]
         first = np.flatnonzero(new)
         total = np.add.reduceat(count, first) if first.size else count
-        return cls(*(key[first] for key in keys), total, sum(flow.episodes for flow in flows))
+        episodes = sum(flow.episodes for flow in flows)
+        return cls(step[first], state[first], action[first], next_state[first], reward[first], total, episodes)
 
     @property
     def total_reward(self) -> float:

@@ -1,14 +1,9 @@
 """Registries without registration: a class is found by its name, in one of three places.
 
-**A folder of this package.** A class is found because its file lies there. Folders are imported when they are asked
-for, not before, so that nothing here imports upwards.
-
-**An installed package** that declares entry points in the groups ``occamrl.problems``, ``occamrl.learners``,
-``occamrl.selectors`` and ``occamrl.rules``. Their names are read from metadata, which runs no code; a class is imported
-when somebody asks for it by its name. A class of this package keeps its name.
-
-**A module that the user named** (``--import``, ``imports=``), as ``module:Class``. Text alone, such as a spec, never
-causes an import.
+A folder of this package, which is imported when it is asked for. An installed package that declares entry points in the
+groups ``occamrl.problems``, ``occamrl.learners``, ``occamrl.selectors`` and ``occamrl.rules``: names are read from
+metadata, and a class is imported when somebody asks for it by name. A module that the user named (``--import``,
+``imports=``), as ``module:Class``. Text alone, such as a spec, never causes an import.
 """
 
 from __future__ import annotations
@@ -55,10 +50,9 @@ def discover(package: str, protocol: type) -> dict[str, type[Any]]:
             continue
         module = importlib.import_module(f"{package}.{info.name}")
         for name, value in vars(module).items():
-            if not inspect.isclass(value) or value.__module__ != module.__name__ or name.startswith("_"):
-                continue
-            ready = not inspect.isabstract(value) and not getattr(value, "_is_protocol", False)
-            if ready and satisfies(value, protocol):
+            own = inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_")
+            whole = own and not inspect.isabstract(value) and not getattr(value, "_is_protocol", False)
+            if whole and satisfies(value, protocol):
                 found[name] = value
     return dict(sorted(found.items()))
 
@@ -116,6 +110,7 @@ def import_modules(names: Sequence[str], folders: Iterable[str] = (), field: str
     """Import modules that the user named; also from ``folders``, after all others."""
     sys.path.extend(folder for folder in folders if folder not in sys.path)
     found: dict[str, None] = {}
+    importlib.invalidate_caches()  # a module may have been written just now
     for name in names:
         try:
             module = importlib.import_module(name)
@@ -135,16 +130,13 @@ def _fold(name: object) -> str:
 
 
 def canonical_name(field: str, name: object, known: Iterable[str]) -> str:
-    """Return the one of ``known`` that is meant, ignoring case, ``-`` and ``_``; otherwise suggest the nearest.
-
-    ``module:Class`` stands for itself.
-    """
+    """Return the one of ``known`` that is meant, ignoring case, ``-`` and ``_``; ``module:Class`` stands for itself."""
     if isinstance(name, str) and ":" in name:
         return name
     folded = {_fold(each): each for each in known}
-    if _fold(name) not in folded:
-        raise UnknownName(field, got=name, known=folded.values())
-    return folded[_fold(name)]
+    if _fold(name) in folded:
+        return folded[_fold(name)]
+    raise UnknownName(field, got=name, known=folded.values())
 
 
 def find(field: str, name: object, *kinds: str) -> Any:
@@ -166,18 +158,17 @@ def find(field: str, name: object, *kinds: str) -> Any:
 
 def _of_module(field: str, name: str) -> Any:
     """Return what ``module:name`` is, if the user named the module and the thing is the module's or its package's."""
-    module, _, attribute = name.partition(":")
+    module = name.partition(":")[0]
     if module not in _imported:
         expected = f'a class of a module that is named with --import {module} and import = ["{module}"] in the spec'
         raise ParameterError(field, got=repr(name), expected=f"{expected} (in Python: imports=[{module!r}])")
-    theirs = {
-        each: value
-        for each, value in vars(sys.modules[module]).items()
-        if not each.startswith("_") and str(getattr(value, "__module__", "")).split(".")[0] == module.split(".")[0]
-    }
-    if attribute not in theirs:
-        raise UnknownName(field, got=name, known=[f"{module}:{each}" for each in theirs])
-    return theirs[attribute]
+    theirs, package = dict[str, Any](), module.split(".")[0]
+    for each, value in vars(sys.modules[module]).items():
+        if not each.startswith("_") and str(getattr(value, "__module__", "")).split(".")[0] == package:
+            theirs[f"{module}:{each}"] = value
+    if name not in theirs:
+        raise UnknownName(field, got=name, known=theirs)
+    return theirs[name]
 
 
 def make_problem(name: str, **parameters: Any) -> Any:

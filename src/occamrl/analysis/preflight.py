@@ -5,19 +5,16 @@ than Q's own, while what it sees there does not reject P within the run. A small
 itself for ever: its policy never goes where it is wrong. The remedy is optimism over all kernels that are left.
 
 Members P of each class are tried against kernels Q outside it. If Q is true and P's policy is played, the evidence
-against a kernel grows in an episode by d on average, its *rate*:
-
-    value rows      twice the expected sum of <x, theta - theta_Q>^2 over the rows of P's plan
-    likelihood      the expected sum of the relative entropy of Q's outcomes to those of the kernel
-
-with a standard deviation of about sqrt(2 d n) after n episodes. The kernel is rejected once n d - sqrt(2 n d) exceeds
+against a kernel grows in an episode by d on average, its *rate*: by value rows twice the expected sum of
+<x, theta - theta_Q>^2 over the rows of P's plan, by likelihood the expected relative entropy of Q's outcomes to those
+of the kernel; with a standard deviation of about sqrt(2 d n) after n episodes. The kernel is rejected once
+n d - sqrt(2 n d) exceeds
 
     lists           log(1/w(Q)) + log(1/delta), w the prior of the test
     covers          that at delta/2, and log(2/delta) + n (rows of an episode) reach^2 for a truth between members
     linear classes  (1/2) logdet(I + n G) + log(1/delta), G the expected sum of x x' in the coordinates of F_M
 
-and a class with the last of its kernels. These are estimates: what is summed up differs from its expectation, and
-plans change as kernels are rejected.
+and a class with the last of its kernels. These are estimates: plans change as kernels are rejected.
 """
 
 from __future__ import annotations
@@ -79,11 +76,7 @@ class Preflight:
         return "all" if self.ladder.finite else "largest"
 
     def selector(self, **parameters: Any) -> Any:
-        """Return the agent to play, the remedy included, with other ``parameters``.
-
-        Occam or ARL-GEN by the evidence, optimistic over all kernels that are left where there are blind pairs; of
-        linear classes with blind pairs, UCRL-VTR-LIN on the largest.
-        """
+        """Return the agent to play, with other ``parameters``: Occam or ARL-GEN by the evidence, or UCRL-VTR-LIN."""
         given: dict[str, Any] = {"delta": self.delta, **parameters}
         if self.remedy == "largest":
             largest = self.ladder.families[-1]
@@ -112,9 +105,8 @@ class Preflight:
             ]
         if math.isfinite(self.grid_episodes):
             fine = "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
-            lines.append(
-                f"  grid: limits what can be told apart after about {self.grid_episodes:,.0f} episodes: {fine}"
-            )
+            when = f"after about {self.grid_episodes:,.0f} episodes"
+            lines.append(f"  grid: limits what can be told apart {when}: {fine}")
         return "\n".join(lines)
 
 
@@ -137,11 +129,9 @@ def candidate(ladder: Ladder, known: Known, number: int, first: int, theta: Floa
     return Candidate(number, first, theta, probability, kernel, *bellman.solve([kernel], known.states, known.horizon))
 
 
-def candidates(
-    ladder: Ladder, known: Known, members: int, truths: int
-) -> tuple[list[list[Candidate]], list[list[Candidate]]]:
+def candidates(ladder: Ladder, known: Known, members: int, truths: int) -> list[tuple[list[Any], list[Any]]]:
     """Return kernels inside and outside of each class but the largest, drawn at random where there are more."""
-    draw, below = stream(0, "preflight"), range(1, ladder.classes)
+    draw = stream(0, "preflight")
     if ladder.finite:
 
         def some(first: int, last: int, most: int) -> list[Candidate]:
@@ -151,17 +141,18 @@ def candidates(
             numbered = ((int(i), int(ladder.level[i]) + 1, ladder.family.theta[i]) for i in chosen)
             return [candidate(ladder, known, *each) for each in numbered]
 
-        sizes = ladder.sizes
-        pairs = [(some(0, n, members), some(n, sizes[-1], truths)) for n in sizes[:-1]]
-        return [inside for inside, _ in pairs], [outside for _, outside in pairs]
+        return [(some(0, n, members), some(n, ladder.sizes[-1], truths)) for n in ladder.sizes[:-1]]
     drawn: list[list[Candidate]] = []
     for m in range(1, ladder.classes + 1):
         family = ladder.family_of(m)
         found = (ladder.families[-1].find(family.kernel(one)) for one in family.members(draw, max(members, truths)))
         thetas = [ladder.features.as_theta(theta) for theta in found if theta is not None]
         drawn.append([candidate(ladder, known, i, m, theta) for i, theta in enumerate(thetas)])
-    outside = [[one for larger in drawn[m:] for one in larger[: -(-truths // (ladder.classes - m))]] for m in below]
-    return [each[:members] for each in drawn[:-1]], outside
+    pairs = []
+    for m in range(1, ladder.classes):
+        each = math.ceil(truths / (ladder.classes - m))  # of every larger class
+        pairs.append((drawn[m - 1][:members], [one for larger in drawn[m:] for one in larger[:each]]))
+    return pairs
 
 
 def visits(kernel: bellman.Kernel, policy: Ints, start: Floats) -> Floats:
@@ -177,9 +168,7 @@ def visits(kernel: bellman.Kernel, policy: Ints, start: Floats) -> Floats:
 def plan_rows(ladder: Ladder, known: Known, plan: Candidate) -> tuple[Floats, Ints]:
     """Return the rows x [H, S, n] of a plan, and the groups [H, S] of their coordinates."""
     pairs = np.arange(known.states) * known.actions + plan.policy
-    rows = [
-        value.rows(ladder.features, known, after).x[pair] for after, pair in zip(plan.values[1:], pairs, strict=True)
-    ]
+    rows = [value.rows(ladder.features, known, plan.values[h + 1]).x[pairs[h]] for h in range(known.horizon)]
     return np.array(rows), ladder.features.group[pairs]
 
 
@@ -295,14 +284,12 @@ def preflight(
         The length of the run.
     delta : float
     evidence : "value" | "likelihood"
-        By what classes are to be rejected: value rows as in :class:`ARLGen`, the likelihood as in :class:`Occam`, which
-        takes lists of kernels that hold the truth itself.
+        By what classes are to be rejected: value rows as in :class:`ARLGen`, the likelihood as in :class:`Occam`.
     truths, members : int, optional
         How many kernels outside and inside each class to try, drawn at random where there are more; 64 of a list, 6 of
         a linear class.
     least_loss : float, optional
-        What counts as much, per episode; by default 1 % of what is at stake: the most that the best policy earns above
-        the worst, over the kernels tried as truths. Adding a constant to all rewards does not change it.
+        What counts as much, per episode; by default 1 % of the most that the best policy earns above the worst.
     """
     require_kind("ladder", ladder, Ladder)
     require_kind("known", known, Known)
@@ -318,15 +305,15 @@ def preflight(
     if evidence == "likelihood":
         Occam(ladder=ladder)  # refuses what it cannot play
     start = law_of_starts(known, np.zeros(known.states, np.int64))
-    inside, outside = candidates(ladder, known, members, truths)
+    pairs = candidates(ladder, known, members, truths)
     if least_loss is None:
-        every = [one for some in outside for one in some]
+        every = [one for _, outside in pairs for one in outside]
         worst = (bellman.Kernel(one.kernel.matrix, -one.kernel.reward) for one in every)
         lowest = [bellman.solve([kernel], known.states, known.horizon)[0][0] for kernel in worst]
         stakes = (start @ (one.values[0] + low) for one, low in zip(every, lowest, strict=True))
         least_loss = _SHARE * float(max(stakes, default=0.0))
     rates, blind, typical, tried = Rates(ladder, known, delta, evidence), list[BlindPair](), list[float](), 0
-    for m, (ours, theirs) in enumerate(zip(inside, outside, strict=True), start=1):
+    for m, (ours, theirs) in enumerate(pairs, start=1):
         times = []
         for plan in ours:
             rows = plan_rows(ladder, known, plan)

@@ -3,11 +3,10 @@ r"""Which of the simulators matter: every minimal set of them that can still exp
 The truth is a mixture :math:`P^* = \sum_j \theta^*_j P_j` of d known kernels. As features they are nearly collinear, so
 single weights mean little. Sets do: D is *compatible* unless the data reject every mixture of D. With probability
 1 - delta, for reports at all times together, the true set is compatible, and so contains one of the *minimal* ones.
-There are two kinds of evidence.
 
 **Likelihood** (exact kernels). D is rejected when the bound on the likelihood of its mixtures is below
 :math:`Z - \log(1/\delta)` (:mod:`occamrl.evidence.likelihood`), Z being the mixture of the evidence of the sets of up
-to three simulators, of the set of all, and of counting, even over sizes, then over sets. Every outcome counts.
+to three simulators, of the set of all, and of counting, even over sizes, then over sets.
 
 **Value rows** (:mod:`occamrl.evidence.value`). D is compatible when some theta on D has
 
@@ -16,15 +15,14 @@ to three simulators, of the set of all, and of counting, even over sizes, then o
 
 the sharp set with a prior that draws the size of D evenly, then D, then theta from a Gaussian around the barycentre
 theta_D inside the plane of weights that sum to one (B_D: an orthonormal basis of its directions). The least loss over
-mixtures of D is attained inside the simplex of a subset whose kernels are affinely independent, where it is the least
-loss over a plane: solving every set once, and passing the least loss up to supersets, solves all of them.
+mixtures of D is attained inside the simplex of a subset, where it is the least loss over a plane: solving every set
+once, and passing the least loss up to supersets, solves all of them.
 
 **Estimated simulators.** Rows are then biased by at most e (:mod:`occamrl.models.simulators`), and for c in (0, 1)
 
 .. math:: t_c = -\tfrac1{2c} \log\sum_D w(D) e^{-2c A_D^{(c)}} + \tfrac1{2c}\log\tfrac1\delta + \frac{n e^2}{1-c},
 
-A^(c) with 1/(4c) before its log-determinant. The least over three c is taken, each at its share of delta. An outcome
-that was not drawn has probability 0 in an estimate, so that the likelihood is of no use.
+A^(c) with 1/(4c) before its log-determinant. The least over three c is taken, each at its share of delta.
 
 **What is not told apart.** Weights that sum to one leave d - 1 directions. One is lost when the kernels depend on each
 other exactly, when no planned value depends on it (by value), or when the data never met a pair where they differ.
@@ -41,6 +39,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import helmert, qr
 from scipy.special import comb, logsumexp
 
@@ -123,10 +122,9 @@ class Supports:
         return table_of_rows([{"size": len(each.members), **asdict(each)} for each in self.sets])
 
     def __str__(self) -> str:
-        head = (
-            f"{len(self.names)} simulators after {self.episodes:,} episodes, by {self.evidence}, delta {self.delta:g}:"
-        )
-        return "\n".join([head, *(f"  {label:<14}{text}" for label, text in self._findings())])
+        about = f"after {self.episodes:,} episodes, by {self.evidence}, delta {self.delta:g}:"
+        found = [f"{len(self.names)} simulators {about}"]
+        return "\n".join([*found, *(f"  {label:<14}{text}" for label, text in self._findings())])
 
     def _findings(self) -> Iterator[tuple[str, str]]:
         """Yield what was found, in words."""
@@ -220,14 +218,11 @@ class ValueRows:
         share = delta / len(_TEMPERATURES)
         bound = min(most(c, share) + self.bias / (1.0 - c) for c in _TEMPERATURES) if self.bias else most(1.0, delta)
         inside, best = least <= bound, float(least.min())
-        minimal = [
-            mask
-            for mask in np.flatnonzero(inside).tolist()
-            if not any(mask >> j & 1 and inside[mask ^ (1 << j)] for j in range(d))
-        ]
-        minimal.sort(key=lambda mask: (mask.bit_count(), least[mask]))
-        found = [tuple(j for j in range(d) if mask >> j & 1) for mask in minimal]
-        return Compatible(found, [float(least[mask]) - best for mask in minimal], bound - best, len(solved))
+        left = {mask: tuple(j for j in range(d) if mask >> j & 1) for mask in np.flatnonzero(inside).tolist()}
+        minimal = [mask for mask, members in left.items() if not any(inside[mask ^ (1 << j)] for j in members)]
+        minimal.sort(key=lambda mask: (len(left[mask]), least[mask]))
+        excess = [float(least[mask]) - best for mask in minimal]
+        return Compatible([left[mask] for mask in minimal], excess, bound - best, len(solved))
 
 
 class Counts:
@@ -349,7 +344,7 @@ def supports(
         raise ParameterError("simulators", got=d, expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many")
     if simulators is not None and simulators.estimated:
         level, error = 0.5 * delta, simulators.error(0.5 * delta)
-    matrix = np.asarray(features.matrix.todense() if hasattr(features.matrix, "todense") else features.matrix)
+    matrix = sp.csr_array(features.matrix).toarray()
     by: list[ValueRows | Counts] = []
     if "count" in state and not error:
         symbols = likelihood.symbols_of(features, known)
@@ -371,9 +366,7 @@ def supports(
     return replace(found[0], delta=delta)
 
 
-def _read(
-    source: Any, simulators: Simulators | None, known: Known | None
-) -> tuple[FeatureMap, Known, dict[str, Any], Floats, int]:
+def _read(source: Any, simulators: Simulators | None, known: Known | None) -> tuple[FeatureMap, Known, Any, Any, int]:
     """Return the features, the problem, the sums over rows and the counts, values that were planned with, episodes."""
     if isinstance(source, Result):
         features = getattr(source.agent, "features", None)
@@ -383,7 +376,7 @@ def _read(
         if simulators is not None and simulators.features.fingerprint != features.fingerprint:
             expected = "those whose features the run learned with"
             raise ParameterError("simulators", got="other kernels", expected=expected)
-        return features, source.known, source.state, np.asarray(source.next_plan.values), source.total_episodes
+        return features, source.known, source.state, source.next_plan.values, source.total_episodes
     require_kind("source", source, Log)
     if simulators is None or known is None:
         raise ParameterError("source", got="a log alone", expected="simulators and known (mdp.known) as well")
@@ -394,14 +387,14 @@ def _read(
         agent.learn(known, state, agent.plan(known, state, generator(0, "supports")), flow)
         likelihood.add(counts, symbols, known, flow)
     plan = agent.plan(known, state, generator(0, "supports"))
-    return agent.features, known, state | counts, np.asarray(plan.values), source.episodes
+    return agent.features, known, state | counts, plan.values, source.episodes
 
 
 def _report(
-    by: ValueRows | Counts, names: tuple[str, ...], stack: Floats, possible: Floats, episodes: int, *levels: float
+    by: Any, names: tuple[str, ...], stack: Floats, possible: Floats, episodes: int, delta: float, error: float
 ) -> Supports:
-    """Return the report by one kind of evidence; ``levels`` are delta and the error of estimates."""
-    found, kernels, sets = by.compatible(levels[0]), list[Floats](), list[SupportSet]()
+    """Return the report by one kind of evidence, ValueRows or Counts."""
+    found, kernels, sets = by.compatible(delta), list[Floats](), list[SupportSet]()
     size = np.abs(np.diag(qr(stack, mode="r", pivoting=True)[0]))
     rank = int((size > _SAME * max(1.0, float(size[0]))).sum())
     for members, excess in zip(found.minimal, found.excess, strict=True):
@@ -420,11 +413,12 @@ def _report(
     told = int(np.linalg.matrix_rank(possible @ basis, tol=1e-7)) if by.kind == "value" and d > 1 else rank - 1
     reachable = min(max(told, seen), rank - 1)
     resolved = min(int((eigen >= found.allowance).sum()), seen, reachable)
-    kinds = {"resolved": resolved, "with too few data": min(seen, reachable) - resolved}
-    kinds |= {
+    kinds = {
+        "resolved": resolved,
+        "with too few data": min(seen, reachable) - resolved,
         "never excited": reachable - min(seen, reachable),
         "that no planned value depends on": rank - 1 - reachable,
+        "that no data can resolve": d - rank,
     }
-    kinds["that no data can resolve"] = d - rank
     bounds = found.allowance, found.largest, rank
-    return Supports(names, episodes, levels[0], by.kind, tuple(sets), *bounds, kinds, levels[1])
+    return Supports(names, episodes, delta, by.kind, tuple(sets), *bounds, kinds, error)

@@ -1,16 +1,14 @@
 """An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
 
 Termination leads to a state where nothing more is earned: the environment's own if the model has the end there,
-otherwise one that is added, the last. Truncation is no termination: it only cuts an episode short. Rewards that are
-known are held against what is known of them. Rewards that are not known, or scatter around what is known, have to lie
-in the stated range. Where the environment exposes its transition law, regret is exact, and what the law excludes is
-refused.
+otherwise one that is added, the last. Known rewards are held against what is known of them; others have to lie in the
+stated range. Where the environment exposes its transition law, regret is exact, and what the law excludes is refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -29,12 +27,11 @@ from occamrl.errors import (
     TableError,
     require_integer,
 )
-from occamrl.problems.lakes import _HARMLESS, has_table, table_of
+from occamrl.problems.lakes import has_table, require_harmless_wrappers, table_of
 from occamrl.problems.mdp import FiniteMDP, RewardMap, reward_map
 from occamrl.protocols import Floats, Known, Outcomes
 
 ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
-MOST_REMEMBERED = 2**18  # kinds of transitions
 _RANDOM = "; for random rewards, use RewardsPerPair(agent=...) and known=Known.of_sizes(...)"
 _ONE_MORE = "`known` with one state more, for the end of an episode"
 
@@ -74,8 +71,6 @@ class EnvironmentInfo:
     def from_plain(cls, data: Any) -> EnvironmentInfo:
         """Return what :meth:`to_plain` wrote, checked."""
         try:
-            if [type(data[name]) for name in ("name", "exact", "why_not")] != [str, bool, str]:
-                raise TypeError("a name, whether regret is exact, and why not")
             codecs = {name: codec_from_plain(data[name]) for name in ("observation", "action")}
             return cls(**{**data, **codecs, "rewards": reward_map(data["rewards"])})
         except (TypeError, ValueError, LookupError) as error:
@@ -89,11 +84,9 @@ class FiniteEnvironment:
     ----------
     env : gymnasium.Env
     known : Known, optional
-        What the learner knows: sizes, horizon and rewards (``mdp.known``, ``read_ladder(...).known``). By default read
-        from the environment's table. It must cover every outcome that some model of the learner thinks possible. For
-        agents that estimate the rewards: ``Known.of_sizes(states=..., actions=..., horizon=...)``; rewards may then be
-        random, and all that is asked of one is to lie in ``reward_range``. Where episodes start is learned, unless the
-        environment's table says so.
+        What the learner knows: sizes, horizon and rewards (``mdp.known``, ``read_ladder(...).known``) of every outcome
+        that some model of the learner thinks possible. By default read from the environment's table. For agents that
+        estimate the rewards: ``Known.of_sizes(states=..., actions=..., horizon=...)``; rewards may then be random.
     horizon : int, optional
         H; by default that of ``known``, otherwise the environment's time limit.
     reward_range : (low, high), optional
@@ -102,12 +95,7 @@ class FiniteEnvironment:
     discretiser, action_discretiser : Discretiser, optional
         For Box spaces.
 
-    Attributes
-    ----------
-    mdp : FiniteMDP or None
-        The truth, where the environment exposes it: regret is then exact.
-    info : EnvironmentInfo
-        With ``why_not``, the reason why there is no exact regret, if so.
+    Where the environment exposes the truth, it is ``mdp``, and regret is exact; else ``info.why_not`` is the reason.
     """
 
     def __init__(
@@ -134,10 +122,7 @@ class FiniteEnvironment:
         try:
             own = getattr(env.unwrapped, "mdp", None)
             if isinstance(own, FiniteMDP) and not has_table(env):  # a problem of this package
-                for layer in self._layers():
-                    if type(layer).__name__ not in _HARMLESS:
-                        got = f"the wrapper {type(layer).__name__}"
-                        raise TableError("env", got=got, expected="none that changes observations, actions or rewards")
+                require_harmless_wrappers(env)
                 if own.horizon != steps:
                     raise HorizonError("horizon", got=steps, expected=f"{own.horizon}, the problem's own")
                 self.mdp, self.rewards = own, getattr(env.unwrapped, "rewards", self.rewards)
@@ -158,28 +143,23 @@ class FiniteEnvironment:
         name = str(env.spec.id) if env.spec is not None else type(env.unwrapped).__name__
         self.info = EnvironmentInfo(name, self.rewards, self.observation, self.action, self.mdp is not None, why_not)
         self.resting = self._resting_states()
-        self._seen: dict[Any, tuple[int, float]] = {}  # kinds of transitions that were checked
         self._left: set[int] = set()  # states that a step was made from
         self._ended: set[int] = set()  # states of the environment's own where an episode ended
 
-    def _layers(self) -> Iterator[Any]:
-        layer = self.env
-        while isinstance(layer, gym.Wrapper):
-            yield layer
-            layer = layer.env
-
     def _horizon(self, known: Known | None, horizon: int | None) -> int:
-        limits = [layer._max_episode_steps for layer in self._layers() if isinstance(layer, wrappers.TimeLimit)]
+        limits, layer = [], self.env
+        while isinstance(layer, gym.Wrapper):
+            limits += [layer._max_episode_steps] if isinstance(layer, wrappers.TimeLimit) else []
+            layer = layer.env
         own = getattr(self.env.unwrapped, "mdp", None)
         if known is not None:
-            if horizon is not None and horizon != known.horizon:
+            if horizon not in (None, known.horizon):
                 raise HorizonError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
             horizon = known.horizon
         elif horizon is None:
             horizon = own.horizon if isinstance(own, FiniteMDP) else min(limits, default=None)
         if horizon is None:
-            expected = "horizon=H, or known=...: the environment has no time limit"
-            raise HorizonError("horizon", got=None, expected=expected)
+            raise HorizonError("horizon", got=None, expected="horizon=H, or known=...: there is no time limit")
         if limits and min(limits) < require_integer("horizon", horizon, 1, HorizonError):
             expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"
             raise HorizonError("horizon", got=horizon, expected=expected)
@@ -199,8 +179,7 @@ class FiniteEnvironment:
     def _resting_states(self) -> frozenset[int]:
         """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done.
 
-        None where there is no table but a state for the end: then every termination leads there. None either where
-        neither a table nor rewards are known.
+        None where there is no table but a state for the end, to which every termination then leads.
         """
         if self.mdp is None and (self.end >= 0 or not self.known.rewards_known):
             return frozenset()
@@ -228,12 +207,8 @@ class FiniteEnvironment:
             low, high = self.rewards
             hint = "; reward_range=(low, high) states another range" * math.isfinite(earned)
             raise EnvironmentReward("reward", got=earned, expected=f"a number in [{low:g}, {high:g}]{hint}")
-        key = (s, a, s2, earned, bool(terminated))
-        if key not in self._seen:
-            if len(self._seen) >= MOST_REMEMBERED:  # rewards of a continuum
-                self._seen.clear()
-            self._seen[key] = self._checked(s, a, s2, min(1.0, max(0.0, mapped)), bool(terminated))
-        return Step(*self._seen[key], earned, bool(terminated), bool(truncated))
+        after, mapped = self._checked(s, a, s2, min(1.0, max(0.0, mapped)), bool(terminated))
+        return Step(after, mapped, earned, bool(terminated), bool(truncated))
 
     def at_rest(self, s: int, a: int) -> float:
         """Return what is earned in a state after the end of an episode, in [0, 1]."""
@@ -282,11 +257,8 @@ class FiniteEnvironment:
         return np.asarray(table.bonus[at][table.next_state[at] == s2])
 
     def __repr__(self) -> str:
-        regret = "exact regret" if self.mdp is not None else "no table"
-        return (
-            f"FiniteEnvironment({self.info.name}, states={self.known.states}, actions={self.known.actions}, "
-            f"horizon={self.known.horizon}, rewards in [{self.rewards.low:g}, {self.rewards.high:g}], {regret})"
-        )
+        sizes = f"states={self.known.states}, actions={self.known.actions}, horizon={self.known.horizon}"
+        return f"FiniteEnvironment({self.info.name}, {sizes}, {'exact regret' if self.mdp else 'no table'})"
 
 
 def make_environment(

@@ -40,6 +40,7 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from occamrl import bellman
+from occamrl.models.families import losses as losses  # of members, given the sums
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Flow, Ints, Known
 
@@ -167,12 +168,6 @@ def add(statistics: dict[str, Any], features: FeatureMap, known: Known, values: 
         xy[g] += new.total[at] @ x
     np.add.at(statistics["yy"], step, new.square)
     return new
-
-
-def losses(theta: Floats, gram: Floats, xy: Floats) -> Floats:
-    """Return L less the sum of y^2 [m] of each of m parameters [m, G, n]; ``gram`` is [G, n, n], ``xy`` [G, n]."""
-    turned = theta.swapaxes(0, 1)  # [G, m, n]
-    return np.asarray(((turned @ gram - 2.0 * xy[:, None]) * turned).sum(axis=(0, 2)))
 
 
 def threshold(score: Floats, log_prior: Floats, delta: float) -> float:

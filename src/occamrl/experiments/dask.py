@@ -13,7 +13,7 @@ from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.pool import GRACE_SECONDS, Event, call, stoppable
-from occamrl.experiments.records import Folder, holder_of
+from occamrl.experiments.records import Folder, read_note
 from occamrl.registry import Modules, import_modules
 
 _CONNECT_SECONDS = 5
@@ -27,7 +27,7 @@ def play_remotely(function: str, task: Sequence[Any], modules: Sequence[Any], ho
         text = f"{folder.path}: not visible to this Dask worker, which needs the folder under the same path"
         return {"event": "failed", "text": text}
     import_modules(*modules)
-    return call(function, task, lambda news: None, lambda: holder_of(folder.path / "lock") != holder)
+    return call(function, task, lambda news: None, lambda: read_note(folder.path / "lock") != holder)
 
 
 class DaskPool:
@@ -39,7 +39,6 @@ class DaskPool:
         except ImportError as error:
             raise OccamRLError("Dask is not installed; install it with: pip install 'occamrl[dask]'") from error
         self.function, self.folder, self.modules, self.silence = function, folder, modules, silence
-        self.lock = folder.path / "lock"
         try:
             self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -48,13 +47,11 @@ class DaskPool:
 
     def play(self, tasks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Event]]:
         """Yield (number of the task, event) until all are done, failed or stopped."""
-        holder, heard, since = holder_of(self.lock), time.monotonic(), None
-        waiting: dict[Any, int] = {}
-        for i, task in enumerate(tasks):
-            arguments = (self.function, list(task), [list(part) for part in self.modules], holder)
-            # A key of its own: Dask would hand out the remembered result of an equal task.
-            future = self.client.submit(play_remotely, *arguments, key=f"occamrl-{i}-{time.time_ns()}", pure=False)
-            waiting[future] = i
+        lock, heard, since = self.folder.path / "lock", time.monotonic(), None
+        common, waiting = ([list(part) for part in self.modules], read_note(lock)), dict[Any, int]()
+        for i, task in enumerate(tasks):  # under a key of its own: Dask remembers the result of an equal task
+            key = f"occamrl-{i}-{time.time_ns()}"
+            waiting[self.client.submit(play_remotely, self.function, list(task), *common, key=key, pure=False)] = i
         try:
             with stoppable() as pressed:
                 while waiting:
@@ -62,11 +59,12 @@ class DaskPool:
                     now = time.monotonic()
                     if pressed() and since is None:
                         since = now
-                        self.lock.write_text("{}")  # tasks that run stop at a block boundary
-                    done = [future for future in waiting if future.done()]
-                    for future in done:
-                        heard = now
-                        yield waiting.pop(future), self._outcome(future)
+                        lock.write_text("{}")  # tasks that run stop at a block boundary
+                    for future in [each for each in waiting if each.done()]:
+                        heard, ended = now, future.status
+                        why = f"{ended}: {future.exception()!r}" if ended == "error" else ended
+                        event: Event = {"event": "failed", "text": why}
+                        yield waiting.pop(future), future.result() if ended == "finished" else event
                     if since is not None and now - since > GRACE_SECONDS:
                         self.client.cancel(list(waiting))
                         yield from ((i, {"event": "stopped", "text": "withdrawn"}) for i in waiting.values())
@@ -76,10 +74,3 @@ class DaskPool:
                         raise OccamRLError(f"{text} {self.folder.path}, and can be resumed")
         finally:
             self.client.close()
-
-    def _outcome(self, future: Any) -> Event:
-        if future.status == "finished":
-            event: Event = future.result()
-            return event
-        error = future.exception() if future.status == "error" else future.status
-        return {"event": "failed", "text": f"{type(error).__name__}: {error}"}

@@ -6,40 +6,48 @@ with what has changed, and never mixed with new results.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import platform
-import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import tomli_w
 
-from occamrl.errors import ParameterError, RecordError, StorageError, require_integer, require_number
+from occamrl.errors import ParameterError, RecordError, require_integer, require_number
 from occamrl.experiments import records
-from occamrl.experiments.pool import CHECKPOINT_SECONDS, SILENCE_SECONDS, Event, Listener, Pool, play, processors
-from occamrl.experiments.records import TOTALS, Cell, Damage, Folder, Records, locked
-from occamrl.experiments.spec import Checked, check, parse_toml, read_source
+from occamrl.experiments.pool import (
+    CHECKPOINT_SECONDS,
+    SILENCE_SECONDS,
+    Event,
+    Listener,
+    Pool,
+    follow,
+    play,
+    processors,
+)
+from occamrl.experiments.records import CURVE, TOTALS, Cell, Folder, Records, locked, note
+from occamrl.experiments.resolution import Resolver, about, make_problem, plain
+from occamrl.experiments.spec import check, parse_toml, read_source
 from occamrl.problems.mdp import as_mdp
 from occamrl.running.identity import changes
 from occamrl.running.result import Result
-from occamrl.running.run import Progress
 from occamrl.running.storage import make_folder, sha256, write_sealed
 
 
 def play_cell(
-    folder: str, content: Event, seconds: float, say: Listener = lambda news: None, stop: Any = lambda: False
+    folder: str,
+    content: Event,
+    seconds: float,
+    say: Listener = lambda news: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Event:
     """Play a cell of an experiment and write its record; return a few facts."""
-    from occamrl.experiments.resolution import Resolver, about, make_problem
-
     place, cell = Folder(folder), Cell.of(content)
     record = place.record_of(cell)  # perhaps of a worker that was killed before it could say so
     checkpoint, progress = (place.cells / f"{cell.id}.{suffix}" for suffix in ("npz", "progress"))
@@ -55,8 +63,7 @@ def play_cell(
             nonlocal told
             say(news)
             if time.monotonic() - told > 1.0:  # for those who look at the folder
-                note = {**news, "pid": os.getpid(), "host": socket.gethostname(), "time": time.time()}
-                progress.write_text(json.dumps(note))
+                progress.write_text(json.dumps({**news, **note()}))
                 told = time.monotonic()
 
         try:
@@ -66,7 +73,7 @@ def play_cell(
         record = {"status": "done", "resolved": about(agent, problem), "reason": None, **described(cell, result)}
         write_record(place, cell, record)
     checkpoint.unlink(missing_ok=True)
-    return {key: record[key] for key in ("total_regret", "wall_time", "episodes") if key in record}
+    return {key: record[key] for key in ("total_regret", "wall_time") if key in record}
 
 
 def described(cell: Cell, result: Result) -> Event:
@@ -76,26 +83,12 @@ def described(cell: Cell, result: Result) -> Event:
         spaced = np.geomspace(1, at.size, cell.thinning).astype(np.int64) - 1
         at = np.union1d(at[spaced], at[-1:])
     regret, before = result.regret_at(at), result.regret_at(at - 1)
-    ends = np.cumsum(result.blocks.episodes)
-    piece = np.searchsorted(ends, at)
+    piece = np.searchsorted(np.cumsum(result.blocks.episodes), at)
     returns = np.array(result.blocks.returns)[piece] / np.array(result.blocks.episodes)[piece]
-    curve = {"episode": at, "regret": regret - before, "cumulative_regret": regret, "realised_return": returns}
-    found = {name: getattr(result, name) for name in TOTALS} | {"curve": curve, "phases": result.phase_rows}
-    plain: Event = jsonable(found)
-    return plain
-
-
-def jsonable(value: Any) -> Any:
-    """Return plain data that every JSON reader takes: NaN becomes null, infinities texts, the unknown its repr."""
-    if isinstance(value, dict):
-        return {str(key): jsonable(part) for key, part in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [jsonable(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+    curve = [column.tolist() for column in (at, regret - before, regret, returns)]
+    totals = {name: getattr(result, name) for name in TOTALS}
+    found: Event = plain({**totals, "curve": dict(zip(CURVE, curve, strict=True)), "phases": result.phase_rows})
+    return found
 
 
 def versions() -> dict[str, str]:
@@ -142,11 +135,10 @@ class Experiment:
         self._set("spec", source, imports)
 
     def _set(self, path: str | Path, source: bytes, imports: Sequence[str]) -> None:
-        self.path, self.source, self.data = str(path), source, parse_toml(source, path)
-        checked: Checked = check(self.data, path, imports)
-        self.spec, self.cells, self.modules, self.imports = checked.spec, checked.cells, checked.modules, list(imports)
+        self.source, self.data, self.imports = source, parse_toml(source, path), list(imports)
+        self.spec, self.cells, code, self.modules = check(self.data, path, imports)
         mine = {f"{name} version": versions()[name] for name in ("occamrl", "numpy")}
-        self.code = {key: {**mine, **each} for key, each in checked.code.items()}
+        self.code = {key: {**mine, **each} for key, each in code.items()}
 
     @classmethod
     def from_toml(cls, spec: str | Path, *, imports: Sequence[str] = ()) -> Experiment:
@@ -169,7 +161,7 @@ class Experiment:
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
         progress: bool | None = None,
-        listen: Listener | None = None,
+        listen: Listener = lambda event: None,
     ) -> Records:
         """Play the cells that are not finished in ``folder``, and return all records.
 
@@ -198,77 +190,50 @@ class Experiment:
         if workers is not None and scheduler is not None:
             raise ParameterError("workers", got=workers, expected="none: the Dask scheduler has its own")
         team = require_integer("workers", processors() if workers is None else workers, 1)
-        for name, value in (("checkpoint_seconds", checkpoint_seconds), ("silence_seconds", silence_seconds)):
-            require_number(name, value, 0.0, math.inf, open_low=True)
+        require_number("checkpoint_seconds", checkpoint_seconds, 0.0, math.inf, open_low=True)
+        require_number("silence_seconds", silence_seconds, 0.0, math.inf, open_low=True)
         place = Folder(folder)
         make_folder(place.path)
         with locked(place.path) as handle:
             self._claim(place)
             todo = place.unfinished(self.cells)
-            function, where = f"{__name__}:play_cell", str(place.path.resolve())
+
+            def take(i: int, event: Event) -> None:
+                if event["event"] == "failed":
+                    reason = str(event.get("trace") or event["text"])[-4_000:]
+                    write_record(place, todo[i], {"status": "failed", "reason": reason})
+                listen({**event, "cell": todo[i].id, **todo[i].names})
+
+            function, pool = f"{__name__}:play_cell", None
             if scheduler is not None:
                 from occamrl.experiments.dask import DaskPool
 
-                pool: Any = DaskPool(function, scheduler, place, self.modules, silence_seconds)
-            else:
-                pool = Pool(function, min(team, max(len(todo), 1)), (), self.modules, [handle], silence_seconds)
-            tasks = [[where, cell.content, checkpoint_seconds] for cell in todo]
-            stopped = self._follow(place, pool.play(tasks), todo, progress, listen or (lambda event: None))
+                pool = DaskPool(function, scheduler, place, self.modules, silence_seconds)
+            tasks = [[str(place.path.resolve()), cell.content, checkpoint_seconds] for cell in todo]
+            local = Pool(function, min(team, max(len(todo), 1)), (), self.modules, [handle], silence_seconds)
+            stopped = follow(self.name, "cells", pool or local, tasks, progress, take)
         if stopped:
             done = len(self.cells) - len(place.unfinished(self.cells))
-            names = "".join(f" --import {name}" for name in self.imports)
-            command = f"occamrl resume {folder}{names}"
-            raise KeyboardInterrupt(
-                f"stopped; {done} of {len(self.cells)} cells are finished; continue with: {command}"
-            )
+            command = f"occamrl resume {folder}{''.join(f' --import {name}' for name in self.imports)}"
+            text = f"stopped; {done} of {len(self.cells)} cells are finished; continue with: {command}"
+            raise KeyboardInterrupt(text)
         return records.load(folder)
 
     def _claim(self, place: Folder) -> None:
         """Write the experiment into a folder, unless that holds something else or results of other code."""
         if place.experiment_file.exists():
-            before = place.experiment()
-            ours, theirs = {cell.id for cell in self.cells}, {cell.id: cell for cell in place.planned()}
             advice = "a new folder for other results; or the spec, the parameters and the code that wrote this one"
-            for key, old in before["code"].items():
+            for key, old in place.experiment()["code"].items():
                 if key in self.code and (changed := changes(old, self.code[key])):
                     raise RecordError(place.experiment_file, got=f"{key}: {changed}", expected=advice)
-            if others := [cell for name, cell in theirs.items() if name not in ours]:
+            ours = {cell.id for cell in self.cells}
+            if others := [cell for cell in place.planned() if cell.id not in ours]:
                 got = f"{len(others)} cell(s) that the spec does not have, such as {others[0].names}"
                 raise RecordError(place.experiment_file, got=got, expected=advice)
         elif place.spec_file.exists() and place.spec_file.read_bytes() != self.source:
             expected = "a folder without it; it is left in place"
             raise RecordError(place.spec_file, got="a file of no experiment", expected=expected)
         place.create(self.name, self.data, self.source, self.cells, self.code)
-
-    def _follow(
-        self,
-        place: Folder,
-        events: Iterator[tuple[int, Event]],
-        todo: list[Cell],
-        progress: bool | None,
-        listen: Listener,
-    ) -> bool:
-        """Hand on what happens, and write down failures; say whether something was stopped."""
-        bar, ended, stopped, trouble = Progress(self.name, max(len(todo), 1), progress, unit="cells"), 0, False, None
-        try:
-            with contextlib.closing(cast(Any, events)):
-                for i, event in events:
-                    kind = event["event"]
-                    if kind == "failed":
-                        reason = str(event.get("trace") or event["text"])[-4_000:]
-                        write_record(place, todo[i], {"status": "failed", "reason": reason})
-                    ended += kind in ("done", "failed")
-                    stopped |= kind == "stopped"
-                    listen({**event, "cell": todo[i].id, **todo[i].names})
-                    bar.update(ended)
-                    if kind == "storage":
-                        trouble = StorageError(event["path"], OSError(event["errno"], os.strerror(event["errno"] or 0)))
-                        break  # nothing can be written: the others stop as well
-        finally:
-            bar.close()
-        if trouble is not None:
-            raise trouble
-        return stopped
 
     @classmethod
     def resume(cls, folder: str | Path, *, imports: Sequence[str] = (), **options: Any) -> Records:
@@ -283,13 +248,5 @@ class Experiment:
         made._set(place.spec_file, source, imports)
         return made.run(folder, **options)
 
-    @staticmethod
-    def status(folder: str | Path) -> Records:
-        """Return where an experiment stands; damaged records are listed, not raised."""
-        return records.status(folder)
-
-    @staticmethod
-    def verify(folder: str | Path, *, quarantine: bool = False) -> list[Damage]:
-        """Read every byte of a folder, and return what is damaged or foreign; see :func:`records.verify`."""
-        with locked(Folder(folder).path) if quarantine else contextlib.nullcontext():
-            return records.verify(folder, quarantine=quarantine)
+    status = staticmethod(records.status)
+    verify = staticmethod(records.verify)

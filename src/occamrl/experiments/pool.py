@@ -177,11 +177,16 @@ class _Worker:
     process: subprocess.Popen[bytes]
     heard: float
     task: int | None = None
-    last_line: bytes = b""  # of what it wrote on standard error
 
-    def close_input(self) -> None:
+    def write(self, task: Sequence[Any] | None) -> None:
+        """Send a task, or end the input; a worker that died is noticed by who hears its answers."""
+        stream = cast(IO[bytes], self.process.stdin)
         with contextlib.suppress(OSError):
-            cast(IO[bytes], self.process.stdin).close()
+            if task is None:
+                stream.close()
+            else:
+                stream.write(json.dumps(task).encode() + b"\n")
+                stream.flush()
 
 
 class Pool:
@@ -208,20 +213,20 @@ class Pool:
     def play(self, tasks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Event]]:
         """Yield (number of the task, event) until all are done, failed or stopped; Ctrl-C stops all of them."""
         with stoppable() as pressed:
-            if self.workers == 1:
-                ended = False  # a run hears Ctrl-C itself, and is stopped
-                for i, task in enumerate(tasks):
-                    event: Event = {"event": "stopped", "text": "not begun"}
-                    if not ended and not pressed():
-                        yield i, {"event": "begin"}
-                        event = call(self.function, task, lambda news: None, pressed)
-                    ended = ended or event["event"] == "stopped"
-                    yield i, event
-                return
             try:
-                yield from self._in_processes(tasks, pressed)
+                yield from (self._here if self.workers == 1 else self._in_processes)(tasks, pressed)
             finally:
                 self._close()
+
+    def _here(self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]) -> Iterator[tuple[int, Event]]:
+        event: Event = {}
+        for i, task in enumerate(tasks):
+            if pressed() or event.get("event") == "stopped":  # a run hears Ctrl-C itself
+                event = {"event": "stopped", "text": "not begun"}
+            else:
+                yield i, {"event": "begin"}
+                event = call(self.function, task, lambda news: None, pressed)
+            yield i, event
 
     def _in_processes(self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]) -> Iterator[tuple[int, Event]]:
         waiting, losses, since = deque(range(len(tasks))), [0] * len(tasks), math.inf
@@ -233,15 +238,12 @@ class Pool:
                 waiting.clear()
             for worker in self._team:
                 if since < math.inf:
-                    worker.close_input()
+                    worker.write(None)
                 if now - since > GRACE_SECONDS or (worker.task is not None and now - worker.heard > self.silence):
                     worker.process.kill()
             while waiting and (idle := self._idle()) is not None:
                 idle.task, idle.heard = waiting.popleft(), now
-                with contextlib.suppress(OSError):  # it died; its reader will say so
-                    stream = cast(IO[bytes], idle.process.stdin)
-                    stream.write(json.dumps(tasks[idle.task]).encode() + b"\n")
-                    stream.flush()
+                idle.write(tasks[idle.task])
                 yield idle.task, {"event": "begin", "pid": idle.process.pid}
             try:
                 worker, line = self._news.get(timeout=0.1)
@@ -257,10 +259,8 @@ class Pool:
                         yield number, event
                 continue
             self._team.discard(worker)
-            worker.close_input()
+            worker.write(None)
             why = f"worker {worker.process.pid} ended with code {worker.process.wait()}"
-            if worker.last_line:
-                why += f": {worker.last_line.decode(errors='replace').strip()}"
             if number is None:
                 continue
             losses[number] += 1
@@ -286,7 +286,6 @@ class Pool:
             [sys.executable, "-P", "-c", code, self.function, json.dumps(self.imports), json.dumps(self.modules)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=self.inherit,
             start_new_session=True,  # Ctrl-C in a terminal goes to this process, which passes it on
@@ -294,29 +293,22 @@ class Pool:
         worker = _Worker(process, time.monotonic())
         self._team.add(worker)
 
-        def hear_answers() -> None:
+        def hear() -> None:
             with cast(IO[bytes], process.stdout) as lines:
                 for line in lines:
                     self._news.put((worker, line))
             self._news.put((worker, None))
 
-        def hear_errors() -> None:
-            with cast(IO[bytes], process.stderr) as lines:
-                for line in lines:
-                    worker.last_line = line
-
-        for hear in (hear_answers, hear_errors):
-            threading.Thread(target=hear, daemon=True).start()
+        threading.Thread(target=hear, daemon=True).start()
         return worker
 
     def _close(self) -> None:
         """End the workers: their input ends, and after a while they are made to."""
         for worker in self._team:
-            worker.close_input()
-        deadline = time.monotonic() + GRACE_SECONDS
+            worker.write(None)
         for worker in self._team:
             try:
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
+                worker.process.wait(GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
+CURVE = ("episode", "regret", "cumulative_regret", "realised_return")
+_LABELS = ("cell", "problem", "agent", "seed")
 _LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone
 _WORKERS_SECONDS = 20.0  # given to the workers of a dead process to notice and to end
 _MOST_ROWS = 24  # of a printed table: it fits a screen
@@ -70,14 +72,14 @@ class Cell:
     @classmethod
     def of(cls, content: dict[str, Any]) -> Cell:
         """Return the cell with this content."""
-        rest = (content[key] for key in ("seed", "episodes", "thinning"))
-        return cls(Variant(**content["problem"]), Variant(**content["agent"]), *rest)
+        problem, agent = Variant(**content["problem"]), Variant(**content["agent"])
+        return cls(problem, agent, content["seed"], content["episodes"], content["thinning"])
 
     @property
     def content(self) -> dict[str, Any]:
         """Everything that makes the cell what it is."""
-        rest = {key: getattr(self, key) for key in ("seed", "episodes", "thinning")}
-        return {"format": FORMAT, "problem": self.problem._asdict(), "agent": self.agent._asdict(), **rest}
+        parts = {"problem": self.problem._asdict(), "agent": self.agent._asdict(), "seed": self.seed}
+        return {"format": FORMAT, **parts, "episodes": self.episodes, "thinning": self.thinning}
 
     @cached_property
     def id(self) -> str:
@@ -90,25 +92,30 @@ class Cell:
         return {"problem": self.problem.label, "agent": self.agent.label, "seed": self.seed}
 
 
-def holder_of(lock: Path) -> dict[str, Any]:
-    """Return what a lock file says about its holder; nothing when it says nothing that can be read."""
-    try:
-        note = json.loads(lock.read_bytes()[:10_000])
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
+def read_note(path: Path) -> dict[str, Any]:
+    """Return what a lock or a progress file says; nothing when it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(path.read_bytes())
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
-def is_gone(holder: dict[str, Any]) -> bool:
+def is_gone(note: dict[str, Any]) -> bool:
     """Say whether the process of this ``pid`` on this ``host`` is known to have ended."""
-    pid = holder.get("pid")
-    if holder.get("host") != socket.gethostname() or type(pid) is not int or os.name != "posix":
+    pid = note.get("pid")
+    if note.get("host") != socket.gethostname() or type(pid) is not int or os.name != "posix":
         return False
-    try:
-        os.kill(pid, 0)
-    except OSError as error:
-        return isinstance(error, ProcessLookupError)
+    with contextlib.suppress(PermissionError):  # there, and somebody else's
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
     return False
+
+
+def note() -> dict[str, Any]:
+    """Return which process works here."""
+    return {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time()}
 
 
 @contextlib.contextmanager
@@ -116,8 +123,7 @@ def locked(folder: Path) -> Iterator[int]:
     """Hold the exclusive lock of a folder; yields the descriptor that workers inherit.
 
     The lock is the system's and belongs to an open file: it is held until the last process that inherited it is gone,
-    however it went. A lock file left behind is no lock, only a note. Where the process of the note is dead and the lock
-    still held, its workers are about to notice and to end: they are waited for.
+    however it went. Where the process of the note in it is dead, its workers are about to end: they are waited for.
     """
     import filelock
 
@@ -130,7 +136,7 @@ def locked(folder: Path) -> Iterator[int]:
         try:
             lock.acquire(blocking=False)
         except filelock.Timeout:
-            holder = holder_of(path)
+            holder = read_note(path)
             if not is_gone(holder) or time.monotonic() > deadline:
                 who = f"process {holder.get('pid', '?')} on {holder.get('host', '?')}"
                 raise FolderInUse(f"{folder}: in use by {who}; wait for it, or end it") from None
@@ -141,9 +147,8 @@ def locked(folder: Path) -> Iterator[int]:
         handle = lock._context.lock_file_fd
         if handle is None:
             raise OccamRLError(f"{path}: the lock has no file")
-        note = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(note).encode(), 0)
+        os.pwrite(handle, json.dumps(note()).encode(), 0)
         yield handle
     finally:
         with contextlib.suppress(OSError):
@@ -202,18 +207,7 @@ class Folder:
         return [cell for cell in cells if (record := self.record_of(cell)) is None or record["status"] != "done"]
 
 
-def read_progress(path: Path) -> dict[str, Any] | None:
-    """Return the progress of a cell under way; None when it is not, or cannot be read."""
-    try:
-        if time.time() - path.stat().st_mtime > _LIVE_SECONDS:
-            return None
-        progress = json.loads(path.read_bytes()[:10_000])
-    except (OSError, ValueError):
-        return None
-    return progress if isinstance(progress, dict) and not is_gone(progress) else None
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Records:
     """An experiment as far as it has come; print it for a table.
 
@@ -241,32 +235,26 @@ class Records:
         """A table of all curves: cell, problem, agent, seed, episode, regret, cumulative_regret, realised_return."""
         import pyarrow as pa
 
-        names = ("episode", "regret", "cumulative_regret", "realised_return")
-        columns: dict[str, Any] = {name: [x for record in self.cells for x in record["curve"][name]] for name in names}
-        sizes = [len(record["curve"]["episode"]) for record in self.cells]
-        for name, entries in reversed(self._labels().items()):
-            columns = {name: [each for each, size in zip(entries, sizes, strict=True) for _ in range(size)]} | columns
+        columns: dict[str, list[Any]] = {name: [] for name in (*_LABELS, *CURVE)}
+        for record in self.cells:
+            for name, value in labels_of(record).items():
+                columns[name] += [value] * len(record["curve"]["episode"])
+            for name in CURVE:
+                columns[name] += record["curve"][name]
         return pa.table(columns)
 
     @cached_property
     def phases(self) -> pa.Table:
         """A table with a row for each phase of each cell; ``facts`` is JSON."""
-        rows, labels = [], self._labels()
-        for i, record in enumerate(self.cells):
+        import pyarrow as pa
+
+        rows = []
+        for record in self.cells:
             for number, row in enumerate(record["phases"], start=1):
                 totals = {name: row.get(name) for name in ("first", "episodes", "plans", "regret", "realised_return")}
                 facts = {name: value for name, value in row.items() if name not in totals}
-                own = {name: entries[i] for name, entries in labels.items()}
-                rows.append({**own, "phase": number, **totals, "facts": json.dumps(facts)})
-        import pyarrow as pa
-
+                rows.append({**labels_of(record), "phase": number, **totals, "facts": json.dumps(facts)})
         return pa.Table.from_pylist(rows)
-
-    def _labels(self) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {"cell": [record["cell"] for record in self.cells]}
-        for name in ("problem", "agent"):
-            found[name] = [record[name]["label"] for record in self.cells]
-        return {**found, "seed": [record["seed"] for record in self.cells]}
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -282,52 +270,37 @@ class Records:
             found.append(row | {"seconds": sum(record["wall_time"] for record in members)})
         return found
 
-    def to_pandas(self) -> Any:
-        """Return the curves as a data frame of pandas."""
-        return data_frame(self.curves)
-
     def __str__(self) -> str:
-        left = [
-            f"{len(part):,} {name}"
-            for name in ("failed", "running", "missing", "damaged")
-            if (part := getattr(self, name))
-        ]
-        head = f"{self.name}: {len(self.cells):,} of {self.total:,} cells are finished" + ", ".join(["", *left])
+        left = {name: len(getattr(self, name)) for name in ("failed", "running", "missing", "damaged")}
+        head = f"{self.name}: {len(self.cells):,} of {self.total:,} cells are finished"
+        head += "".join(f", {count:,} {name}" for name, count in left.items() if count)
         return "\n".join([head, *([text_table(self.rows)] if self.cells else [])])
 
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self))}</pre>"
+    __repr__ = __str__
 
 
-def data_frame(table: Any) -> Any:
-    """Return a table as a data frame of pandas, which need not be installed otherwise."""
-    try:
-        return table.to_pandas()
-    except ImportError as error:
-        raise OccamRLError("pandas is not installed; install it with: pip install pandas") from error
+def labels_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what a row of a table says about its cell."""
+    found = record["cell"], record["problem"]["label"], record["agent"]["label"], record["seed"]
+    return dict(zip(_LABELS, found, strict=True))
 
 
-def text_table(rows: Sequence[dict[str, Any]], most: int = _MOST_ROWS) -> str:
+def text_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows as text in columns that fit a screen; of many rows the first."""
-    shown = [{name: _cell(value) for name, value in row.items()} for row in rows[:most]]
-    widths = {name: max(len(name), *(len(row[name]) for row in shown)) for name in rows[0]}
-    numeric = {name: isinstance(rows[0][name], (int, float)) for name in rows[0]}
 
-    def line(row: dict[str, str]) -> str:
-        cells = (row[n].rjust(w) if numeric[n] else row[n].ljust(w) for n, w in widths.items())
-        return "  ".join(cells).rstrip()
+    def text(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
+        return f"{value:,}" if type(value) is int else "" if value is None else str(value)[:40]
 
-    more = [f"... and {len(rows) - most:,} more rows"] if len(rows) > most else []
-    return "\n".join([line({name: name for name in widths}), *map(line, shown), *more])
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
-    text = f"{value:,}" if type(value) is int else "" if value is None else str(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    columns = []
+    for name in rows[0]:
+        column = [name, *(text(row[name]) for row in rows[:_MOST_ROWS])]
+        numeric, width = isinstance(rows[0][name], (int, float)), max(map(len, column))
+        columns.append([each.rjust(width) if numeric else each.ljust(width) for each in column])
+    lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+    more = [f"... and {len(rows) - _MOST_ROWS:,} more rows"] if len(rows) > _MOST_ROWS else []
+    return "\n".join(lines + more)
 
 
 def status(folder: str | Path) -> Records:
@@ -344,7 +317,9 @@ def status(folder: str | Path) -> Records:
             continue
         if record is not None:
             (now.cells if record["status"] == "done" else now.failed).append(record)
-        elif (progress := read_progress(place.cells / f"{cell.id}.progress")) is not None:
+            continue
+        progress = read_note(place.cells / f"{cell.id}.progress")
+        if time.time() - progress.get("time", 0.0) < _LIVE_SECONDS and not is_gone(progress):
             now.running[cell.id] = progress
         else:
             now.missing.append(cell.id)
@@ -382,29 +357,27 @@ class Damage(NamedTuple):
 def verify(folder: str | Path, *, quarantine: bool = False) -> list[Damage]:
     """Read every byte of every record and checkpoint, and return what is damaged or foreign.
 
-    With ``quarantine``, which needs the folder's lock, damaged files of cells are moved to ``quarantine/``; `resume`
-    then plays these cells anew. Nothing is ever deleted.
+    With ``quarantine`` damaged files of cells are moved to ``quarantine/``; `resume` then plays these cells anew.
+    Nothing is ever deleted.
     """
     place = Folder(folder)
     document, found = place.experiment(), []
     if not place.spec_file.exists() or sha256(place.spec_file.read_bytes()) != document["source"]:
         found.append(Damage(str(place.spec_file), "not the spec as it was given"))
     by_id = {cell.id: cell for cell in place.planned()}
-    for path in sorted(place.cells.iterdir()):
-        cell = by_id.get(path.name.partition(".")[0])
-        try:
-            if cell is None or path.suffix not in (".json", ".npz", ".progress"):
-                raise RecordError(path, got="a file of no cell", expected="none; it is left in place")
-            if path.suffix == ".json":
-                place.record_of(cell)
-            elif path.suffix == ".npz":
-                read_document(path)
-        except (RecordError, CheckpointError) as error:
-            moved = None
-            if quarantine and cell is not None:
-                make_folder(place.path / "quarantine")
-                target = place.path / "quarantine" / f"{path.name}.{time.time_ns()}"
-                path.rename(target)
-                moved = str(target)
-            found.append(Damage(str(path), str(error), moved))
+    with locked(place.path) if quarantine else contextlib.nullcontext():
+        for path in sorted(place.cells.iterdir()):
+            cell, moved = by_id.get(path.name.partition(".")[0]), None
+            try:
+                if cell is None or path.suffix not in (".json", ".npz", ".progress"):
+                    raise RecordError(path, got="a file of no cell", expected="none; it is left in place")
+                if path.suffix == ".json":
+                    place.record_of(cell)
+                elif path.suffix == ".npz":
+                    read_document(path)
+            except (RecordError, CheckpointError) as error:
+                if quarantine and cell is not None:
+                    make_folder(place.path / "quarantine")
+                    moved = str(path.rename(place.path / "quarantine" / f"{path.name}.{time.time_ns()}"))
+                found.append(Damage(str(path), str(error), moved))
     return found

@@ -24,7 +24,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -35,12 +34,13 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from occamrl import registry
-from occamrl.errors import Fault, InvalidInput, ParameterError, SpecError, UnknownName, as_path, shown
+from occamrl.errors import Fault, ParameterError, SpecError, UnknownName, as_path, shown
 from occamrl.experiments.records import Cell, Variant
+from occamrl.experiments.resolution import AGENTS, REFERENCES, Resolver, make_problem, noting
 from occamrl.protocols import MOST_EPISODES
+from occamrl.running.identity import identity
 from occamrl.running.storage import canonical
 
-LARGEST_SPEC = 2**20
 MOST_CELLS = 100_000
 
 
@@ -74,12 +74,17 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Entry(Strict):
-    """A problem or an agent: what every variant has, and what is swept over."""
+class Named(Strict):
+    """Something by its name."""
 
     name: Name
-    label: Label = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class Entry(Named):
+    """Something in variants: what every one has, and what is swept over."""
+
+    label: Label = ""
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
 
     @property
@@ -87,21 +92,14 @@ class Entry(Strict):
         """The parameters that every variant has."""
         return self.parameters
 
-    @property
-    def size(self) -> int:
-        """How many variants there are."""
-        return math.prod(map(len, self.sweep.values()))
-
     def variants(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (label, parameters) for every combination of the swept values."""
         for values in itertools.product(*self.sweep.values()):
             swept = dict(zip(self.sweep, values, strict=True))
-            label, rest = self.label or self.name, []
+            label = self.label or self.name
+            rest = [f"{key}={_said(value)}" for key, value in swept.items() if f"{{{key}}}" not in label]
             for key, value in swept.items():
-                if f"{{{key}}}" in label:
-                    label = label.replace(f"{{{key}}}", _said(value))
-                else:
-                    rest.append(f"{key}={_said(value)}")
+                label = label.replace(f"{{{key}}}", _said(value))
             yield label + (f" ({', '.join(rest)})" if rest else ""), {**self.fixed, **swept}
 
 
@@ -116,15 +114,18 @@ class AgentEntry(Entry):
 
     only: list[Name] = Field(default_factory=list)
     bases: list[Annotated[Entry, BeforeValidator(_by_name)]] = Field(default_factory=list)
-    rule: Annotated[Entry | None, BeforeValidator(_by_name)] = None
+    rule: Annotated[Named | None, BeforeValidator(_by_name)] = None
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """The parameters that every variant has."""
+        """The parameters that every variant has; a base with a sweep stands for several."""
         found = dict(self.parameters)
         if self.bases:
-            found["bases"] = [base.model_dump(exclude_defaults=True) for base in self.bases]
-        return found if self.rule is None else found | {"rule": self.rule.model_dump(exclude_defaults=True)}
+            every = [(base.name, parameters) for base in self.bases for _, parameters in base.variants()]
+            found["bases"] = [{"name": name, "parameters": parameters} for name, parameters in every]
+        if self.rule is not None:
+            found["rule"] = self.rule.model_dump()
+        return found
 
     def plays(self, problem: ProblemEntry, label: str) -> bool:
         """Say whether the agent plays the problem's variant of this label."""
@@ -172,19 +173,20 @@ def read_source(spec: str | Path) -> tuple[str, bytes]:
         found = resources.files("occamrl").joinpath("specs", f"{spec}.toml")
         return str(found), found.read_bytes()
     path = as_path("spec", spec)
-    if not os.path.isfile(path) or path.stat().st_size > LARGEST_SPEC:  # noqa: PTH113  # of a name too long: False
-        near = UnknownName("spec", got=spec, known=names).suggestion if names else None
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise SpecError(spec, [Fault("file", "no such file", f"a TOML file, or one of {', '.join(names)}{hint}")])
+    if not path.is_file():
+        near = UnknownName("spec", got=spec, known=names).expected
+        raise SpecError(spec, [Fault("file", "no such file", f"a TOML file, or {near}")])
     return str(path), path.read_bytes()
 
 
 def parse_toml(content: bytes, path: str | Path) -> dict[str, Any]:
     """Return the data of a spec."""
     try:
-        return tomllib.loads(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise SpecError(path, [Fault("file", f"{error}", "TOML in UTF-8")]) from error
+        data = tomllib.loads(content.decode("utf-8-sig"))
+        canonical(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise SpecError(path, [Fault("file", f"{error}", "TOML of numbers, texts, lists and tables")]) from error
+    return data
 
 
 def check(data: dict[str, Any], path: str | Path, imports: Sequence[str] = ()) -> Checked:
@@ -197,13 +199,11 @@ def check(data: dict[str, Any], path: str | Path, imports: Sequence[str] = ()) -
     except ValidationError as error:
         raise SpecError(path, [fault_of(each) for each in error.errors()]) from error
     modules = require_imports(path, spec.imports, imports)
+    count = sum(math.prod(map(len, agent.sweep.values())) * len(spec.seeds_of(agent)) for agent in spec.agent)
+    count *= sum(math.prod(map(len, problem.sweep.values())) for problem in spec.problem)
+    if count > MOST_CELLS:  # before any of them is built
+        raise SpecError(path, [Fault("cells", f"{count:,}", f"at most {MOST_CELLS:,}")])
     faults = list(_repeated(spec))
-    labels = [(problem, label) for problem in spec.problem for label, _ in problem.variants()]
-    count = sum(
-        agent.size * len(spec.seeds_of(agent)) * sum(agent.plays(*each) for each in labels) for agent in spec.agent
-    )
-    if not 0 < count <= MOST_CELLS:  # before any of them is built
-        raise SpecError(path, [*faults, Fault("cells", f"{count:,}", f"from 1 to {MOST_CELLS:,}")])
     cells, code = _expand(spec, faults)
     if faults:
         raise SpecError(path, list(dict.fromkeys(faults)))
@@ -231,9 +231,8 @@ def fault_of(error: Any) -> Fault:
     if error["type"] == "missing":
         return Fault(key, "nothing", "a value: it is required")
     if error["type"] == "extra_forbidden":
-        model: Any = Spec if len(location) == 1 else {"problem": ProblemEntry, "agent": AgentEntry}[location[0]]
-        known = (Entry if len(location) > 3 else model).model_fields
-        names = [each.alias or name for name, each in known.items()]
+        models: list[type[BaseModel]] = [Spec] if len(location) == 1 else [ProblemEntry, AgentEntry]
+        names = [each.alias or name for model in models for name, each in model.model_fields.items()]
         return Fault(key, "an unknown key", str(UnknownName("key", got=location[-1], known=names).expected))
     expected = re.sub(r"^((Input|String|List|Dictionary) should (be|have)|Value error,) ", "", error["msg"])
     return Fault(key, shown(error["input"])[:100], expected)
@@ -247,70 +246,50 @@ def _repeated(spec: Spec) -> Iterator[Fault]:
     if spec.tuning_seeds and not any(agent.sweep for agent in spec.agent):
         yield Fault("tuning_seeds", f"{spec.tuning_seeds}", "none: only swept agents play them, and no agent is swept")
     labels: dict[str, set[str]] = {"problem": set(), "agent": set()}
-    kinds: tuple[tuple[str, Sequence[Entry]], ...] = ("problem", spec.problem), ("agent", spec.agent)
-    for kind, entries in kinds:
-        for number, entry in enumerate(entries):
+    for kind, known in labels.items():
+        for number, entry in enumerate(getattr(spec, kind)):
             for key in sorted(set(entry.sweep) & set(entry.fixed)):
                 yield Fault(f"{kind}[{number}].sweep.{key}", "also among parameters", "in one of the two")
-            for label, _ in itertools.islice(entry.variants(), MOST_CELLS):
-                if label in labels[kind]:
+            for label, _ in entry.variants():
+                if label in known:
                     yield Fault(f"{kind}[{number}].label", repr(label), "a label that no other entry has")
-                labels[kind].add(label)
+                known.add(label)
     names = labels["problem"] | {entry.name for entry in spec.problem}
     wanted = [(f"agent[{i}].only[{j}]", each, names) for i, a in enumerate(spec.agent) for j, each in enumerate(a.only)]
     wanted += [("baseline", spec.baseline, labels["agent"])] if spec.baseline else []
-    for key, name, known in wanted:
-        if name not in known:
-            yield Fault(key, repr(name), str(UnknownName(key, got=name, known=known).expected))
+    for key, name, valid in wanted:
+        if name not in valid:
+            yield Fault(key, repr(name), str(UnknownName(key, got=name, known=valid).expected))
 
 
 def _expand(spec: Spec, faults: list[Fault]) -> tuple[list[Cell], dict[str, dict[str, str]]]:
     """Return the cells of a spec and what they consist of, building every problem and agent once."""
-    from occamrl.experiments.resolution import AGENTS, REFERENCES, Resolver, make_problem
-    from occamrl.running.identity import identity
 
-    def found(key: str, name: str, *kinds: str) -> str | None:
-        try:
+    def found(key: str, name: str, *kinds: str) -> str:
+        with noting(faults, key):
             if name in REFERENCES and kinds == AGENTS:
                 return name
             registry.find(key, name, *kinds)
             return registry.canonical_name(key, name, registry.named(*kinds))
-        except InvalidInput as error:
-            faults.append(Fault(error.where, str(error.got), str(error.expected)))
-            return None
+        return ""
 
     names = [found(f"agent[{i}].name", agent.name, *AGENTS) for i, agent in enumerate(spec.agent)]
     cells: list[Cell] = []
     code: dict[str, dict[str, str]] = {}
     for number, problem in enumerate(spec.problem):
-        kind = found(f"problem[{number}].name", problem.name, "problems")
-        episodes = problem.episodes or spec.episodes
-        for label, parameters in problem.variants() if kind is not None else ():
-            try:
-                canonical(parameters)
-                made = make_problem(str(kind), json.dumps(parameters))
-            except InvalidInput as error:
-                table = "sweep" if error.field in problem.sweep else "parameters"
-                faults.append(Fault(f"problem[{number}].{table}.{error.where}", str(error.got), str(error.expected)))
-                continue
-            except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
-                faults.append(
-                    Fault(f"problem[{number}].parameters", f"{type(error).__name__}: {error}", "plain values")
-                )
-                continue
-            one = Variant(str(kind), label, parameters)
+        kind, episodes = found(f"problem[{number}].name", problem.name, "problems"), problem.episodes or spec.episodes
+        for label, parameters in problem.variants() if kind else ():
+            made = None
+            with noting(faults, f"problem[{number}].parameters"):
+                made = make_problem(kind, json.dumps(parameters))
             for i, (agent, name) in enumerate(zip(spec.agent, names, strict=True)):
-                for who, options in agent.variants() if name is not None and agent.plays(problem, label) else ():
+                playing = made is not None and name and agent.plays(problem, label)
+                for who, options in agent.variants() if playing else ():
                     resolver = Resolver(made, episodes)
-                    with resolver.noting("parameters"):
-                        canonical(options)
-                        built = resolver.agent(str(name), options)
-                    for key, got, expected in resolver.faults:
-                        swept = key.removeprefix("parameters.").partition(".")[0].partition("[")[0] in agent.sweep
-                        place = re.sub(r"^parameters", "sweep", key) if swept else key
-                        faults.append(Fault(f"agent[{i}].{place}", got, expected))
+                    built = resolver.agent(name, options)
+                    faults += [each._replace(key=f"agent[{i}].{each.key}") for each in resolver.faults]
                     if not resolver.faults:
                         code[f"{label} / {who}"] = {"problem": resolver.mdp.fingerprint[:16], **identity(built)}
-                        two = Variant(str(name), who, options)
+                        one, two = Variant(kind, label, parameters), Variant(name, who, options)
                         cells += [Cell(one, two, seed, episodes, spec.thinning) for seed in spec.seeds_of(agent)]
     return cells, code

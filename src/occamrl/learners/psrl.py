@@ -8,7 +8,8 @@ for 2 % of all episodes, saves planning and loses the exploration that rare draw
 
 **Lists.** The posterior of a member is proportional to w(P) exp(l(P)), l its log-likelihood
 (:mod:`occamrl.evidence.likelihood`), w even or the prior of a ladder. Here a draw lasts 2 % of all episodes, which
-cost no regret where it was measured; ``replan=0`` draws before every episode. Once all members make impossible what was seen, draws are tabular.
+cost no regret where it was measured; ``replan=0`` draws before every episode. Once all members make impossible what was
+seen, draws are tabular.
 
 The regret is bounded on average over the prior; there is no guarantee for a single truth.
 """

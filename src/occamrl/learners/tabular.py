@@ -5,7 +5,7 @@ the bonus is the part of a known reward that depends on the outcome:
 
 **UCBVI** (Azar, Osband and Munos, ICML 2017, arXiv 1703.05449). With L = ln(5 S A T/delta), T = K H,
 
-.. math:: Q_h(s, a) \leftarrow \min\{Q_h(s, a), H, r(s, a) + \hat P W(s, a) + b_h(s, a)\}, \quad Q = H \text{ if } n = 0,
+.. math:: Q_h(s, a) \leftarrow \min\{Q_h(s, a), H, r(s, a) + \hat P W(s, a) + b_h(s, a)\}, \ Q = H \text{ if } n = 0,
 
     b = 7 H L/\sqrt n \ \text{(Hoeffding)}, \qquad
     b = \sqrt{\frac{8 L\,\mathrm{Var}_{\hat P}(W)}{n}} + \frac{14 H L}{3 n} + \sqrt{\frac 8n \sum_o \hat P(o)

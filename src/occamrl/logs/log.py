@@ -111,17 +111,6 @@ def _numbers(name: str, column: Any, first: int) -> NDArray[Any]:
     return array.astype(np.float64 if name == "reward" else bool if name == "terminated" else np.int64)
 
 
-def _checked(columns: Columns, first: int) -> dict[str, NDArray[Any]]:
-    """Return the columns of some rows as numbers, those that may be missing filled in."""
-    found = {name: _numbers(name, columns[name], first) for name in _KINDS if name in columns}
-    sizes = {name: column.size for name, column in found.items()}
-    if len(set(sizes.values())) > 1:
-        raise LogError("rows", got=f"columns of different lengths: {sizes}", expected="one value per row in each")
-    found.setdefault("reward", np.full(sizes["episode"], math.nan))
-    found.setdefault("terminated", np.zeros(sizes["episode"], bool))
-    return found
-
-
 def _steps(rows: Mapping[str, NDArray[Any]], first: int, last_episode: int) -> Steps:
     """Return whole episodes; refuse those that come back, wrong steps, and states that are no chain."""
     new = np.diff(rows["episode"], prepend=last_episode) != 0
@@ -136,20 +125,16 @@ def _steps(rows: Mapping[str, NDArray[Any]], first: int, last_episode: int) -> S
     before = np.roll(rows["next_state"], 1)
     moved = ~new & (rows["state"] != before)
     _refuse("state", moved, rows["state"], lambda row: f"{before[row]}, the next_state of the row before", first)
-    ends = np.append(~new[1:], False) & rows["terminated"]
-    _refuse("terminated", ends, rows["terminated"], "true on the last step of an episode only", first)
-    return Steps(step=due, first=first, **{name: column for name, column in rows.items() if name != "step"})
+    terminated = rows.get("terminated", np.zeros(new.size, bool))
+    ends = np.append(~new[1:], False) & terminated
+    _refuse("terminated", ends, terminated, "true on the last step of an episode only", first)
+    reward = rows.get("reward", np.full(new.size, math.nan))
+    columns = (rows["episode"], due, rows["state"], rows["action"], rows["next_state"], reward, terminated)
+    return Steps(*columns, first)
 
 
 class Log:
-    """Episodes, one row per step: what :func:`read_log` returns.
-
-    Attributes
-    ----------
-    source : str
-        Where it comes from.
-    rows, episodes : int
-    """
+    """Episodes, one row per step: what :func:`read_log` returns, with ``source``, ``rows`` and ``episodes``."""
 
     def __init__(self, batches: Callable[[], Iterable[Columns]], source: str = "log") -> None:
         self._batches, self.source, self.rows, self.episodes = batches, source, 0, 0
@@ -161,8 +146,12 @@ class Log:
         first, last_episode, held, pieces = 0, -1, 0, list[Columns]()
         for batch in chain(self._batches(), [None]):
             if batch is not None:
-                pieces.append(_checked(batch, first + held))
-                held += pieces[-1]["episode"].size
+                piece = {name: _numbers(name, batch[name], first + held) for name in _KINDS if name in batch}
+                sizes = {name: column.size for name, column in piece.items()}
+                if len(set(sizes.values())) > 1:
+                    raise LogError("rows", got=f"columns of lengths {sizes}", expected="one value per row in each")
+                pieces.append(piece)
+                held += sizes["episode"]
             if not held or (batch is not None and held < BLOCK):
                 continue
             rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
@@ -176,36 +165,25 @@ class Log:
         if not first:
             raise LogError("rows", got="no step", expected="at least one")
 
-    def flow(self) -> Flow:
-        """Return what was counted in all episodes, rewards in the unit of the log."""
-        return Flow.joined([block.flow() for block in self.blocks()])
-
     def flows(self, known: Known, outcomes: Outcomes, rewards: RewardMap | None = None) -> Iterator[Flow]:
         """Return its episodes as flows that a learner of ``known`` can learn from; each is a tenth of those before.
 
         Steps beyond the horizon count from 0 again. Rewards are those that ``known`` lists for what happened: the
-        log's own are looked at only where one next state may come with several.
-
-        Parameters
-        ----------
-        known : Known
-        outcomes : Outcomes
-            What the models allow, with its bonuses: ``features.attach(known)``.
-        rewards : RewardMap, optional
-            From the unit of the log to that of ``known``.
+        log's own are looked at only where one next state may come with several. ``outcomes`` is what the models allow
+        (``features.attach(known)``), ``rewards`` leads from the unit of the log to that of ``known``.
         """
         done, parts = 0, list[Flow]()
         for block in self.blocks():
             block, first = _matched(block, known, outcomes, rewards or RewardMap()), 0
             episodes = block.begin.size - 1
             while first < episodes:
-                held = sum(part.episodes for part in parts)
-                last = min(episodes, first + max(1, math.ceil(done * GROWTH)) - held)
+                held, due = sum(part.episodes for part in parts), max(1, math.ceil(done * GROWTH))
+                last = min(episodes, first + due - held)
                 parts.append(block.flow(first, last))
-                first = last
-                if held + parts[-1].episodes == max(1, math.ceil(done * GROWTH)):
+                first, held = last, held + last - first
+                if held == due:
                     yield Flow.joined(parts)
-                    done, parts = done + held + parts[-1].episodes, []
+                    done, parts = done + due, []
         if parts:
             yield Flow.joined(parts)
 
@@ -328,17 +306,9 @@ def read_log(source: Any) -> Log:
     >>> orl.read_log(columns)
     Log(log: 1 episodes, 2 steps)
 
-    Parameters
-    ----------
-    source : path, str, data frame or dataset
-        A file whose name ends in ``.csv`` is CSV with a line of names, every other one is Parquet; a file is read in
-        blocks, now and whenever it is used. ``minari:ID`` is a Minari dataset on this machine. A data frame of pandas
-        or Polars, an Arrow table or a mapping of arrays has the columns of a log.
-
-    Raises
-    ------
-    LogError
-        With the column and the first row that is wrong.
+    A file whose name ends in ``.csv`` is CSV with a line of names, any other one Parquet; files are read in blocks,
+    now and whenever they are used. ``minari:ID`` is a Minari dataset on this machine. A data frame of pandas or Polars,
+    an Arrow table or a mapping of arrays has the columns of a log. A :class:`LogError` names the first wrong row.
     """
     if isinstance(source, Log):
         return source
@@ -368,15 +338,7 @@ def read_log(source: Any) -> Log:
 
 
 def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0, policy: ArrayLike | None = None) -> Log:
-    """Return a log of simulated episodes of full length.
-
-    Parameters
-    ----------
-    mdp : FiniteMDP, or a problem that has one
-    episodes, seed : int
-    policy : array [H, S, A], optional
-        Probabilities of actions; uniformly random by default.
-    """
+    """Return a log of simulated episodes of full length, by a ``policy`` [H, S, A]; uniformly random by default."""
     problem, draw = as_mdp(mdp), stream(seed, "log")
     count, sizes = require_integer("episodes", episodes, 1), (problem.horizon, problem.states, problem.actions)
     chances = np.full(sizes, 1.0 / problem.actions) if policy is None else np.asarray(policy, dtype=np.float64)

@@ -1,17 +1,13 @@
 r"""``select``: which class of models logged episodes require.
 
-The log is read as flows, each a tenth of the data before it, and the classes are judged after every flow, by one of the
-two kinds of evidence on which agents act.
+The log is read as flows, each a tenth of the data before it, and the classes are judged after every flow, as agents do:
+by *likelihood* as :class:`occamrl.Occam`, for lists of kernels one of which is the truth; no reward is needed. Or by
+*value* rows as :class:`occamrl.ARLGen`, for covers and linear classes, which is told of the flows as if it had played
+them: before a flow it plans a value function from the flows before.
 
-*Likelihood*, for lists of kernels one of which is the truth: that of :class:`occamrl.Occam`. A kernel is alive while
-the log is not much less likely under it than under a mixture of all kernels and of competitors. No reward is needed.
-
-*Value*, for covers and linear classes: that of :class:`occamrl.ARLGen`, which is told of the flows as if it had played
-them. Before a flow it plans a value function from the flows before; the rows are (s, a, V, s') with the log's own s, a.
-
-Predictions and V are fixed before the flow, and s and a before s'. Both tests therefore hold for all times at once,
-whoever chose the actions, as long as that was without looking ahead: with probability 1 - delta the smallest class that
-holds the true kernel is never rejected.
+Predictions and values are fixed before the flow, and s and a before s'. Both tests therefore hold for all times at
+once, whoever chose the actions, as long as that was without looking ahead: with probability 1 - delta the smallest
+class that holds the true kernel is never rejected.
 
 **Evidence against a class** is the smallest, over its kernels, of the log of how much better the mixture explains the
 data; by value rows twice the loss in excess of the mixture's. The class is rejected while it exceeds log(1/delta).
@@ -52,7 +48,7 @@ if TYPE_CHECKING:
 DECIDED = "decided"  # every kernel that is left lies in the class chosen, and every smaller class is rejected
 AT_LEAST = "at least"  # every smaller class is rejected; larger ones are not excluded
 NOT_ENOUGH = "not enough data"  # nothing is rejected, nothing larger is excluded
-OUTSIDE = "outside"  # no class explains the data
+OUTSIDE = "misspecified"  # no class explains the data
 _NOTHING = 1e-9  # a distance that is none
 
 
@@ -74,7 +70,7 @@ class Selection:
     sizes: list[int]  # kernels of each class, or parameters
     left: list[int] | None  # kernels of each class that are not rejected; None for linear classes
     chosen: int  # the smallest class that is not rejected, from 1; the largest where all are
-    status: str  # "decided" | "at least" | "not enough data" | "outside"
+    status: str  # "decided" | "at least" | "not enough data" | "misspecified"
     sentences: tuple[str, ...]
     more: MoreData | None
     history: list[list[float]]  # episodes read, and the evidence against each class by then
@@ -108,16 +104,11 @@ class Selection:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The rows of :attr:`table`, as dictionaries."""
+        left = [None] * len(self.names) if self.left is None else self.left
+        names = ("class", "name", "size", "left", "evidence_against", "rejected_after")
+        columns = zip(self.names, self.sizes, left, self.history[-1][1:], strict=True)
         return [
-            {
-                "class": m,
-                "name": name,
-                "size": self.sizes[m - 1],
-                "left": None if self.left is None else self.left[m - 1],
-                "evidence_against": self.history[-1][m],
-                "rejected_after": self.rejected_after(m),
-            }
-            for m, name in enumerate(self.names, start=1)
+            dict(zip(names, (m, *row, self.rejected_after(m)), strict=True)) for m, row in enumerate(columns, start=1)
         ]
 
     @property
@@ -138,13 +129,10 @@ class Selection:
         table = np.array(self.history)
         top = 3.0 * max(self.threshold, float(table[:, 1:].max(where=np.isfinite(table[:, 1:]), initial=0.0)))
         for m, name in enumerate(self.names, start=1):
-            width = 1.0 + 4.0 * (len(self.names) - m) / len(self.names)  # lines may lie on each other
-            axes.plot(table[:, 0], np.clip(table[:, m], -self.threshold, top), linewidth=width, label=name)
+            axes.plot(table[:, 0], np.clip(table[:, m], -self.threshold, top), label=name)
         axes.axhline(self.threshold, color="black", linestyle="--", linewidth=1.0, label="rejected above")
-        axes.set_xscale("log")
+        axes.set(xscale="log", xlabel="episodes read", ylabel="evidence against the class")
         axes.set_yscale("symlog", linthresh=2.0 * self.threshold)
-        axes.set_xlabel("episodes read")
-        axes.set_ylabel("evidence against the class")
         axes.legend(fontsize="small")
         return axes
 
@@ -164,8 +152,6 @@ class Selection:
 
 class _Likelihood:
     """A log as Occam judges it."""
-
-    kind = "likelihood"
 
     def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
         self.ladder, self.known, self.agent = ladder, known, Occam(ladder=ladder, delta=delta)
@@ -198,8 +184,6 @@ class _Likelihood:
 
 class _Value:
     """A log as ARL-GEN judges it."""
-
-    kind = "value"
 
     def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
         self.ladder, self.known, self.agent = ladder, known, ARLGen(ladder=ladder, delta=delta)
@@ -258,9 +242,8 @@ def _sentences(ladder: Ladder, chosen: int, status: str, more: MoreData | None, 
         if facts["novel"]:
             found.append(f"{facts['novel']:,} steps of the log are transitions that no model allows{facts['where']}.")
         if facts["hulls"]:
-            found.append(
-                f"Blends of the {ladder.names[facts['hulls'][0] - 1]!r} models do: the truth lies between them."
-            )
+            name = ladder.names[facts["hulls"][0] - 1]
+            found.append(f"Blends of the {name!r} models do: the truth lies between them.")
         return [*found, "Next: list finer values, add a richer class, or look for zeros that are wrong."]
     found = [f"You need {ladder.names[chosen - 1]!r} ({ordinal(chosen)} of {count(ladder.classes)} models)."]
     if status == NOT_ENOUGH:
@@ -273,13 +256,13 @@ def _sentences(ladder: Ladder, chosen: int, status: str, more: MoreData | None, 
         found.append("A larger linear class holds this one: data can never exclude it, only fail to ask for it.")
     elif status != DECIDED:
         found.append("Larger classes are not excluded.")
-    if more is not None and math.isfinite(more.half):
-        found.append(
-            f"If it is right, about {more.half:,.0f} more such episodes exclude half of what is left outside it."
-        )
-    if more is not None and more.never:
+    if more is None:
+        return found
+    if math.isfinite(more.half):
+        found.append(f"If it is right, about {more.half:,.0f} more such episodes exclude half of what is left outside.")
+    if more.never:
         found.append(f"{more.never:,} kernels outside it predict the same at every step: only other data can tell.")
-    if more is not None and math.isfinite(more.if_wrong):
+    if math.isfinite(more.if_wrong):
         found.append(f"If the best kernel outside it is the truth, about {more.if_wrong:,.0f} more episodes reject it.")
     return found
 
@@ -310,11 +293,10 @@ def select(
     ladder : Ladder, path or name
         A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along.
     known : Known, optional
-        ``mdp.known`` of the problem: sizes, horizon and rewards, in the unit of the log. Value rows need it; the
-        likelihood does only where outcomes with one next state are told apart by rewards.
+        ``mdp.known`` of the problem, in the unit of the log. Value rows need it; the likelihood does only where
+        outcomes with one next state are told apart by rewards.
     delta : float
-        The smallest class that holds the true kernel is rejected with probability at most delta, over all tests
-        together, whatever policy made the log, as long as it did not look ahead.
+        The smallest class that holds the true kernel is rejected with probability at most delta, over all tests.
     evidence : "likelihood" | "value", optional
         By default the likelihood where classes are lists that hold the truth itself, value rows for covers and linear
         classes. Choose value rows where a zero of the models may be wrong: by likelihood, one transition that a kernel

@@ -101,7 +101,7 @@ def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
 
     def solution(shift: float) -> Floats:
         fine = eigen + shift > 1e-12 * max(1.0, float(eigen[-1]))
-        return np.divide(coefficients, eigen + shift, out=np.zeros_like(eigen), where=fine)
+        return np.asarray(np.divide(coefficients, eigen + shift, out=np.zeros_like(eigen), where=fine))
 
     eta = solution(0.0)
     if np.linalg.norm(eta) > radius:  # on the sphere: |eta(shift)| falls in shift
@@ -172,8 +172,8 @@ class FiniteFamily(Family):
     Parameters
     ----------
     kernels : array [m, S, A, S], or a sequence of kernels or of problems
-        Kernels are dense [S, A, S] or scipy.sparse of shape (S*A, S). Of FiniteMDPs the kernels are taken, over
-        outcomes (s', reward) where some have rewards on transitions.
+        Kernels are dense [S, A, S] or scipy.sparse (S*A, S). Of FiniteMDPs the kernels are taken, over outcomes
+        (s', reward) where some have rewards on transitions.
     parameters, features : array [m, d] or [m, G, n], and FeatureMap
         Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
     """
@@ -279,10 +279,9 @@ class FiniteFamily(Family):
         return float(losses(self.theta, gram, xy).min())
 
     def log_covering_number(self, alpha: float) -> float:
-        """Return log of the size of an alpha-cover by members: the smallest of at most 12, else one found greedily.
+        """Return log of the size of an alpha-cover by members; infinite below the reach, where they are none.
 
-        Of more than 4,096, all of them. What is within the ``reach`` of a member is covered too; at scales below the
-        reach the members are no cover, and the answer is infinite.
+        The smallest of at most 12 members is found, of up to 4,096 a greedy one; of more, all of them.
         """
         require_number("alpha", alpha, 0.0, math.inf)
         if alpha < self.reach:
@@ -543,7 +542,7 @@ class AggregationFamily(Family):
     Parameters
     ----------
     partition : array [S] of integers
-        The block of each state; any labels, equal for states of one block.
+        The block of each state.
     moves : array [S, A, L] of integers, optional
         Where move l leads from (s, a); -1 where there is no such move, the same ones for all states of a block. By
         default every state can be reached, moves being states.
@@ -641,9 +640,8 @@ class AggregationFamily(Family):
     def log_covering_number(self, alpha: float) -> float:
         """Return the sum of (n - 1) log(1 + 2 r/alpha) over distributions of n moves, r = 2 (1 - 1/n) their radius.
 
-        Around the uniform distribution, the distributions lie in a ball of radius r of the norm sum |.| in n - 1
-        dimensions. Covers of the blocks are combined; one point is enough where alpha >= r. Two moves are an interval,
-        for which log ceil(1/alpha) is exact.
+        The distributions lie in a ball of radius r around the uniform one, in n - 1 dimensions; one point is enough
+        where alpha >= r. Two moves are an interval, for which log ceil(1/alpha) is exact.
         """
         require_number("alpha", alpha, 0.0, math.inf, open_low=True)
         radius = 2.0 * (1.0 - 1.0 / self.features.sizes)

@@ -298,7 +298,8 @@ class FeatureMap:
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
         cell, shape = self.outcomes.pair * self.states + self.outcomes.next_state, (self.states, self.actions, -1)
-        return np.bincount(cell, self.probabilities(theta), self.group.size * self.states).reshape(shape)
+        entries = np.bincount(cell, self.probabilities(theta), self.group.size * self.states)
+        return np.asarray(entries, dtype=np.float64).reshape(shape)
 
     def attach(self, known: Known) -> Outcomes:
         """Return the outcomes with the bonus of each from the known rewards of a problem."""

@@ -69,18 +69,18 @@ def match(members: Floats, among: Floats) -> Ints:
 
 
 def comparable(families: Sequence[FiniteFamily]) -> list[Floats]:
-    """Return each list as rows that can be compared: parameters over one feature map, or probabilities."""
+    """Return each list as rows that can be compared: parameters over one map, or probabilities of outcomes."""
     if len({family.features.fingerprint for family in families}) == 1:
         return [family.theta.reshape(family.size, -1) for family in families]
     if len({family.features.rewards is None for family in families}) > 1:
         raise FamilyError("families", got="rewards fixed by some classes only", expected="by all of them, or by none")
     keys = []
     for features in (family.features for family in families):
-        rewards = 0.0 * features.outcomes.bonus if features.rewards is None else np.round(features.rewards, 12)
+        rewards = np.zeros(features.outcomes.bonus.size) if features.rewards is None else np.round(features.rewards, 12)
         keys.append(np.stack([features.outcomes.pair, features.outcomes.next_state, rewards], axis=1))
     union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
-    rows: list[Floats] = []
-    for family, at in zip(families, np.split(place.ravel(), np.cumsum([len(own) for own in keys])[:-1]), strict=True):
+    ends, rows = np.cumsum([len(own) for own in keys])[:-1], list[Floats]()
+    for family, at in zip(families, np.split(place.ravel(), ends), strict=True):
         move: Any = sp.csr_array((np.ones(at.size), (at, np.arange(at.size))), shape=(len(union), at.size))
         rows.append(np.ascontiguousarray((move @ family.probability().T).T))
     return rows
@@ -103,32 +103,28 @@ def nest(families: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
     return families[-1].take(order), level[order]
 
 
-def embed(small: Family, large: Family, classes: tuple[int, int]) -> Embedding:
+def embed(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
     """Return the embedding of a linear class or aggregation into a larger one; refuse classes that are not nested."""
-    if isinstance(small, LinearFamily) and isinstance(large, LinearFamily):
-        return _linear(small, large, classes)
-    if isinstance(small, AggregationFamily) and isinstance(large, AggregationFamily):
-        return _refinement(small, large, classes)
+    if type(small) is type(large) and isinstance(small, (LinearFamily, AggregationFamily)):
+        return (_linear if isinstance(small, LinearFamily) else _refinement)(small, large, classes)
     raise _refusal(classes, f"{small!r} and {large!r}, of which it cannot be verified that one holds the other")
 
 
-def _linear(small: LinearFamily, large: LinearFamily, classes: tuple[int, int]) -> Embedding:
+def _linear(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
     """Compare subspaces and norms."""
     if small.features.fingerprint != large.features.fingerprint:
-        expected = "one feature map for all linear classes; restrict it by coordinates or a basis"
-        raise _refusal(classes, "two feature maps", expected=expected)
+        raise _refusal(classes, "two feature maps", expected="one feature map, with coordinates or a basis")
     own = large.basis.T @ small.basis
     outside = np.abs(large.basis @ own - small.basis).max(axis=0) > _SAME
     if outside.any():
         direction = int(np.argmax(outside))
         raise _refusal(classes, f"direction {direction} of class {classes[0]} is not in class {classes[1]}", direction)
     if small.norm_bound > large.norm_bound * (1.0 + _SAME):
-        got = f"the norm bound {small.norm_bound:g} in class {classes[0]}, {large.norm_bound:g} in class {classes[1]}"
-        raise _refusal(classes, got)
+        raise _refusal(classes, f"the norm bound {small.norm_bound:g} above {large.norm_bound:g}")
     return Embedding(small.basis[None], np.zeros(1, dtype=np.int64))
 
 
-def _refinement(small: AggregationFamily, large: AggregationFamily, classes: tuple[int, int]) -> Embedding:
+def _refinement(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
     """Match moves: in every block of the finer partition, each move of the coarser class is one of its own."""
     fine, coarse, actions = large.features, small.features, large.features.actions
     made = Embedding(np.zeros((fine.groups, fine.width, coarse.width)), np.zeros(fine.groups, dtype=np.int64))
@@ -160,32 +156,24 @@ class Ladder:
     >>> ladder.sizes
     [2, 4]
 
-    Nesting is verified: members of lists are compared one by one, linear classes by subspace and norm, partitions by
-    refinement. A ladder that is not nested is refused with the pair of classes and what shows it.
+    Nesting is verified; a ladder that is not nested is refused with the pair of classes and what shows it.
 
     Parameters
     ----------
     families : sequence of families
-        All lists of kernels (FiniteFamily, CoverFamily); or all linear classes and aggregations.
+        All lists of kernels (FiniteFamily, CoverFamily); or all linear classes; or all aggregations.
     names : sequence of str, optional
         What the classes are called in every answer; F_1, ..., F_M by default.
-
-    Attributes
-    ----------
-    classes, finite : int and bool
-        M, and whether the classes are lists of kernels.
-    families, reach : lists
-        F_1, ..., F_M; how far the truth may be from the nearest member of each, 0 but for covers.
-    family, level : FiniteFamily and array [m]
-        Of lists: F_M, its members sorted by the first class that holds them, and that class, from 0.
-    embeddings : list
-        Of the other ladders: every class in the coordinates of the largest.
     """
 
-    families: list[Any]
-    family: FiniteFamily
-    level: Ints
-    embeddings: list[Embedding]
+    classes: int  # M
+    names: tuple[str, ...]
+    finite: bool  # whether the classes are lists of kernels
+    families: list[Any]  # F_1, ..., F_M
+    reach: list[float]  # how far the truth may be from the nearest member of each, 0 but for covers
+    family: FiniteFamily  # of lists: F_M, its members sorted by the first class that holds them
+    level: Ints  # of lists [m]: that class, from 0
+    embeddings: list[Embedding]  # of the other ladders: every class in the coordinates of the largest
 
     def __init__(self, families: Sequence[Family], names: Names = None) -> None:
         if not isinstance(families, Sequence) or isinstance(families, str) or not families:
@@ -247,10 +235,7 @@ class Ladder:
     def of_prefixes(
         cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int], reach: Reach = None, names: Names = None
     ) -> Ladder:
-        """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
-
-        For long lists: members are neither compared nor stored twice.
-        """
+        """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters, nested as it is."""
         family = FiniteFamily(parameters=parameters, features=features)
         ends = as_integers("sizes", sizes, "increasing integers").ravel()
         if ends.size == 0 or (np.diff(ends, prepend=0) < 1).any() or ends[-1] != family.size:
@@ -261,8 +246,8 @@ class Ladder:
     @classmethod
     def of_problem(cls, problem: Any) -> Ladder:
         """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
-        if isinstance(getattr(problem, "ladder", None), Ladder):
-            found: Ladder = problem.ladder
+        found = getattr(problem, "ladder", None)
+        if isinstance(found, Ladder):
             return found
         missing = [name for name in ("hypotheses", "phi", "sizes") if not hasattr(problem, name)]
         if missing:
@@ -308,7 +293,7 @@ class Ladder:
                 member = self.family.find(matrix)
                 first = None if member is None else int(self.level[member]) + 1
             else:
-                first = next((m for m in range(needed, self.classes + 1) if self.family_of(m).contains(matrix)), None)
+                first = next((m for m, each in enumerate(self.families, start=1) if each.contains(matrix)), None)
             if first is None:
                 return None
             needed = max(needed, first)
@@ -327,9 +312,6 @@ class Ladder:
     def smallest_loss(self, m: int, gram: Floats, xy: Floats) -> float:
         """Return min over F_m of L, less sum y^2, from the statistics of all rows over ``features``."""
         return float(self.family_of(m).smallest_loss(*self.statistics(m, gram, xy)))
-
-    def __len__(self) -> int:
-        return self.classes
 
     def __repr__(self) -> str:
         what = "kernels" if self.finite else "parameters"

@@ -10,11 +10,10 @@ is, with probability 1 - delta,
 
 (Cohen, Kontorovich and Wolfer, "Learning discrete distributions with infinite support", NeurIPS 2020). It holds for all
 events at once, which is what is needed: value functions are planned with the estimate, so they are not independent of
-it. A target (W - c)/R lies in [-1/2, 1/2] *if its range R is taken over every state that may follow*, drawn or not; its
-mean under the estimate is then wrong by at most e. So the outcomes of the features are all that ``support`` allows.
-With beta the squared radius of the exact case and n rows to come, it becomes
-:math:`\beta/c + n e^2/(1 - c)` for any c in (0, 1): the price is n e^2, not n e. Plans are optimistic up to e times the
-range of the value at each step, at most e H (H + 1)/2 an episode: the price of planning with an estimate.
+it. Rows are then biased by at most e *if their range is taken over every state that may follow*, drawn or not: so the
+outcomes of the features are all that ``support`` allows. With beta the squared radius of the exact case and n rows to
+come, it becomes :math:`\beta/c + n e^2/(1 - c)` for any c in (0, 1): the price is n e^2, not n e. Plans are optimistic
+up to e times the range of the value at each step.
 
 **Ladders** have a grid of weights besides, and the truth may lie between its points. Both errors are the reach of a
 cover (:mod:`occamrl.models.families`): the nearest member is within :func:`grid_reach` + 2e of the truth.
@@ -96,11 +95,10 @@ def variation_errors(estimate: Any, draws: int, delta: float) -> Floats:
 def grid_reach(features: FeatureMap, most: int, grid: int) -> float:
     r"""Return how far a mixture of up to m = ``most`` kernels may be from one with weights in multiples of 1/``grid``.
 
-    Scale weights w to w grid, keep the whole parts, and round the r largest of the m fractions up, r being their sum.
-    What is rounded up and what is rounded down is the same, at most (m - r) r/m, since those rounded down have a mean
-    fraction of at most r/m. Weight moved from one kernel to another changes P by at most the distance D of the two
-    farthest kernels, in sup over (s, a) of the sum over s' of abs(P_i - P_j). So the reach is
-    :math:`D \max_r r (m - r)/(m\, grid)`.
+    Of the weights times ``grid`` keep the whole parts, and round the r largest of the m fractions up, r their sum.
+    What is rounded up and down is at most (m - r) r/m, since the fractions rounded down have a mean of at most r/m.
+    Weight moved from one kernel to another changes P by at most the distance D of the two farthest kernels, so that
+    the reach is :math:`D \max_r r (m - r)/(m\, grid)`.
     """
     kernels, start = sp.csr_array(features.matrix).toarray(), features.outcomes.start[:-1]
     apart = (np.add.reduceat(np.abs(kernels[:, j + 1 :] - kernels[:, [j]]), start) for j in range(kernels.shape[1] - 1))
@@ -128,16 +126,10 @@ class Simulators:
     draws, seed : int
         Calls of a function per (s, a), and their seed.
     support : array [S, A, S] of bool, optional
-        The transitions that such functions may make; by default every one. What is not drawn may still happen, and
-        targets are weighed by their range over all of them: the fewer, the sharper.
-
-    Attributes
-    ----------
-    features : FeatureMap
-        One coordinate per simulator: P_theta is their mixture.
-    estimated : tuple of int
-        Which candidates are functions.
+        The transitions that such functions may make; by default every one. The fewer, the sharper.
     """
+
+    estimated: tuple[int, ...]  # which candidates are functions
 
     def __init__(
         self,
@@ -208,9 +200,8 @@ class Simulators:
     ) -> dict[str, float]:
         """Return arguments for :class:`UCRLVTRLin` that carry the estimates' error over that many episodes.
 
-        The squared radius (logdet(Sigma/lambda) + 2 log(1/delta))/4 + lambda b^2 becomes, with delta/2 (the other half
-        pays for e), 1/c of it plus n e^2/(1 - c). The latter is carried by a larger norm bound, which is as valid. For
-        a truth that is a mixture: with weights below 0, errors add up to more.
+        With delta/2 (the other half pays for e) the squared radius becomes 1/c of it plus n e^2/(1 - c), the latter
+        carried by a larger norm bound. For a truth that is a mixture: with weights below 0, errors add up to more.
         """
         require_number("delta", delta, 0.0, 1.0, open_low=True)
         require_number("norm_bound", norm_bound, 1e-100, 1e100)
@@ -226,11 +217,10 @@ class Simulators:
         return {"norm_bound": bound, "regularization": regularization, "delta": delta / 2.0, "scale": c**-0.5}
 
     def ladder(self, *, most: int = 2, grid: int = 10, delta: float = 0.025, reach: float | None = None) -> Ladder:
-        """Return the ladder whose class m holds the mixtures of at most m simulators, with weights that are multiples.
+        """Return the ladder whose class m holds the mixtures of at most m simulators, with weights on a grid.
 
-        The truth may be any such mixture: how far it may be from the nearest member is the reach of each class, which
-        learners and tests take into account. The price is that kernels nearer to each other than that are not told
-        apart; for any weights without a price, learn the mixture itself (:class:`UCRLVTRLin`, :func:`supports`).
+        The truth may be any such mixture: how far it may be from the nearest member is the reach of each class, and
+        kernels nearer to each other than that are not told apart. For any weights, learn the mixture itself.
 
         Parameters
         ----------

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
-from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_memory
+from occamrl.errors import ParameterError, as_floats, require_integer, require_integers
 from occamrl.problems import grids
 from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small
 from occamrl.protocols import Floats
@@ -25,24 +25,12 @@ Mixture = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuousProblem(HasExamples, ABC):
-    """A problem on a box.
+    """A problem on a box; at every step one of the candidates of the mixture is drawn."""
 
-    Parameters
-    ----------
-    resolution : int
-        How fine the grid is: cells per dimension. Twice the number halves every cell.
-    horizon
-        H.
-    mixture : tuple of (int, number)
-        The candidates that the truth mixes, counted from 1, and their shares. At every step one is drawn.
-    nodes : int
-        Points of the rule for the noise.
-    """
-
-    resolution: int
+    resolution: int  # how fine the grid is: cells per dimension
     horizon: int
-    mixture: Mixture
-    nodes: int = 5
+    mixture: Mixture  # the candidates that the truth mixes, counted from 1, and their shares
+    nodes: int = 5  # of the rule for the noise
 
     candidates: ClassVar[Mapping[str, Any]]  # by name, what tells one model from the others: a law, an engine
     low: ClassVar[Sequence[float]]  # the box
@@ -53,13 +41,14 @@ class ContinuousProblem(HasExamples, ABC):
 
     def __post_init__(self) -> None:
         require_integers(self, resolution=2, horizon=1, nodes=1)
-        require_memory("resolution", self.resolution, *[self.resolution] * len(self.start), self.nodes, 8)
-        pairs, expected = as_floats("mixture", self.mixture), "pairs of different candidates and shares that sum to 1"
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or len(set(pairs[:, 0])) < len(pairs):
-            raise ParameterError("mixture", got=f"{self.mixture!r:.100}", expected=expected)
+        pairs = as_floats("mixture", self.mixture)
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise ParameterError("mixture", got=f"{self.mixture!r:.100}", expected="pairs of a candidate and its share")
         for j, _ in self.mixture:
             require_integer("mixture", j, 1, most=len(self.candidates))
-        if not (pairs[:, 1] >= 0.0).all() or abs(pairs[:, 1].sum() - 1.0) > 1e-9:
+        shares = pairs[:, 1]
+        if len(set(pairs[:, 0])) < len(pairs) or not (shares >= 0.0).all() or abs(shares.sum() - 1.0) > 1e-9:
+            expected = "different candidates, with shares that sum to 1"
             raise ParameterError("mixture", got=self.mixture, expected=expected)
 
     @abstractmethod
@@ -87,15 +76,14 @@ class ContinuousProblem(HasExamples, ABC):
         points = [self.resolution + (not circle) for circle in self.periodic]
         return grids.Grid(low=self.low, high=self.high, points=points, periodic=self.periodic)
 
-    def kernel_of(self, j: int) -> Any:
-        """Return the sparse kernel (S*A, S) of candidate j, from 0."""
-        model = self.model(list(self.candidates.values())[j])
-        return grids.discretise(model, self.grid, self.action_grid, start=[self.start])
+    def kernel_of(self, name: str) -> Any:
+        """Return the sparse kernel (S*A, S) of a candidate."""
+        return grids.discretise(self.model(self.candidates[name]), self.grid, self.action_grid, start=[self.start])
 
     @cached_property
     def phi(self) -> list[Any]:
         """One sparse kernel (S*A, S) per candidate."""
-        return [self.kernel_of(j) for j in range(len(self.candidates))]
+        return [self.kernel_of(name) for name in self.names]
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -104,7 +92,7 @@ class ContinuousProblem(HasExamples, ABC):
         reward = np.stack([self.reward(vertices, action) for action in acts], axis=1)  # [S, A] or [S, A, S]
         corner, weight = self.grid.corners([self.start])
         initial = np.bincount(corner[0], weights=weight[0], minlength=self.grid.size)
-        kernel = sum(share * self.kernel_of(j - 1) for j, share in self.mixture)
+        kernel = sum(share * self.kernel_of(self.names[j - 1]) for j, share in self.mixture)
         return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon, initial_state=initial)
 
     def discretisation_error(self) -> grids.Refinement:
@@ -145,9 +133,8 @@ class ContinuousInventory(ContinuousProblem):
     """A tank that is refilled once a day: real stock, real orders, and a law of the demand that mixes ten candidates.
 
     Order in the evening, delivered in the morning; demand that meets an empty tank is lost, and unseen. The account of
-    a day is margin times sales, less holding for what is left, less the fixed cost if something was ordered. Sales are
-    morning stock less evening stock: a reward on the transition, linear in the next state, so that interpolation keeps
-    it exactly. The mixture is of :data:`DEMANDS`; see :class:`ContinuousProblem` for the parameters.
+    a day is margin times sales, less holding for what is left, less the fixed cost if something was ordered: linear in
+    the next state, so that interpolation keeps it exactly. The mixture is of :data:`DEMANDS`.
     """
 
     resolution: int = 20
@@ -211,8 +198,7 @@ class MountainCar(ContinuousProblem):
 
     Reach the flag at 0.5, and early; states are (position, speed). Valley, gravity, force, walls and speed limit are
     those of Gymnasium's ``MountainCar-v0`` (Moore, 1990); a push is held for 8 steps and disturbed by 0.3, and the
-    reward is how near the flag the car is, 1 there and 0 from a distance of 0.3. The mixture is of :data:`ENGINES`; see
-    :class:`ContinuousProblem` for the parameters.
+    reward is how near the flag the car is, 1 there and 0 from a distance of 0.3. The mixture is of :data:`ENGINES`.
     """
 
     resolution: int = 24
@@ -267,8 +253,7 @@ class Pendulum(ContinuousProblem):
 
     Swing up from rest below, and stay; states are (angle, speed), the angle 0 being upright. Mass, length, gravity,
     torque, speed limit, time step and cost are those of Gymnasium's ``Pendulum-v1``; a torque is held for 4 time steps
-    (0.2 s) and disturbed by 0.5, and there is friction. The mixture is of :data:`FRICTIONS`; see
-    :class:`ContinuousProblem` for the parameters.
+    (0.2 s) and disturbed by 0.5, and there is friction. The mixture is of :data:`FRICTIONS`.
     """
 
     resolution: int = 24

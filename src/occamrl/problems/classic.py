@@ -19,7 +19,6 @@ from occamrl.protocols import Floats, Ints
 
 LEFT, RIGHT = 0, 1  # the actions of rivers
 _MOVE_COST = 0.01  # of DeepSea
-_LARGEST_DIMENSION = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +26,7 @@ class WideTree(HasExamples):
     """Two steps, and only the first choice counts (Ayoub, Jia, Szepesvari, Wang and Yang, ICML 2020).
 
     State 0 leads to state 1 (action 0) or 2 (action 1). There, each of the two actions leads to one of the leaves of
-    its own quarter, drawn uniformly. Leaves absorb. Being in state 2 pays 1, whatever the action; nothing else pays. So
-    V*_1(0) = 1, and a learner that cares for values rather than for kernels need not learn where the leaves are.
+    its own quarter, drawn uniformly. Leaves absorb. Being in state 2 pays 1; nothing else pays. So V*_1(0) = 1.
     """
 
     leaves: int = 4  # a multiple of 4; states 3, 4, ...
@@ -60,10 +58,7 @@ class DeepSea(HasExamples):
 
     A diver starts at the top left of an N x N grid and sinks by one row a step, moving left (action 0) or right (1) as
     well. Moving right costs 0.01/N; moving right from the bottom-right corner pays 1. Only the policy that always moves
-    right earns it: 0.99 in bsuite.
-
-    Rewards must lie in [0, 1], so 0.01/N is added to all of them: left pays 0.01/N, right 0, the treasure 1. The value
-    of every policy grows by 0.01, and regret is the same; V*_1 = 1.
+    right earns it. To have rewards in [0, 1], 0.01/N is added to all of them: V*_1 = 1, 0.99 in bsuite.
     """
 
     size: int = 10  # N, the number of rows, of columns and of steps
@@ -118,9 +113,8 @@ class RandomMDP(HasExamples):
 class HardLinearMixture(HasExamples):
     """A chain x_1, ..., x_{H+1} with a chance, at each step, to fall onto x_{H+2}, the only state that pays.
 
-    Zhou, Gu and Szepesvari, "Nearly Minimax Optimal Reinforcement Learning for Linear Mixture Markov Decision
-    Processes", COLT 2021 (arXiv 2012.08507): no algorithm has regret below a constant times d H sqrt(T) on all
-    instances of this kind.
+    Zhou, Gu and Szepesvari, COLT 2021 (arXiv 2012.08507): no algorithm has regret below a constant times d H sqrt(T)
+    on all instances of this kind.
 
     Actions are the 2^(d-1) vectors a in {-1, 1}^(d-1). From x_h (h <= H) an episode goes to x_{H+2} with probability
     delta + <mu, a> and to x_{h+1} otherwise, delta = 1/H; x_{H+1} and x_{H+2} absorb; r = 1 in x_{H+2}, else 0. The
@@ -146,9 +140,6 @@ class HardLinearMixture(HasExamples):
 
     def __post_init__(self) -> None:
         require_integers(self, dimension=2, horizon=2, episodes=1, seed=0)
-        if self.dimension > _LARGEST_DIMENSION:
-            expected = f"at most {_LARGEST_DIMENSION}: there are 2^(d-1) actions"
-            raise ParameterError("dimension", got=self.dimension, expected=expected)
         largest = 1.0 / self.horizon / (self.dimension - 1)
         if self.gap > largest:
             expected = f"enough for sqrt(delta/K) / (4 sqrt 2) to be at most delta/(d-1) = {largest:.6g}"
@@ -160,8 +151,7 @@ class HardLinearMixture(HasExamples):
         return math.sqrt(1.0 / self.horizon / self.episodes) / (4.0 * math.sqrt(2.0))
 
     @property
-    def _scales(self) -> tuple[float, float]:
-        """Alpha and beta."""
+    def _scales(self) -> tuple[float, float]:  # alpha and beta
         alpha = 1.0 / math.sqrt(1.0 + (self.dimension - 1) * self.gap)
         return alpha, math.sqrt(self.gap) * alpha
 
@@ -227,8 +217,6 @@ class RiverSwim(HasExamples):
     def __post_init__(self) -> None:
         require_choice("variant", self.variant, _CURRENTS)
         require_integers(self, states=2)
-        if self.horizon is not None:
-            require_integers(self, horizon=1)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -251,8 +239,7 @@ class RiverZones(HasExamples):
     """A chain; swimming left is sure, swimming right goes up or down with probabilities that depend on the zone alone.
 
     The first state pays a little for swimming left, the last one 1 for swimming right. With a ``left_reward`` of 0.005
-    swimming up is nearly optimal whatever the currents are; with 0.03 it takes knowledge of the currents to turn home
-    in time.
+    swimming up is nearly optimal whatever the currents are; with 0.03 it is not.
     """
 
     states: int = 24

@@ -1,7 +1,7 @@
 """Frozen lakes, with ladders of how often, which way and where the ice makes one slip.
 
-Gymnasium's FrozenLake-v1: walk from S to G, where 1 is paid; a hole H ends the episode, as G does. A step goes where it
-was meant to, or is turned to the left or to the right. The kernel is linear in the probabilities of these turns.
+Walk from S to G, where 1 is paid; a hole H ends the episode, as G does. A step goes where it was meant to, or is turned
+to the left or to the right. The kernel is linear in the probabilities of these turns.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl import errors
-from occamrl.errors import ParameterError, TableError, require_integer, require_integers, require_sequences
+from occamrl.errors import ParameterError, TableError, require_choice, require_integer, require_sequences
 from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_only, reward_map
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
@@ -35,10 +34,7 @@ _HORIZONS = {4: 30, 8: 60}  # by the side of a FrozenLake
 
 
 def walk(lake: Sequence[str], turn: int) -> Floats:
-    """Return the kernel [S, A, S] of steps that are all turned by ``turn`` quarters; holes and the goal are not left.
-
-    Quarters count to the left, as the walker sees it.
-    """
+    """Return the kernel [S, A, S] of steps all turned left by ``turn`` quarters; holes and the goal are not left."""
     rows, columns = len(lake), len(lake[0])
     kernel = np.zeros((rows * columns, len(STEPS), rows * columns))
     for s, a in itertools.product(range(rows * columns), range(len(STEPS))):
@@ -95,9 +91,8 @@ class Lake(NestedClasses):
 class PatchyIce(Lake):
     """FrozenLake 8x8 whose slipperiness is the same everywhere, or differs from part to part.
 
-    Walk from the upper left to the lower right corner; reaching it pays 1 and ends the episode, as a hole does. A step
-    goes to each side of where it was meant to with probability q, the slip of the part one stands in. The lake has 1,
-    2, 4 or 8 parts of neighbouring columns.
+    A step goes to each side of where it was meant to with probability q, the slip of the part one stands in. The lake
+    has 1, 2, 4 or 8 parts of neighbouring columns.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("one part", "two parts", "four parts", "eight parts")
@@ -110,13 +105,10 @@ class PatchyIce(Lake):
     small: ClassVar[Small] = ({"horizon": 24, "rows": 4}, {"slip": (0.0, 1.0 / 3.0), "horizon": 30, "rows": 4})
 
     def __post_init__(self) -> None:
-        require_integers(self, horizon=1)
         require_integer("rows", self.rows, 2, most=SIDE)
         require_sequences(self, 0.0, 0.5, "slip", "levels")
         if len(self.slip) not in _COLUMNS:
             raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
-        if len(set(self.levels)) != len(self.levels) or not self.levels:
-            raise ParameterError("levels", got=self.levels, expected="different numbers")
 
     @property
     def lake(self) -> tuple[str, ...]:
@@ -159,9 +151,7 @@ class FrozenLake(Lake):
     small: ClassVar[Small] = ({"horizon": 12}, {"slip": (3, 9), "horizon": 8})
 
     def __post_init__(self) -> None:
-        errors.require_choice("map_name", self.map_name, MAPS)
-        if self.horizon is not None:
-            require_integers(self, horizon=1)
+        require_choice("map_name", self.map_name, MAPS)
         require_sequences(self, 0.0, MOST, "slip")
         if len(self.slip) != 2 or sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
             raise ParameterError("slip", got=self.slip, expected=f"two integers (l, r), l + r <= {MOST}")
@@ -219,28 +209,26 @@ def require_whole_truth(env: Any) -> None:
         raise TableError(_name(env), got="no table env.unwrapped.P", expected=expected)
     require_harmless_wrappers(env)
     if getattr(env.unwrapped, "fickle_passenger", False):
-        got = "fickle_passenger=True: the passenger's change of mind is not in the table"
-        raise TableError(_name(env), got=got, expected="fickle_passenger=False, or learning without exact regret")
+        expected = "fickle_passenger=False, or learning without exact regret"
+        raise TableError(_name(env), got="fickle_passenger=True, which is not in the table", expected=expected)
 
 
 def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
     """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
-    low = high = 0.0
+    rewards = [0.0]
     for env in environments:
         table = env.unwrapped.P
         for row in table.values() if isinstance(table, dict) else table:
             for outcomes in row.values() if isinstance(row, dict) else row:
-                for entry in outcomes:
-                    low, high = min(low, float(entry[2])), max(high, float(entry[2]))
-    return (low, high) if low < high else (0.0, 1.0)
+                rewards += [float(entry[2]) for entry in outcomes]
+    return (min(rewards), max(rewards)) if min(rewards) < max(rewards) else (0.0, 1.0)
 
 
 def table_of(env: Any, *, horizon: int, reward_range: Sequence[float] | None = None) -> tuple[FiniteMDP, RewardMap]:
     """Return an environment's table as a problem, and the map of its rewards onto [0, 1].
 
     ``reward_range`` is by default the smallest that holds all rewards and 0. Episodes start as
-    ``env.unwrapped.initial_state_distrib`` says, in state 0 where there is none. There is one state more than the table
-    lists where an end of episodes had to be added.
+    ``env.unwrapped.initial_state_distrib`` says, in state 0 where there is none.
     """
     require_whole_truth(env)
     rewards = reward_map(smallest_range([env]) if reward_range is None else reward_range)

@@ -86,14 +86,11 @@ def read_only(array: Array) -> Array:
 
 
 class Listing(NamedTuple):
-    """The N outcomes that the statement of a problem mentions, sorted by pair s*A + a, next state and reward.
-
-    An outcome of probability zero is one whose reward is known although it never happens.
-    """
+    """The N outcomes that a problem's statement mentions; of those with probability zero the reward alone is known."""
 
     states: int
     actions: int
-    pair: Ints  # [N]
+    pair: Ints  # [N] s*A + a
     next_state: Ints  # [N]
     probability: Floats  # [T, N]
     reward: Floats  # [N]
@@ -102,10 +99,14 @@ class Listing(NamedTuple):
     of_pairs: bool = False  # whether the argument holds rewards of pairs
 
     def sort(self) -> Listing:
-        """Return the outcomes in order."""
+        """Put outcomes in order, and add up the probabilities of those with the same pair, next state and reward."""
         order = np.lexsort((self.reward, self.next_state, self.pair))
-        parts = self.pair[order], self.next_state[order], self.probability[:, order], self.reward[order]
-        return Listing(self.states, self.actions, *parts, *self[6:])
+        pair, after, reward = self.pair[order], self.next_state[order], self.reward[order]
+        new = np.ones(pair.size, bool)
+        new[1:] = (np.diff(pair) != 0) | (np.diff(after) != 0) | (np.diff(reward) != 0.0)
+        first = np.flatnonzero(new)
+        probability = np.add.reduceat(self.probability[:, order], first, axis=1)
+        return self._replace(pair=pair[first], next_state=after[first], probability=probability, reward=reward[first])
 
     def absorb(self, absorbing: Ints) -> Listing:
         """Make states absorbing: under every action they stay where they are, with reward 0."""
@@ -117,16 +118,7 @@ class Listing(NamedTuple):
             next_state=np.append(self.next_state, stay // self.actions),
             probability=np.append(np.where(rests, 0.0, self.probability), sure, axis=1),
             reward=np.append(np.where(rests, 0.0, self.reward), np.zeros(stay.size)),
-        ).sort()
-
-    def merge(self) -> Listing:
-        """Add up the probabilities of outcomes that have the same pair, next state and reward."""
-        new = np.ones(self.pair.size, bool)
-        new[1:] = (np.diff(self.pair) != 0) | (np.diff(self.next_state) != 0) | (np.diff(self.reward) != 0.0)
-        first = np.flatnonzero(new)
-        probability = np.add.reduceat(self.probability, first, axis=1)
-        parts = self.pair[first], self.next_state[first], probability, self.reward[first]
-        return Listing(self.states, self.actions, *parts, *self[6:])
+        )
 
     def validate(self, rewards: RewardMap) -> None:
         """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
@@ -191,7 +183,7 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
     if _is_sparse(transition):
         transition = [transition]
     if isinstance(transition, Sequence) and any(_is_sparse(matrix) for matrix in transition):
-        shapes = {matrix.shape if _is_sparse(matrix) else () for matrix in transition}
+        shapes: set[tuple[int, ...]] = {matrix.shape if _is_sparse(matrix) else () for matrix in transition}
         shape = shapes.pop()
         if shapes or len(shape) != 2 or 0 in shape or shape[0] % shape[1] or len(transition) not in (1, horizon):
             got = f"{len(transition)} of shapes {[getattr(matrix, 'shape', ()) for matrix in transition][:3]}"
@@ -210,10 +202,10 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
 
 
 def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
-    """Put rewards r[s, a], r[s, a, s'] or a sparse matrix (S*A, S) beside a kernel.
+    """List what the reward table defines.
 
-    The listing holds what the reward table defines: the whole of a dense r[s, a, s'], the stored entries of a sparse
-    one together with all that the kernel can do (unstored entries are 0), and the latter alone for r[s, a].
+    That is the whole of a dense r[s, a, s'], the stored entries of a sparse one (S*A, S) together with all that the
+    kernel can do, and the latter alone for r[s, a].
     """
     matrices = _matrices(transition, horizon)
     pairs, states = (int(size) for size in matrices[0].shape)
@@ -265,8 +257,7 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
     """Read a table of outcomes, as :class:`FiniteMDP` takes it.
 
     An outcome flagged ``terminated`` leads to a state where nothing more is earned. Where its own target is not of that
-    kind (under every action it stays, with reward 0), a state S is added and led to. Every policy earns H steps' worth
-    of rewards, so mapping them onto [0, 1] keeps the order of policies and divides regret by high - low.
+    kind (under every action it stays, with reward 0), a state S is added and led to.
     """
     rows = [_rows(row, s) for s, row in enumerate(_rows(table))]
     states, actions = len(rows), len(rows[0])
@@ -289,7 +280,7 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
         after = np.append(np.where(ends, states, after), np.full(actions, states))
         probability, reward = np.append(probability, np.ones(actions)), np.append(reward, np.zeros(actions))
     fields = ("outcomes", "outcomes")
-    return Listing(size, actions, pair, after, probability[np.newaxis], reward, states, fields).sort()
+    return Listing(size, actions, pair, after, probability[np.newaxis], reward, states, fields)
 
 
 def require_distributions(field: str, rows: Floats) -> None:
@@ -334,8 +325,7 @@ class FiniteMDP:
         P[s, a, s'] or, one per step, P[h, s, a, s']; or a scipy.sparse matrix of shape (S*A, S), row s*A + a, or a
         sequence of H such matrices. Sparse kernels stay sparse.
     reward
-        r[s, a]; or, on transitions, r[s, a, s'], dense or as a scipy.sparse matrix (S*A, S) whose unstored entries
-        are 0.
+        r[s, a]; or, on transitions, r[s, a, s'], dense or sparse (S*A, S) with 0 for what is not stored.
     outcomes
         A table as Gymnasium's ``env.unwrapped.P``: ``outcomes[s][a]`` lists tuples (probability, next_state, reward)
         or (probability, next_state, reward, terminated). A flagged outcome leads to a state where every action stays
@@ -350,8 +340,7 @@ class FiniteMDP:
     absorbing
         States to be made absorbing: under every action they stay, with reward 0, whatever the arrays say there.
     reward_noise
-        ``"bernoulli"``: a reward is 1 with its mean as probability, else 0. Values and regret are those of the means,
-        and an agent that knows the rewards knows the means.
+        ``"bernoulli"``: a reward is 1 with its mean as probability, else 0. Values and regret are those of the means.
     """
 
     states: int
@@ -394,7 +383,7 @@ class FiniteMDP:
             listing = listing.absorb(ends)
         listing.validate(rewards)
         if ends.size or outcomes is not None:
-            listing = listing.merge()
+            listing = listing.sort()
 
         initial = np.zeros(states)
         if as_array("initial_state", initial_state).ndim == 0:
@@ -410,7 +399,8 @@ class FiniteMDP:
         possible, happens = every, probability.any(axis=0)
         if not happens.all():
             start, probability = np.append(0, np.cumsum(happens))[start], probability[:, happens]
-            possible = Outcomes(read_only(start), *(read_only(part[happens]) for part in every[1:]))
+            after, bonus = every.next_state[happens], every.bonus[happens]
+            possible = Outcomes(read_only(start), read_only(after), read_only(bonus))
         table = every if every.bonus.any() else None  # rewards that no outcome changes count as r[s, a]
         known = Known(states, actions, horizon, base.reshape(states, actions), table, initial=read_only(initial))
         vars(self).update(states=states, actions=actions, horizon=horizon, outcomes=possible, base_reward=base)
@@ -425,6 +415,7 @@ class FiniteMDP:
     def __repr__(self) -> str:
         kernels = "one kernel" if self.stationary else "a kernel per step"
         rewards = "r[s, a]" if self.known.transition_rewards is None else "rewards on transitions"
+        rewards += f" with {self.reward_noise} noise" if self.reward_noise else ""
         sizes = f"states={self.states}, actions={self.actions}, horizon={self.horizon}"
         return f"FiniteMDP({sizes}, {kernels}, {self.outcomes.next_state.size} outcomes, {rewards})"
 

@@ -1,10 +1,7 @@
 """Linear mixtures of which few coordinates matter, sparse hypotheses over them, and walks with a memory.
 
-Selection by dimension and by norm is shown on :class:`SparseMixture`: the number of non-zero coordinates, the smallest
-of them and the norm of theta* are parameters. :class:`SparseLadder` lists the sparse parameters as nested finite
-classes of known sizes; :class:`ReferenceMixture` and :class:`ReferenceLadder` are an instance of each as stored arrays,
-behind the figures of the pages on selection. :class:`MemoryWalk` has nested state aggregations. Episodes start in
-state 0.
+:class:`SparseLadder` lists the sparse parameters of a :class:`SparseMixture` as nested finite classes;
+:class:`ReferenceMixture` and :class:`ReferenceLadder` are an instance of each as stored arrays.
 """
 
 from __future__ import annotations
@@ -39,8 +36,6 @@ class SparseMixture(HasExamples):
         amplitude       = contrast * min p_0 / sum_{j >= 1} |theta_j|
 
     Every theta with theta_0 = 1 and at most this sum of magnitudes gives a kernel, whatever its signs and support.
-    Each pair (s, a) has signs of its own, so that any policy sees all directions in time. Without persistence, values
-    differ little between states, since the next one does not remember this one.
     """
 
     states: int = 12  # S >= 2
@@ -61,21 +56,16 @@ class SparseMixture(HasExamples):
     )
 
     def __post_init__(self) -> None:
-        require_integers(self, states=2, actions=1, horizon=1, dimension=1, nonzero=1, seed=0)
-        if self.nonzero > self.dimension:
-            raise ParameterError("nonzero", got=self.nonzero, expected=f"at most dimension = {self.dimension}")
+        require_integers(self, states=2, actions=1, horizon=1, dimension=1, seed=0)
+        require_integer("nonzero", self.nonzero, 1, most=self.dimension)
         require_number("gamma", self.gamma, 0.0, 1e100, open_low=True)
         require_number("contrast", self.contrast, 0.0, 1.0, open_low=True)
-        if require_number("persistence", self.persistence, 0.0, 1.0) == 1.0:
-            raise ParameterError("persistence", got=self.persistence, expected="below 1, or no state could change half")
-        if self.norm is None:
-            return
-        norm, free = require_number("norm", self.norm, 0.0, 1e100, open_low=True), self.nonzero - 1
-        least = math.sqrt(1.0 + free * self.gamma**2)
-        if free <= 1 and not math.isclose(norm, least, rel_tol=1e-12):
-            raise ParameterError("norm", got=norm, expected=f"{least!r}: with nonzero = {self.nonzero}, gamma fixes it")
-        if norm < least * (1.0 - 1e-12):
-            raise ParameterError("norm", got=norm, expected=f"at least sqrt(1 + (nonzero - 1) gamma^2) = {least!r}")
+        require_number("persistence", self.persistence, 0.0, math.nextafter(1.0, 0.0))
+        least = math.sqrt(1.0 + (self.nonzero - 1) * self.gamma**2)
+        norm = least if self.norm is None else require_number("norm", self.norm, 0.0, 1e100)
+        if norm < least * (1.0 - 1e-12) or (self.nonzero <= 2 and norm > least * (1.0 + 1e-12)):
+            more = "" if self.nonzero <= 2 else "at least "  # gamma alone fixes it where there is one magnitude
+            raise ParameterError("norm", got=norm, expected=f"{more}sqrt(1 + (nonzero - 1) gamma^2) = {least!r}")
 
     @property
     def good(self) -> int:
@@ -153,11 +143,9 @@ class SparseLadder(NestedClasses):
     )
 
     def __post_init__(self) -> None:
-        require_integers(self, most=0, nonzero=0, dimension=1)
-        if self.nonzero > self.most:
-            raise ParameterError("nonzero", got=self.nonzero, expected=f"at most most = {self.most}")
-        if self.most >= self.dimension:
-            raise ParameterError("most", got=self.most, expected=f"below dimension = {self.dimension}")
+        require_integers(self, dimension=1)
+        require_integer("most", self.most, 0, most=self.dimension - 1)
+        require_integer("nonzero", self.nonzero, 0, most=self.most)
         _ = self.mixture  # checks the other parameters
 
     @cached_property
@@ -220,8 +208,8 @@ class Stored(HasExamples):
 class ReferenceMixture(Stored):
     """A sparse linear mixture whose arrays are part of the package.
 
-    S = 12, A = 4, H = 6, d = 16. Three coordinates of theta* are not zero: 1, -0.5, -0.5 (0, 8 and 13 from zero), with
-    norm 1.22. Built like :class:`SparseMixture` without persistence, at contrast 0.9, from other draws.
+    S = 12, A = 4, H = 6, d = 16. Three coordinates of theta* are not zero: 1, -0.5, -0.5 (0, 8 and 13 from zero). Built
+    like :class:`SparseMixture` without persistence, at contrast 0.9, from other draws.
     """
 
     small: ClassVar[Small] = ({},)
@@ -268,8 +256,7 @@ class ReferenceLadder(Stored):
     @property
     def theta(self) -> Floats:
         """theta* [d]."""
-        truth: Floats = self.hypotheses[int(self._arrays["truths"][self.nonzero])]
-        return truth
+        return np.asarray(self.hypotheses[int(self._arrays["truths"][self.nonzero])])
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -313,7 +300,6 @@ class MemoryWalk(HasExamples):
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        # A small concentration: laws that are far from each other.
         draw, sizes = stream(self.seed, "memory_walk", self.order), (self.places**self.order, self.actions)
         laws = draw.dirichlet(np.full(self.places, 0.5), size=sizes)[self.partition(self.order)]
         states = self.places**2

@@ -22,7 +22,6 @@ from occamrl.errors import ParameterError, require_choice, require_integers, req
 from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small, read_only, reward_map
 from occamrl.protocols import Floats
 
-_LARGEST = 1e100  # amount, in whatever unit
 _DIGITS = 12  # parameters that agree to this many digits are one hypothesis
 
 
@@ -156,7 +155,7 @@ class ShelfProblem(PracticalProblem):
 
     A customer who finds the shelf empty is lost, and unseen. The account of a day is margin times sales, less holding
     for what is left in the evening, less the fixed cost if something was ordered; goods left at the end are taken back
-    at cost, so that the purchase price cancels out. A lost sale costs its margin.
+    at cost.
     """
 
     shelf: int  # the largest stock
@@ -169,8 +168,6 @@ class ShelfProblem(PracticalProblem):
         require_integers(self, shelf=1, order_step=1, horizon=1)
         if self.order_step > self.shelf:
             raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
-        for name in ("margin", "holding", "fixed"):
-            require_number(name, getattr(self, name), 0.0, _LARGEST)
 
     def orders(self) -> Iterable[tuple[int, int, int]]:
         """Yield stock in the evening, order in steps, and stock after its delivery, for all stocks and orders."""
@@ -269,9 +266,7 @@ class WeekdayInventory(ShelfProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_sequences(self, 0.0, _LARGEST, "levels", "means", open_low=True)
-        if not self.levels or len(set(self.levels)) != len(self.levels):
-            raise ParameterError("levels", got=self.levels, expected="different numbers > 0")
+        require_sequences(self, 0.0, np.inf, "levels", "means", open_low=True)
         if len(self.means) != DAYS or not set(self.means) <= set(self.levels):
             raise ParameterError("means", got=self.means, expected=f"{DAYS} numbers out of {self.levels}")
 
@@ -337,7 +332,6 @@ class QueueAdmission(PracticalProblem):
 
     def __post_init__(self) -> None:
         require_integers(self, room=1, horizon=1)
-        require_number("worth", self.worth, 0.0, _LARGEST)
         require_number("change", self.change, 0.0, 1.0)
         require_sequences(self, 0.0, 1.0, "arrivals", "services", "arrival_levels", "service_levels")
         for name, levels in (("arrivals", self.arrival_levels), ("services", self.service_levels)):
@@ -389,8 +383,7 @@ class MachineReplacement(PracticalProblem):
     """Every month the machine is kept or replaced; a kept one of age i fails with the hazard p_i.
 
     A replacement takes no time: the month is run by a new machine, which may fail as well. After a failure the next
-    month begins with a new one. From the age ``oldest`` on the hazard stays what it is. The account is what is paid:
-    ``planned`` for a replacement, ``failure`` for a failure.
+    month begins with a new one. From the age ``oldest`` on the hazard stays what it is.
     """
 
     oldest: int = 14  # the highest age that is told apart, in months; S = oldest + 1
@@ -412,8 +405,6 @@ class MachineReplacement(PracticalProblem):
         require_integers(self, oldest=1, stretch=1, horizon=1)
         if self.oldest % self.stretch:
             raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
-        for name in ("planned", "failure"):
-            require_number(name, getattr(self, name), 0.0, _LARGEST, open_low=True)
         require_sequences(self, 0.0, 1.0, "hazard")
         if len(self.hazard) != self.oldest + 1:
             raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.oldest + 1)
@@ -451,9 +442,8 @@ class Pricing(PracticalProblem):
     """Each step a price is asked, and one unit is sold at it with a probability that depends on the price alone.
 
     Prices are 1/A, 2/A, ..., 1, and a sale earns the price; the state is what is left of the stock. Classes of demand
-    curves over the prices, all with values in LEVELS: exponential < logit < falling < any. The first two are rounded to
-    LEVELS; the second holds the first. The default is falling but not logit: an exponential curve agrees with it at the
-    prices that curve recommends, and earns 0.77 less per episode for ever.
+    curves over the prices: exponential < logit < falling < any, rounded to LEVELS. The default is falling but not
+    logit: an exponential curve agrees with it at the prices it recommends, and earns 0.77 less per episode for ever.
     """
 
     stock: int = 8  # at the start; S = stock + 1

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from occamrl.experiments.comparison import Comparison, interval
 from occamrl.protocols import Floats, Ints
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
@@ -33,7 +34,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
 MARKS = ("o", "s", "^", "D", "v", "P", "h")
 FORMATS = ("pdf", "svg", "png")
-POINTS = 400  # of a curve
+POINTS, EVERY = 400, 8  # of a curve; intervals are computed at some of its points and linear between
 DECADES = 6  # that a logarithmic axis of regret shows at most
 MOST_NAMES = 24  # states, classes or coordinates that an axis names
 LONGEST_NAME = 28  # characters
@@ -117,6 +118,26 @@ def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, logarithmic:
     dress(axes)
     if logarithmic:
         to_logarithms(axes)
+
+
+def draw_comparison(found: Comparison, axes: Axes | None = None, *, logarithmic: bool = False) -> Axes:
+    """Draw the mean cumulative regret of every agent of a comparison, with the interval of the mean."""
+    import matplotlib.pyplot as plt
+
+    axes, curves = plt.gca() if axes is None else axes, []
+    for name, results in found.results.items():
+        at = episodes_of(min(result.total_episodes for result in results))
+        values = np.array([result.regret_at(at) for result in results])
+        curve: dict[str, Any] = {"name": name, "episode": at, "mean": values.mean(axis=0)}
+        if len(results) > 1:
+            some = np.unique(np.append(np.arange(0, at.size, EVERY), at.size - 1))
+            ends = np.array([interval(column) for column in values.T[some]], dtype=np.float64).T
+            curve["low"], curve["high"] = (np.interp(at, at[some], side) for side in ends)
+        curves.append(curve)
+    draw_curves(axes, curves, logarithmic=logarithmic)
+    axes.set_title(text_of(found.problem), loc="left", fontsize="medium")
+    axes.legend(frameon=False, fontsize="small", handlelength=3.4)
+    return axes
 
 
 def draw_result(result: Result, axes: Axes | None = None, *, logarithmic: bool = False, **style: Any) -> Axes:
@@ -309,6 +330,8 @@ def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str]
     with mpl.rc_context(COLUMN), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         for name, figure in plates(model):
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # it is laid out once, not once per format
             for ending in formats:
                 drawn = io.BytesIO()
                 figure.savefig(drawn, format=ending, metadata=undated.get(ending))

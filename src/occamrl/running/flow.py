@@ -72,8 +72,8 @@ def simulate(mdp: FiniteMDP, policy: Any, episodes: int, draw: np.random.Generat
         parts.append((np.full(row.size, h), state[row], action[row], after, _rewards(mdp, pair[row], index), count))
         here = np.zeros_like(here)
         np.add.at(here, after, count)
-    columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    flow = Flow(*columns, episodes)
+    step, state, action, after, reward, count = (np.concatenate(column) for column in zip(*parts, strict=True))
+    flow = Flow(step, state, action, after, reward, count, episodes)
     return _with_noise(flow, draw) if mdp.reward_noise else flow
 
 
@@ -112,6 +112,6 @@ def _with_noise(flow: Flow, draw: np.random.Generator) -> Flow:
     ones = draw.binomial(flow.count, np.clip(flow.reward, 0.0, 1.0))
     both = np.concatenate([ones, flow.count - ones])
     reward = np.repeat([1.0, 0.0], ones.size)
-    doubled = (np.tile(column, 2) for column in (flow.step, flow.state, flow.action, flow.next_state))
-    columns: list[Any] = [column[both > 0] for column in (*doubled, reward, both)]
-    return Flow(*columns, flow.episodes)
+    row = np.tile(np.arange(ones.size), 2)[both > 0]
+    same = flow.step[row], flow.state[row], flow.action[row], flow.next_state[row]
+    return Flow(*same, reward[both > 0], both[both > 0], flow.episodes)

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from occamrl.models.features import PerProblem
+
 _LONGEST = 80  # characters of a value that are kept; of longer ones a digest
 
 
@@ -53,9 +55,10 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     known = getattr(value, "fingerprint", None)
     if isinstance(known, str):
         return {name: f"{type(value).__name__} {known[:16]}"}
-    if value is None or isinstance(value, (bool, numbers.Number, str, frozenset, set)):
-        plain = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
-        return {name: _short(repr(plain.item() if isinstance(plain, np.generic) else plain))}
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=repr)
+    if value is None or isinstance(value, (bool, numbers.Number, str)):
+        return {name: _short(repr(value.item() if isinstance(value, np.generic) else value))}
     if isinstance(value, np.ndarray):
         return {name: f"{value.dtype}{list(value.shape)} {_digest(np.ascontiguousarray(value).tobytes())}"}
     if isinstance(value, sp.csr_array):
@@ -63,25 +66,19 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     if isinstance(value, (list, tuple)):
         if all(each is None or isinstance(each, (bool, numbers.Number, str)) for each in value):
             return {name: _short(repr(list(value)))}
-        found = {name: f"{len(value)} entries"}
-        for i, each in enumerate(value):
-            found |= identity(each, f"{name}[{i}]")
-        return found
-    if isinstance(value, dict):
-        return {name: f"{len(value)} entries"} | _inside({str(key): each for key, each in value.items()}, name)
-    if callable(value) and hasattr(value, "__qualname__"):
+        found, inside = {name: f"{len(value)} entries"}, {f"[{i}]": each for i, each in enumerate(value)}
+    elif isinstance(value, dict):
+        found, inside = {name: f"{len(value)} entries"}, {f".{key}": value[key] for key in sorted(value, key=str)}
+    elif callable(value) and hasattr(value, "__qualname__"):
         return {name: name_of(value), f"the code of {name_of(value)}": code_of(value)}
-    found = {name: name_of(type(value))}
-    if _root(type(value)) not in ("occamrl", "builtins", "numpy", "scipy"):
-        found[f"the code of {name_of(type(value))}"] = code_of(type(value))
-    return found | _inside(parts_of(value), name)
-
-
-def _inside(named: dict[str, Any], name: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, each in sorted(named.items()):
-        if not isinstance(each, functools.partial | types.MappingProxyType) and type(each).__name__ != "PerProblem":
-            found |= identity(each, f"{name}.{key}")
+    else:
+        kind = type(value)
+        found, inside = {name: name_of(kind)}, {f".{key}": each for key, each in sorted(parts_of(value).items())}
+        if _root(kind) not in ("occamrl", "builtins", "numpy", "scipy"):
+            found[f"the code of {name_of(kind)}"] = code_of(kind)
+    for key, each in inside.items():
+        if not isinstance(each, PerProblem):  # a cache
+            found |= identity(each, name + key)
     return found
 
 
@@ -94,10 +91,9 @@ def changes(before: dict[str, str], after: dict[str, str]) -> str:
     """Return in words how two identities differ; empty if they do not."""
     found = []
     for key in sorted({*before, *after}):
-        old, new = before.get(key), after.get(key)
+        old, new = before.get(key, "absent"), after.get(key, "absent")
         if old != new:
-            told = f"{'absent' if old is None else old} before, {'absent' if new is None else new} now"
-            found.append(f"{key} has changed" if key.startswith("the code of ") and old and new else f"{key}: {told}")
+            found.append(f"{key} has changed" if key.startswith("the code of ") else f"{key}: {old} before, {new} now")
     return "; ".join(found[:4]) + (f"; and {len(found) - 4} more" if len(found) > 4 else "")
 
 

@@ -1,15 +1,13 @@
 """Learning in a Gymnasium environment: real episodes under the plan in force, one after another.
 
 Every reset is given a seed found at the address (seed, episode), so that no environment has to be stored. A block may
-be left at any episode boundary (Ctrl-C, a checkpoint that is due, the end of the call): the run keeps what the
-environment showed of it and finishes it first when it goes on, so that two calls of n episodes equal one of 2n, to the
-bit. After termination the rest of the horizon is spent in a state where nothing is earned, and rows say so.
+be left at any episode boundary; the run finishes it first when it goes on, so that two calls of n episodes equal one of
+2n, to the bit. After termination the rest of the horizon is spent in a state where nothing is earned.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +30,6 @@ from occamrl.errors import (
     as_path,
     require_integer,
     require_kind,
-    require_number,
     shown,
 )
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Known, Learner, Plan
@@ -41,7 +38,6 @@ from occamrl.running.run import Block, Run, generator
 
 REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 AT_A_TIME = 1.0  # seconds of playing, after which a run may tell of its progress and write a checkpoint
-LEAST_SHARE = 10.0  # playing takes at least so many times as long as what a pause costs
 
 
 class EpisodeReport(NamedTuple):
@@ -75,14 +71,7 @@ def notify(callbacks: Sequence[Any], event: str, about: Any) -> bool:
 
 
 class EnvironmentSource:
-    """An environment as a source of episodes.
-
-    Parameters
-    ----------
-    finite : FiniteEnvironment
-    allow_truncation, replay, callbacks
-        See :func:`learn`.
-    """
+    """An environment as a source of episodes; the arguments are those of :func:`learn`."""
 
     def __init__(
         self, finite: FiniteEnvironment, *, allow_truncation: bool = False, replay: bool = True, callbacks: Any = ()
@@ -99,12 +88,10 @@ class EnvironmentSource:
         self._policy: Any = None
         self._lost: Floats = np.full(known.states, np.nan)  # regret of an episode under this policy, by its start
         self._first: int | None = None
-        self._left = time.monotonic()
 
     def play(self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool]) -> Block:
         """Play real episodes until something goes wrong, ``stop`` says so, or it is time for a pause."""
-        mdp, began = self.finite.mdp, time.monotonic()
-        pause = began + max(AT_A_TIME, LEAST_SHARE * (began - self._left))
+        mdp, pause = self.finite.mdp, time.monotonic() + AT_A_TIME
         self._first = first if self._first is None else self._first
         if mdp is not None and not np.array_equal(self._policy, plan.policy):
             self._policy, values = plan.policy, mdp.evaluate(plan.policy)[0]
@@ -134,7 +121,6 @@ class EnvironmentSource:
                 self.go_on = notify(self.callbacks, "episode", report)
             except (Exception, KeyboardInterrupt) as error:  # of a callback
                 self.fault = self.fault or error
-        self._left = time.monotonic()
         flow = Flow.joined(flows) if flows else replace(Flow.of_episode([0], [], []), episodes=0)
         ones = np.ones(len(flows), np.int64)
         return Block(flow, ones, np.array(regret), np.array(returns), pessimistic, self.fault)
@@ -177,7 +163,9 @@ class Episode:
         if self.steps < horizon and not ended and not source.allow_truncation:
             got, expected = f"an episode truncated after {self.steps} steps", f"{horizon} steps or termination"
             expected += "; allow_truncation=True learns from such episodes"
-            raise EpisodeCutShort(self._name, index=(self.number, self.steps - 1), got=got, expected=expected)
+            raise EpisodeCutShort(
+                self.source.environment.name, index=(self.number, self.steps - 1), got=got, expected=expected
+            )
         if source.replay and (self.number == source._first or self.number in REPLAYED):
             self._play_again()
 
@@ -193,14 +181,10 @@ class Episode:
         if again != path or total != self.earned:
             got = f"states {path[:8]} and, again, {again[:8]}; returns {self.earned:g} and {total:g}"
             expected = "the same episode from the same reset seed and actions; replay=False learns all the same"
-            raise SeedIgnored(self._name, index=(self.number,), got=got, expected=expected)
+            raise SeedIgnored(self.source.environment.name, index=(self.number,), got=got, expected=expected)
 
     def _at(self, purpose: str) -> np.random.Generator:
         return generator(self.seed, purpose, self.number)
-
-    @property
-    def _name(self) -> str:
-        return self.source.environment.name
 
     @contextmanager
     def _their_code(self, with_step: bool = True) -> Iterator[None]:
@@ -212,7 +196,9 @@ class Episode:
             if isinstance(error, EnvironmentFault):
                 raise type(error)(error.field, got=error.got, expected=error.expected, index=index) from error
             got = f"{type(error).__name__}: {error}"
-            raise EnvironmentFailure(self._name, index=index, got=got, expected="a step without error") from error
+            raise EnvironmentFailure(
+                self.source.environment.name, index=index, got=got, expected="a step without error"
+            ) from error
 
 
 def learn(
@@ -248,8 +234,7 @@ def learn(
     env : gymnasium.Env or FiniteEnvironment
         With finite spaces, or a ``discretiser`` for its Box.
     episodes : int
-        How many to play, in addition to those of ``continue_from``. With a ``checkpoint`` that exists: until there are
-        this many in all, so that a command that was stopped is simply given again.
+        How many to play, beside those of ``continue_from``; with a ``checkpoint`` that exists, how many in all.
     seed : int, optional
         Every reset is given a seed found at the address (seed, episode); 0 by default.
     known, horizon, reward_range, discretiser
@@ -257,8 +242,7 @@ def learn(
     allow_truncation : bool
         Learn from episodes that are truncated before the horizon (the steps seen) instead of raising EpisodeCutShort.
     replay : bool
-        Play a few episodes twice, without learning, to see whether the environment follows its seed. Say False for what
-        cannot be repeated, such as a plant.
+        Play a few episodes twice, without learning, to see whether the environment follows its seed.
     callbacks : Callback, function of an EpisodeReport, or several
     checkpoint : path, optional
         Save there every ``checkpoint_seconds``, at the end, and when something goes wrong; go on from there.
@@ -267,16 +251,9 @@ def learn(
     continue_from : Result, optional
         Go on from an earlier result; both together equal one uninterrupted call, to the bit.
 
-    Raises
-    ------
-    EnvironmentFault
-        The environment misbehaved; the error's ``result`` holds what was learned before, and so does ``checkpoint``.
-    Interrupted
-        Ctrl-C, at an episode boundary (a second one does not wait for it), with the ``result`` so far.
+    An EnvironmentFault, and Interrupted for Ctrl-C, have the ``result`` so far.
     """
     finite = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
-    if checkpoint_seconds != math.inf:
-        require_number("checkpoint_seconds", checkpoint_seconds, 0.0, math.inf)
     if continue_from is not None:
         require_kind("continue_from", continue_from, Result)
     earlier, path = continue_from, None if checkpoint is None else as_path("checkpoint", checkpoint)
@@ -287,9 +264,9 @@ def learn(
         earlier = Result.load(path, agent)
         target -= earlier.total_episodes
     listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
-    for i, each in enumerate(listeners):
+    for each in listeners:
         if not callable(getattr(each, "on_episode", each)):
-            raise ParameterError("callbacks", got=shown(each), expected="a Callback or a function", index=(i,))
+            raise ParameterError("callbacks", got=shown(each), expected="a Callback or a function")
     source = EnvironmentSource(finite, allow_truncation=allow_truncation, replay=replay, callbacks=listeners)
     under_way = Run(agent, source, seed, earlier)
     if target <= 0:

@@ -107,7 +107,8 @@ class Progress:
         self.due, self.said = now + (TERMINAL_EVERY if terminal else PLAIN_EVERY), True
         left = (self.total - done) * (now - self.began) / max(done, 1)
         share = f"{done:,} of {self.total:,} {self.unit} ({100 * done / self.total:.0f}%)"
-        line = f"{self.label}: {share}{', ' + about if about else ''}, {left:.0f} s left"
+        told = [share, *([about] if about else []), *([f"{left:.0f} s left"] if left < 1e5 else [])]
+        line = f"{self.label}: {', '.join(told)}"
         self.stream.write(f"\r\x1b[K{line}" if terminal else line + "\n")
         self.stream.flush()
 

@@ -1,0 +1,299 @@
+"""The command line, end to end: what it prints, what it writes, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+import occamrl as orl
+from occamrl import demo, registry
+from occamrl.cli import app
+from occamrl.logs.log import simulate_log
+
+TINY = """
+name = "tiny"
+episodes = 40
+seeds = 2
+[[problem]]
+name = "RiverSwim"
+parameters = { states = 3 }
+[[agent]]
+name = "UniformRandom"
+[[agent]]
+name = "Optimal"
+"""
+LADDER = """
+horizon = 6
+[[classes]]
+name = "dry"
+environments = [{ id = "FrozenLake-v1", is_slippery = false }]
+[[classes]]
+name = "slippery"
+environments = [{ id = "FrozenLake-v1" }]
+"""
+TRACE = "Traceback (most recent call last)"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with a spec and a ladder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(TINY)
+    (tmp_path / "lake.toml").write_text(LADDER)
+    return tmp_path
+
+
+def call(*words: str) -> Result:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def ok(*words: str) -> str:
+    result = call(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def environment() -> dict[str, str]:
+    source = str(Path(str(orl.__file__)).parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+
+
+def python(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=environment())
+
+
+def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from occamrl.cli import app; "
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
+        "print([name for name in ('numpy', 'scipy', 'matplotlib', 'gymnasium', 'pyarrow') if name in sys.modules])"
+    )
+    assert python("-c", code).stdout.strip() == "[]"
+    version = python("-m", "occamrl", "--version")
+    assert (version.stdout.strip(), version.returncode) == (orl.__version__, 0)
+
+
+def test_an_experiment_is_run_looked_at_verified_damaged_repaired_and_reported(elsewhere: Path) -> None:
+    events = [
+        json.loads(line) for line in ok("run", "tiny.toml", "--out", "out", "--workers", "1", "--json").splitlines()
+    ]
+    assert events[-1] == {"event": "end", "finished": 4, "failed": 0, "stopped": False}
+    assert sum(event["event"] == "done" for event in events) == 4
+    assert "UniformRandom" in ok("status", "out")
+    now = json.loads(ok("status", "out", "--json"))
+    assert (now["cells"], now["finished"], now["missing"], now["failed"]) == (4, 4, 0, [])
+    assert "as it was written" in ok("verify", "out")
+    page = Path(ok("report", "out", "--figures", "figures").strip())
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert {path.suffix for path in Path("figures").iterdir()} == {".pdf", ".svg", ".png"}
+    before = {cell["cell"]: cell["total_regret"] for cell in orl.load("out").cells}
+    damaged = sorted(Path("out/cells").glob("*.json"))[0]
+    damaged.write_bytes(damaged.read_bytes().replace(b"total_regret", b"total_regreT"))
+    assert call("status", "out").exit_code == 1
+    assert call("report", "out").exit_code == 1
+    found = call("verify", "out", "--json")
+    assert found.exit_code == 1
+    assert json.loads(found.stdout)["damaged"][0]["path"] == str(damaged)
+    ok("resume", "out", "--workers", "1")
+    assert {cell["cell"]: cell["total_regret"] for cell in orl.load("out").cells} == before
+
+
+def test_a_cell_that_fails_is_told_of_and_the_others_are_finished(elsewhere: Path) -> None:
+    (elsewhere / "broken_agent.py").write_text(
+        "import occamrl as orl\n"
+        "class Broken(orl.Learner):\n"
+        "    def begin(self, known): return {}\n"
+        "    def plan(self, known, state, draw): raise ValueError('out of ideas')\n"
+        "    def learn(self, known, state, plan, flow): pass\n"
+    )
+    spec = (
+        TINY.replace("seeds = 2", 'seeds = 1\nimport = ["broken_agent"]') + '[[agent]]\nname = "broken_agent:Broken"\n'
+    )
+    (elsewhere / "broken.toml").write_text(spec)
+    assert call("run", "broken.toml", "--out", "out").exit_code == 2  # a spec alone imports nothing
+    words = ("run", "broken.toml", "--out", "out", "--workers", "1", "--import", "broken_agent")
+    result = python("-m", "occamrl", *words)
+    assert result.returncode == 1
+    assert "2 cells finished, 1 failed" in result.stderr
+    shown = ok("status", "out")
+    assert "out of ideas" in shown
+    assert TRACE not in shown
+
+
+def test_ctrl_c_ends_with_one_line_and_code_130_and_resume_goes_on(elsewhere: Path) -> None:
+    rule = '[[agent]]\nname = "Arena"\nrule = "UCB1"\nbases = ["UniformRandom", "PSRL"]\n'  # an episode a block: slow
+    (elsewhere / "slow.toml").write_text(TINY.replace("episodes = 40", "episodes = 1_000_000").replace("2", "1") + rule)
+    words = [sys.executable, "-m", "occamrl", "run", "slow.toml", "--out", "out", "--workers", "1"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
+    deadline = time.monotonic() + 60.0
+    while len(list(Path("out/cells").glob("*.json"))) != 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "occamrl resume out" in told
+    assert TRACE not in told
+    assert json.loads(ok("status", "out", "--json"))["finished"] == 2
+
+
+def test_learning_in_an_environment_prints_the_verdict_and_writes_a_page_and_a_checkpoint(elsewhere: Path) -> None:
+    words = ("learn", "FrozenLake-v1", "--ladder", "lake.toml", "--with", "map_name=4x4")
+    lines = ok(
+        *words, "--episodes", "60", "--compare", "--page", "answer.html", "--checkpoint", "lake.npz"
+    ).splitlines()
+    assert lines[0].startswith("ARL-GEN: 60 episodes")
+    assert any("'slippery'" in line for line in lines)
+    assert [line.split(":")[0] for line in lines if "exact regret" in line][1:] == [
+        "oracle (slippery)",
+        "largest class",
+        "smallest class",
+    ]
+    assert "You need &#x27;slippery&#x27;" in Path("answer.html").read_text("utf-8")
+    again = json.loads(ok(*words, "--episodes", "80", "--checkpoint", "lake.npz", "--json"))
+    assert (again["episodes"], again["chosen"], again["environment"]) == (80, 2, "FrozenLake-v1")
+    occam = json.loads(ok(*words, "--episodes", "20", "--evidence", "likelihood", "--scope", "all", "--json"))
+    assert occam["agent"] == "Occam"
+    unknown = json.loads(ok(*words, "--episodes", "5", "--rewards", "bernstein", "--json"))
+    assert unknown["episodes"] == 5
+
+
+def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None:
+    draw = np.random.default_rng(0)
+    dry, wet, strange = draw.dirichlet(np.ones(3), size=(3, 3, 2))
+    reward = draw.random((3, 2))
+    np.savez("models.npz", dry=dry, wet=wet, reward=reward)
+    classes = "".join(f'[[classes]]\nname = "{name}"\nkernels = ["models.npz:{name}"]\n' for name in ("dry", "wet"))
+    Path("models.toml").write_text('horizon = 4\nreward = "models.npz:reward"\n' + classes)
+    for kernel, episodes, code, status in (
+        (wet, 200, 0, "decided"),
+        (dry, 1, 3, "not enough data"),
+        (strange, 200, 4, "misspecified"),
+    ):
+        mdp = orl.FiniteMDP(transition=kernel, reward=reward, horizon=4)
+        pq.write_table(pa.table(simulate_log(mdp, episodes=episodes).columns()), "log.parquet")
+        found = call("select", "log.parquet", "--ladder", "models.toml", "--page", "log.html", "--json")
+        assert (json.loads(found.stdout)["status"], found.exit_code) == (status, code)
+    assert "None of your models" in call("select", "log.parquet", "--ladder", "models.toml").stdout
+    assert "None of your models" in Path("log.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("kind", ["problem", "learner", "selector", "rule"])
+def test_a_new_class_checks_itself_and_is_found_by_a_spec(kind: str, elsewhere: Path) -> None:
+    assert "python mine.py" in ok("new", kind, "Mine")
+    ran = python("mine.py")
+    assert ran.returncode == 0, ran.stderr
+    if kind in ("problem", "learner"):
+        spec = TINY.replace("seeds = 2", 'seeds = 1\nimport = ["mine"]')
+        old = "RiverSwim" if kind == "problem" else "UniformRandom"
+        spec = spec.replace(f'name = "{old}"', 'name = "mine:Mine"')
+        (elsewhere / "own.toml").write_text(spec)
+        run = python("-m", "occamrl", "run", "own.toml", "--out", "out", "--workers", "1", "--import", "mine")
+        assert run.returncode == 0, run.stderr
+
+
+def test_a_new_ladder_and_a_new_spec_are_valid() -> None:
+    ok("new", "ladder", "Mine", "--out", "cliff.toml")
+    assert orl.read_ladder("cliff.toml").names == ("dry", "slippery", "anything between")
+    ok("new", "spec", "River")
+    assert len(orl.Experiment.from_toml("river.toml").cells) == 2 * 3 * 3
+
+
+def test_list_names_everything_that_is_found() -> None:
+    lines = ok("list").splitlines()
+    for kind in registry.KINDS:
+        (line,) = (line for line in lines if line.startswith(f"{kind}:"))
+        assert all(name in line for name in registry.own(kind))
+    found = json.loads(ok("list", "--json"))
+    assert {"demo", "ladder", "norm"} <= set(found["specs"])
+    assert "frozen-lake-4x4" in found["ladders"]
+
+
+def test_the_demonstration_answers_in_words_and_draws_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "EPISODES", 40)
+    monkeypatch.setattr(demo, "SEEDS", 1)
+    output = ok("demo", "--out", "deep/out")
+    assert "You need" in output
+    assert "largest class" in output
+    assert Path("deep/out/demo.png").read_bytes().startswith(b"\x89PNG")
+    assert str(Path("deep/out/demo.png")) in output
+
+
+@pytest.mark.parametrize("name", ["demo", "dimension", "norm", "ayoub-riverswim", "arena-mixture", "arena-riverswim"])
+def test_shipped_specs_are_valid(name: str) -> None:
+    assert orl.Experiment.from_toml(name).cells
+
+
+LEARN = ("learn", "FrozenLake-v1", "--episodes", "5", "--ladder")
+WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {  # what is called, the exit code, and what the message names
+    "no such spec": (("run", "dem", "--out", "out"), 2, "did you mean 'demo'"),
+    "a spec with faults": (("run", "bad.toml", "--out", "out"), 2, "agent[0].name"),
+    "idle import": (("run", "tiny.toml", "--out", "out", "--import", "json"), 2, "--import"),
+    "no experiment": (("status", "."), 1, "experiment.json"),
+    "nothing to resume": (("resume", "nowhere"), 1, "experiment.json"),
+    "nothing to report": (("report", "nowhere"), 1, "experiment.json"),
+    "no such ladder": ((*LEARN, "frozen-lake-4x5"), 2, "frozen-lake-4x4"),
+    "no such environment": (("learn", "Nope-v0", "--episodes", "5", "--ladder", "lake.toml"), 2, "Nope-v0"),
+    "a module in the id": (("learn", "os:Nope-v0", "--episodes", "5", "--ladder", "lake.toml"), 2, "--import"),
+    "no such module": ((*LEARN, "lake.toml", "--import", "no_such_module"), 2, "no_such_module"),
+    "a bad option": ((*LEARN, "lake.toml", "--with", "slippery"), 2, "key=value"),
+    "a bad choice": ((*LEARN, "lake.toml", "--evidence", "values"), 2, "did you mean 'value'"),
+    "a bad delta": ((*LEARN, "lake.toml", "--delta", "7"), 2, "delta"),
+    "a page nowhere": ((*LEARN, "lake.toml", "--page", "tiny.toml/page.html"), 1, "cannot be written"),
+    "no such log": (("select", "nothing.csv", "--ladder", "lake.toml"), 2, "nothing.csv"),
+    "no such kind": (("new", "lerner", "Mine"), 2, "learner"),
+    "no name": (("new", "learner", "a b"), 2, "name"),
+    "a keyword": (("new", "learner", "class"), 2, "name"),
+    "a file that is there": (("new", "spec", "Tiny"), 2, "exists"),
+    "a file of another kind": (("new", "learner", "Mine", "--out", "my-own.py"), 2, "out"),
+    "no such command": (("ran",), 2, "ran"),
+    "a missing option": (("run", "tiny.toml"), 2, "--out"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_errors_are_a_message_on_standard_error_and_an_exit_code(case: str, elsewhere: Path) -> None:
+    (elsewhere / "bad.toml").write_text(TINY.replace('"UniformRandom"', '"UniformRandon"'))
+    words, code, names = WRONG[case]
+    result = call(*words)
+    assert result.exit_code == code, result.output
+    assert names in result.stderr
+    assert TRACE not in result.output
+
+
+def test_for_a_program_an_error_is_a_line_of_json(elsewhere: Path) -> None:
+    (elsewhere / "bad.toml").write_text(TINY.replace('"UniformRandom"', '"UniformRandon"'))
+    found: dict[str, Any] = json.loads(call("run", "bad.toml", "--out", "out", "--json").stdout)
+    assert (found["event"], found["kind"]) == ("error", "SpecError")
+    assert found["faults"][0]["key"] == "agent[0].name"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ImportError("failed to map a segment"), OSError("no")])
+def test_what_the_machine_cannot_do_is_one_line(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(kind: str) -> None:
+        raise error
+
+    monkeypatch.setattr(registry, "installed", failing)
+    told = call("list")
+    assert told.exit_code == 1
+    assert len(told.stderr.splitlines()) == 1
+
+
+def test_names_cannot_steer_a_terminal(elsewhere: Path) -> None:
+    (elsewhere / "red.toml").write_text(TINY.replace('"tiny"', '"\\u001b[31mred"'))
+    ok("run", "red.toml", "--out", "out", "--workers", "1")
+    assert "\x1b" not in ok("status", "out")
