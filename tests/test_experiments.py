@@ -302,7 +302,7 @@ def test_tables_of_a_comparison() -> None:
     assert "uniform" in str(found)
     assert found.table.num_rows == 3
     mpl.use("agg")
-    labels = [text.get_text() for text in found.plot(logarithmic=True).get_legend().get_texts()]
+    labels = found.plot(logarithmic=True).get_legend_handles_labels()[1]
     assert [any(name in label for label in labels) for name in found.results] == [True] * 3
     plt.close("all")
     with pytest.raises(ParameterError, match="baseline"):
