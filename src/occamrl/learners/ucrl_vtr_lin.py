@@ -13,7 +13,8 @@ probability 1 - delta, V_h is at least the optimal value.
 bonus part of the regret bound and needs about logdet(Sigma/lambda)/log(1 + c) plans in all. How long that takes is
 settled before the plan is played. Since logdet(I + M) <= tr M, n episodes add at most n L, with L the largest sum of
 ||x||^2 in Sigma^-1 along a path that is possible: n = log(1 + c)/L holds surely. Worst paths are rare: L is scaled by
-the share of it that the last block added; then the factor holds on average. Confidence sets are valid in any case.
+the share of it that the last block added, but is no less than the mean over paths of the estimate, which knows of a
+policy that was not played before; then the factor holds on average. Confidence sets are valid in any case.
 
 **Some coordinates.** :func:`optimistic_values` plans with the coordinates D alone if it is given the ellipsoid of the
 [D, D] block of the sums. Rows still enter the sums in all coordinates, so D may change at any time.
@@ -45,6 +46,7 @@ class Optimism(NamedTuple):
     policy: Ints  # [H, S]
     values: Floats  # [H + 1, S]
     longest: float  # the most that an episode can add to the sum of ||x||^2 in Sigma^-1, of one regression
+    expected: float  # what it adds on average if the estimate is the truth; 0.0 with one kernel per step
 
 
 def optimistic_values(
@@ -70,18 +72,31 @@ def optimistic_values(
         policy[h] = q.argmax(axis=1)
         values[h] = np.clip(q.max(axis=1), 0.0, H - h)
         norms[h] = norm[every + policy[h]]
-    longest = (
-        longest_path(features, known, policy, norms) if steps == 1 else largest_step(features, known, policy, norms)
-    )
-    return Optimism(policy, values, longest)
+    if steps > 1:
+        return Optimism(policy, values, largest_step(features, known, policy, norms), 0.0)
+    theta = np.zeros((features.groups, features.width))
+    theta[:, slice(None) if coordinates is None else coordinates] = ellipsoid.theta[0]
+    longest, expected = path_sums(features, known, theta, policy, norms)
+    return Optimism(policy, values, longest, expected)
 
 
-def longest_path(features: FeatureMap, known: Known, policy: Ints, norms: Floats) -> float:
-    """Return the largest sum of ``norms`` [H, S] along a path that is possible under the policy."""
-    ahead, every = np.zeros(known.states), np.arange(known.states) * known.actions
+def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats) -> tuple[float, float]:
+    """Return the largest sum of ``norms`` [H, S] along a path of the policy, and the mean if theta is the truth.
+
+    What the estimate says is cut at 0 and normalised; outcomes of pairs that it knows nothing of are equally likely.
+    """
+    outcomes, every = features.outcomes, np.arange(known.states) * known.actions
+    weight = np.maximum(features.probabilities(theta), 0.0)
+    total, size = np.add.reduceat(weight, outcomes.start[:-1]), np.diff(outcomes.start)
+    weight = np.where(np.repeat(total > 0.0, size), weight, 1.0)
+    probability = weight / np.repeat(np.where(total > 0.0, total, size), size)
+    matrix = bellman.kernel_of(outcomes, probability, known.base_reward, known.states).matrix
+    worst, mean = np.zeros(known.states), np.zeros(known.states)
     for h in reversed(range(known.horizon)):
-        ahead = norms[h] + bellman.ranges(features.outcomes, ahead)[1][every + policy[h]]
-    return float(ahead.max() if known.initial is None else ahead[known.initial > 0.0].max())
+        worst = norms[h] + bellman.ranges(outcomes, worst)[1][every + policy[h]]
+        mean = norms[h] + (matrix @ mean)[every + policy[h]]
+    begins = np.ones(known.states, dtype=bool) if known.initial is None else known.initial > 0.0
+    return float(worst[begins].max()), float(mean[begins].max())
 
 
 def largest_step(features: FeatureMap, known: Known, policy: Ints, norms: Floats) -> float:
@@ -116,10 +131,11 @@ class Pace(NamedTuple):
         return float(np.clip((logdet - self.logdet).max() / most, 0.5 * self.share, 1.0)) if most > 0.0 else self.share
 
 
-def plan_length(replan: float, longest: float, share: float = 1.0) -> int:
+def plan_length(replan: float, longest: float, share: float = 1.0, expected: float = 0.0) -> int:
     """Return for how many episodes logdet Sigma stays within log(1 + replan); one if ``replan`` is 0."""
     most = math.log1p(replan)
-    return 1 if replan == 0.0 else int(max(1.0, min(most / max(share * longest, most / MOST_EPISODES), MOST_EPISODES)))
+    added = max(share * longest, expected, most / MOST_EPISODES)
+    return 1 if replan == 0.0 else int(max(1.0, min(most / added, MOST_EPISODES)))
 
 
 def require_rewards(known: Known) -> None:
@@ -199,10 +215,11 @@ class UCRLVTRLin(Learner):
         ellipsoid = value.ridge(state["gram"], state["xy"], self.lam)
         logdet, level = ellipsoid.logdet.sum(axis=1), self.delta / steps
         width = self.scale * np.sqrt(value.squared_radius(logdet, level, self.lam, self.norm_bound))
-        policy, values, longest = optimistic_values(self.features, known, ellipsoid, width)
+        policy, values, longest, expected = optimistic_values(self.features, known, ellipsoid, width)
         share = state["pace"].share_now(logdet)
         grounds = {"logdet": logdet.tolist(), "longest": longest, "share": share}
-        return Plan(policy=policy, episodes=plan_length(self.replan, longest, share), values=values, grounds=grounds)
+        episodes = plan_length(self.replan, longest, share, expected)
+        return Plan(policy=policy, episodes=episodes, values=values, grounds=grounds)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Add the rows of the block."""

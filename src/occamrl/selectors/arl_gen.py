@@ -156,9 +156,9 @@ class ARLGen(Learner):
         ellipsoid = value.ridge(own[0][None], own[1][None], _LAMBDA)
         logdet = ellipsoid.logdet.sum(axis=1)
         width = np.sqrt(value.squared_radius(logdet, self.delta, _LAMBDA, family.norm_bound))
-        policy, values, longest = optimistic_values(family.own_features, known, ellipsoid, width)
+        policy, values, longest, expected = optimistic_values(family.own_features, known, ellipsoid, width)
         share = state["pace"].share_now(logdet) if chosen == state["chosen"] else 1.0
-        episodes = plan_length(0.2 if self.replan is None else self.replan, longest, share)
+        episodes = plan_length(0.2 if self.replan is None else self.replan, longest, share, expected)
         grounds = {
             **self._grounds(known, state, least, most, self._misfit_linear(state, float(least[-1]))),
             "logdet": logdet.tolist(),

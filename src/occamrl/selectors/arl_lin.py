@@ -202,7 +202,7 @@ class ARLLin(Learner):
         lam, beta = self.smallest_ellipsoid(spectrum, state["norm_bound"])
         ellipsoid = value.Ellipsoid(*(np.asarray(part)[None, None] for part in spectrum.ellipsoid(lam)))
         width, logdet = self.scale * np.sqrt([beta]), ellipsoid.logdet[0]
-        policy, values, longest = optimistic_values(self.features, known, ellipsoid, width, chosen)
+        policy, values, longest, expected = optimistic_values(self.features, known, ellipsoid, width, chosen)
         share = state["pace"].share_now(logdet)
         facts: dict[str, Any] = {"epoch": state["epoch"]}
         grounds = {"estimate": ellipsoid.theta[0, 0].tolist(), "regularization": lam}
@@ -212,7 +212,7 @@ class ARLLin(Learner):
             facts |= {"norm_bound": state["norm_bound"]}
             grounds |= {"carried_bound": state["carried"], "contradicted": state["contradicted"]}
         grounds |= {"logdet": logdet.tolist(), "longest": longest, "share": share}
-        episodes = min(state["left"], plan_length(self.replan, longest, share))
+        episodes = min(state["left"], plan_length(self.replan, longest, share, expected))
         return Plan(policy=policy, episodes=episodes, values=values, facts=facts, grounds=grounds)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
