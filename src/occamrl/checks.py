@@ -182,7 +182,7 @@ def _learns_from_anything(agent: Learner, mdp: FiniteMDP, state: Any, seed: int,
         flow = simulate(mdp, policy, count, generator(seed, "check", done))
         try:
             agent.learn(known, other, plan, flow)
-        except Exception as error:
+        except Exception as error:  # of the user's learner, which may raise anything
             raise ContractError(f"broken contract: {clause} (episode {done + 1}: {error!r})") from error
         _plan(agent, known, other, seed, done + count, clause)
 

@@ -28,7 +28,7 @@ class OccamRLError(Exception):
 
     def __reduce__(self) -> Any:
         """Pass between processes with all attributes; Python would make it anew from its message alone."""
-        return copyreg.__newobj__, (type(self),), {"args": self.args, **vars(self)}  # type: ignore[attr-defined]
+        return copyreg.__newobj__, (type(self),), {"args": self.args, **vars(self)}  # type: ignore[attr-defined]  # no stub
 
 
 def shown(value: object, how: Callable[[object], str] = repr) -> str:

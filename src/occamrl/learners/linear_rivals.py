@@ -237,8 +237,8 @@ class Greedy(Learner):
     @cached_property
     def base(self) -> UCRLVTRLin:
         """UCRL-VTR-LIN with an ellipsoid of radius 0."""
-        own = {"regularization": self.regularization, "replan": self.replan}
-        return UCRLVTRLin(features=self.features, norm_bound=1.0, scale=0.0, **own)  # type: ignore[arg-type]
+        own: dict[str, Any] = {"regularization": self.regularization, "replan": self.replan}
+        return UCRLVTRLin(features=self.features, norm_bound=1.0, scale=0.0, **own)
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data."""

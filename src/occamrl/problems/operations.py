@@ -468,7 +468,7 @@ class Pricing(PracticalProblem):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
 
     @property
-    def start(self) -> int:  # type: ignore[override]
+    def start(self) -> int:  # type: ignore[override]  # a constant in the base class, here it depends on the stock
         """The full stock."""
         return self.stock
 
