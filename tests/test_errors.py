@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from occamrl import errors, registry
-from occamrl.errors import HorizonError, InvalidInput, ParameterError, ShapeError, UnknownName
+from occamrl.errors import FamilyError, InvalidInput, ParameterError, ShapeError, UnknownName
 from occamrl.problems.classic import RiverSwim
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Learner, Problem
@@ -32,11 +32,11 @@ BAD: list[tuple[Any, type[InvalidInput], str]] = [
         (lambda bad=bad: errors.require_integer("n", bad, 1, index=(2,)), ParameterError, r"n\[2\]: .* integer >= 1")
         for bad in (0, 1.0, True, np.True_, None, "1", np.float64(1.0))
     ],
-    (lambda: errors.require_integer("n", 0, 1, HorizonError), HorizonError, "n: got 0"),
+    (lambda: errors.require_integer("n", 0, 1, FamilyError), FamilyError, "n: got 0"),
     (lambda: errors.require_integer("n", 4, 1, most=3), ParameterError, r"in \[1, 3\]"),
     *[
         (lambda bad=bad: errors.require_number("x", bad, 0.0, 1.0), ParameterError, r"x: got .* a number in \[0, 1\]")
-        for bad in (-0.1, 1.1, math.nan, math.inf, 10**400, True, "0.5", None)
+        for bad in (-0.1, 1.1, math.nan, math.inf, True, "0.5", None)
     ],
     (lambda: errors.require_number("x", 0.0, 0.0, math.inf, open_low=True), ParameterError, r"\(0, inf\)"),
     (lambda: errors.require_choice("x", "cofee", ("coffee", "tea")), UnknownName, r"did you mean 'coffee'\?$"),
@@ -52,7 +52,7 @@ BAD: list[tuple[Any, type[InvalidInput], str]] = [
         for bad in ([[1.0], [1.0, 2.0]], "text", [1j], [None], object())
     ],
     *[(lambda bad=bad: errors.as_indices("x", bad, 3), ShapeError, "x: ") for bad in ([], [0, 0], [3], [-1], [[0]])],
-    (lambda: errors.as_path("x", "a\0b"), ParameterError, "x: .* a path"),
+    (lambda: errors.as_path("x", 3), ParameterError, "x: .* a path"),
 ]
 
 
@@ -73,9 +73,7 @@ def test_what_is_refused_is_named(call: Any, error: type[InvalidInput], message:
     [
         ParameterError("n", got=0, expected="more", index=(2,)),
         UnknownName("x", got="cofee", known=["coffee"]),
-        errors.NestingError(classes=(0, 1), member=2, got=0, expected=1),
-        errors.EnvironmentFailure("step", got="nothing", expected="something", index=(3, 4)),
-        errors.MissingCheckpoint("file", got="none", expected="one"),
+        errors.EnvironmentFault("step", got="nothing", expected="something", index=(3, 4)),
         errors.SpecError("spec.toml", [errors.Fault("agent", "none", "one"), errors.Fault("seeds", "-1", "0")]),
         errors.RecordError("manifest.json", got="none", expected="one"),
         errors.StorageError("file", OSError(28, "no space")),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from occamrl import registry
-from occamrl.errors import HorizonError, InvalidInput, ParameterError, ProbabilityError, RewardError, ShapeError
+from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, RewardError, ShapeError
 from occamrl.problems import operations
 from occamrl.problems.classic import DeepSea, HardLinearMixture, RiverSwim
 from occamrl.problems.lakes import FrozenLake, PatchyIce, smallest_range, table_of
@@ -289,7 +289,7 @@ BAD: list[tuple[dict[str, Any], type[InvalidInput], str, tuple[int, ...] | None]
     ({"reward": np.full((2, 3), 0.5)}, ShapeError, "reward", None),
     ({"reward": sp.csr_array(np.full((3, 6), 0.5))}, ShapeError, "reward", None),
     ({"reward": None}, ParameterError, "reward", None),
-    ({"horizon": 0}, HorizonError, "horizon", None),
+    ({"horizon": 0}, ParameterError, "horizon", None),
     ({"initial_state": 3}, ParameterError, "initial_state", None),
     ({"initial_state": [0.5, -0.5, 1.0]}, ProbabilityError, "initial_state", (1,)),
     ({"absorbing": [3]}, ParameterError, "absorbing", None),

@@ -19,8 +19,7 @@ from gymnasium import wrappers
 from occamrl.envs.spaces import Codec, Discretiser, codec_from_plain, codec_of
 from occamrl.errors import (
     CheckpointError,
-    EnvironmentReward,
-    HorizonError,
+    EnvironmentFault,
     InvalidInput,
     ParameterError,
     ShapeError,
@@ -124,7 +123,7 @@ class FiniteEnvironment:
             if isinstance(own, FiniteMDP) and not has_table(env):  # a problem of this package
                 require_harmless_wrappers(env)
                 if own.horizon != steps:
-                    raise HorizonError("horizon", got=steps, expected=f"{own.horizon}, the problem's own")
+                    raise ParameterError("horizon", got=steps, expected=f"{own.horizon}, the problem's own")
                 self.mdp, self.rewards = own, getattr(env.unwrapped, "rewards", self.rewards)
             else:
                 self.mdp, self.rewards = table_of(env, horizon=steps, reward_range=reward_range)
@@ -154,16 +153,16 @@ class FiniteEnvironment:
         own = getattr(self.env.unwrapped, "mdp", None)
         if known is not None:
             if horizon not in (None, known.horizon):
-                raise HorizonError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
+                raise ParameterError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
             horizon = known.horizon
         elif horizon is None:
             horizon = own.horizon if isinstance(own, FiniteMDP) else min(limits, default=None)
         if horizon is None:
-            raise HorizonError("horizon", got=None, expected="horizon=H, or known=...: there is no time limit")
-        if limits and min(limits) < require_integer("horizon", horizon, 1, HorizonError):
+            raise ParameterError("horizon", got=None, expected="horizon=H, or known=...: there is no time limit")
+        if limits and min(limits) < require_integer("horizon", horizon, 1):
             expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"
-            raise HorizonError("horizon", got=horizon, expected=expected)
-        return require_integer("horizon", horizon, 1, HorizonError)
+            raise ParameterError("horizon", got=horizon, expected=expected)
+        return require_integer("horizon", horizon, 1)
 
     def _require_sizes(self) -> None:
         n, known = self.observation.size, self.known
@@ -206,7 +205,7 @@ class FiniteEnvironment:
         if not -ROUNDING <= mapped <= 1.0 + ROUNDING:  # not a number is neither
             low, high = self.rewards
             hint = "; reward_range=(low, high) states another range" * math.isfinite(earned)
-            raise EnvironmentReward("reward", got=earned, expected=f"a number in [{low:g}, {high:g}]{hint}")
+            raise EnvironmentFault("reward", got=earned, expected=f"a number in [{low:g}, {high:g}]{hint}")
         after, mapped = self._checked(s, a, s2, min(1.0, max(0.0, mapped)), bool(terminated))
         return Step(after, mapped, earned, bool(terminated), bool(truncated))
 
@@ -225,7 +224,7 @@ class FiniteEnvironment:
                 if abs(nearest - mapped) > ROUNDING:
                     each = " or ".join(f"{self.rewards.total(base + bonus, 1):.9g}" for bonus in listed.tolist())
                     expected = f"{each}, the known reward of ({s}, {a}, {s2}){_RANDOM}"
-                    raise EnvironmentReward("reward", got=self.rewards.total(mapped, 1), expected=expected)
+                    raise EnvironmentFault("reward", got=self.rewards.total(mapped, 1), expected=expected)
                 mapped = nearest
         if self.mdp is not None:
             rewards = self.mdp.base_reward[s * self.known.actions + a] + self._bonuses(self.mdp.outcomes, s, a, s2)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from occamrl import registry
-from occamrl.errors import Fault, InvalidInput, ParameterError, UnknownName, require_choice, require_integer, shown
+from occamrl.errors import Fault, InvalidInput, ParameterError, UnknownName, require_choice, require_integer
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
@@ -54,7 +54,7 @@ def noting(faults: list[Fault], key: str) -> Iterator[None]:
         yield
     except InvalidInput as error:
         where = error.where if error.where.startswith(key) else f"{key}.{error.where}"
-        faults.append(Fault(where, shown(error.got, str), str(error.expected)))
+        faults.append(Fault(where, f"{error.got!s:.2000}", str(error.expected)))
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError) as error:
         faults.append(Fault(key, f"{type(error).__name__}: {error}", "values of valid kinds and sizes"))
 

@@ -34,7 +34,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from occamrl import registry
-from occamrl.errors import Fault, ParameterError, SpecError, UnknownName, as_path, shown
+from occamrl.errors import Fault, ParameterError, SpecError, UnknownName, as_path
 from occamrl.experiments.records import Cell, Variant
 from occamrl.experiments.resolution import AGENTS, REFERENCES, Resolver, make_problem, noting
 from occamrl.protocols import MOST_EPISODES
@@ -235,14 +235,14 @@ def fault_of(error: Any) -> Fault:
         names = [each.alias or name for model in models for name, each in model.model_fields.items()]
         return Fault(key, "an unknown key", str(UnknownName("key", got=location[-1], known=names).expected))
     expected = re.sub(r"^((Input|String|List|Dictionary) should (be|have)|Value error,) ", "", error["msg"])
-    return Fault(key, shown(error["input"])[:100], expected)
+    return Fault(key, f"{error['input']!r:.100}", expected)
 
 
 def _repeated(spec: Spec) -> Iterator[Fault]:
     """Find what occurs twice or does nothing."""
     every = [*spec.seeds, *spec.tuning_seeds]
     if len(set(every)) < len(every):
-        yield Fault("tuning_seeds" if spec.tuning_seeds else "seeds", shown(every)[:100], "each seed once")
+        yield Fault("tuning_seeds" if spec.tuning_seeds else "seeds", f"{every!r:.100}", "each seed once")
     if spec.tuning_seeds and not any(agent.sweep for agent in spec.agent):
         yield Fault("tuning_seeds", f"{spec.tuning_seeds}", "none: only swept agents play them, and no agent is swept")
     labels: dict[str, set[str]] = {"problem": set(), "agent": set()}

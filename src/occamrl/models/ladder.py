@@ -48,7 +48,7 @@ class Embedding(NamedTuple):
 
 
 def _refusal(classes: tuple[int, int], got: str, member: int | None = None, expected: str = _NESTED) -> NestingError:
-    return NestingError(classes=classes, member=member, got=got, expected=expected)
+    return NestingError("classes", index=classes if member is None else (*classes, member), got=got, expected=expected)
 
 
 def match(members: Floats, among: Floats) -> Ints:

@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from occamrl import bellman
 from occamrl.errors import (
-    HorizonError,
     ParameterError,
     ProbabilityError,
     RewardError,
@@ -365,7 +364,7 @@ class FiniteMDP:
         reward_noise: str | None = None,
     ) -> None:
         require_choice("reward_noise", reward_noise or "bernoulli", ("bernoulli",))
-        horizon, rewards = require_integer("horizon", horizon, 1, HorizonError), reward_map(reward_range)
+        horizon, rewards = require_integer("horizon", horizon, 1), reward_map(reward_range)
         if outcomes is not None:
             if transition is not None or reward is not None:
                 raise ParameterError("outcomes", got="transition or reward as well", expected="outcomes alone")

@@ -21,16 +21,12 @@ import numpy as np
 from occamrl.envs.spaces import Discretiser
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import (
-    EnvironmentFailure,
     EnvironmentFault,
-    EpisodeCutShort,
     Interrupted,
     ParameterError,
-    SeedIgnored,
     as_path,
     require_integer,
     require_kind,
-    shown,
 )
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Known, Learner, Plan
 from occamrl.running.result import Result
@@ -163,7 +159,7 @@ class Episode:
         if self.steps < horizon and not ended and not source.allow_truncation:
             got, expected = f"an episode truncated after {self.steps} steps", f"{horizon} steps or termination"
             expected += "; allow_truncation=True learns from such episodes"
-            raise EpisodeCutShort(
+            raise EnvironmentFault(
                 self.source.environment.name, index=(self.number, self.steps - 1), got=got, expected=expected
             )
         if source.replay and (self.number == source._first or self.number in REPLAYED):
@@ -181,7 +177,7 @@ class Episode:
         if again != path or total != self.earned:
             got = f"states {path[:8]} and, again, {again[:8]}; returns {self.earned:g} and {total:g}"
             expected = "the same episode from the same reset seed and actions; replay=False learns all the same"
-            raise SeedIgnored(self.source.environment.name, index=(self.number,), got=got, expected=expected)
+            raise EnvironmentFault(self.source.environment.name, index=(self.number,), got=got, expected=expected)
 
     def _at(self, purpose: str) -> np.random.Generator:
         return generator(self.seed, purpose, self.number)
@@ -196,7 +192,7 @@ class Episode:
             if isinstance(error, EnvironmentFault):
                 raise type(error)(error.field, got=error.got, expected=error.expected, index=index) from error
             got = f"{type(error).__name__}: {error}"
-            raise EnvironmentFailure(
+            raise EnvironmentFault(
                 self.source.environment.name, index=index, got=got, expected="a step without error"
             ) from error
 
@@ -240,7 +236,7 @@ def learn(
     known, horizon, reward_range, discretiser
         See :class:`~occamrl.envs.wrapper.FiniteEnvironment`.
     allow_truncation : bool
-        Learn from episodes that are truncated before the horizon (the steps seen) instead of raising EpisodeCutShort.
+        Learn from episodes that are truncated before the horizon (the steps seen) instead of raising EnvironmentFault.
     replay : bool
         Play a few episodes twice, without learning, to see whether the environment follows its seed.
     callbacks : Callback, function of an EpisodeReport, or several
@@ -266,7 +262,7 @@ def learn(
     listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
     for each in listeners:
         if not callable(getattr(each, "on_episode", each)):
-            raise ParameterError("callbacks", got=shown(each), expected="a Callback or a function")
+            raise ParameterError("callbacks", got=repr(each), expected="a Callback or a function")
     source = EnvironmentSource(finite, allow_truncation=allow_truncation, replay=replay, callbacks=listeners)
     under_way = Run(agent, source, seed, earlier)
     if target <= 0:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import CheckpointError, MissingCheckpoint, RecordError, StorageError, as_path
+from occamrl.errors import CheckpointError, RecordError, StorageError, as_path
 from occamrl.models.families import Family
 from occamrl.models.features import PerProblem
 from occamrl.models.ladder import Ladder
@@ -124,7 +124,7 @@ def read_document(path: Path) -> tuple[dict[str, Any], Arrays]:
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}; this version reads format {FORMAT}")
     except FileNotFoundError:
-        raise MissingCheckpoint(str(path), got="no such file", expected="a file written by save") from None
+        raise CheckpointError(path, got="no such file", expected="a file written by save") from None
     except Exception as error:  # whatever a damaged or foreign file leads to
         got, expected = f"{type(error).__name__}: {error}", "a whole file written by save; it is left in place"
         raise CheckpointError(str(path), got=got, expected=expected) from error
