@@ -23,7 +23,7 @@ from occamrl import registry
 from occamrl.errors import CheckpointError, ParameterError
 from occamrl.experiments.resolution import Resolver
 from occamrl.protocols import Flow, Known, Plan
-from occamrl.running.identity import changes, fingerprint, identity
+from occamrl.running.identity import changes, identity
 from occamrl.running.result import Cut, Result
 from occamrl.running.storage import load, read_document, save, write_document
 
@@ -92,7 +92,7 @@ def test_every_agent_goes_on_from_a_file_as_if_there_had_been_no_end(
         assert same(again.state, result.state)
         assert same(again.cut, result.cut)
         assert same(again.blocks.phases, result.blocks.phases)
-        assert fingerprint(again.agent) == fingerprint(agent)
+        assert identity(again.agent) == identity(agent)
         result = again
     assert result is not None
     assert same(result.state, whole.state)
@@ -261,8 +261,8 @@ def test_damaged_and_foreign_files_are_refused_and_left_in_place(
 
 
 CRAFTED: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
-    "another class": lambda document, arrays: document["about"][0].update(kind="subprocess:Popen"),
-    "a class that is none": lambda document, arrays: document["about"][0].update(kind="os:system"),
+    "another class": lambda document, arrays: document["objects"][0].update(kind="subprocess:Popen"),
+    "a class that is none": lambda document, arrays: document["objects"][0].update(kind="os:system"),
     "a field is missing": lambda document, arrays: document.pop("seed"),
     "an array is missing": lambda document, arrays: arrays.pop("a0"),
     "another format": lambda document, arrays: document.update(format=1),

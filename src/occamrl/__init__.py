@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.analysis.preflight import preflight as preflight
     from occamrl.analysis.supports import supports as supports
     from occamrl.envs.ladder_file import read_ladder as read_ladder
-    from occamrl.envs.spaces import Discretiser as Discretiser
+    from occamrl.envs.wrapper import Discretiser as Discretiser
     from occamrl.errors import Interrupted as Interrupted
     from occamrl.errors import InvalidInput as InvalidInput
     from occamrl.errors import OccamRLError as OccamRLError

@@ -22,7 +22,7 @@ from occamrl.problems.mdp import FiniteMDP, as_mdp, stream
 from occamrl.protocols import Flow, Known, Learner, Plan, Played, Problem, Replay, Rule
 from occamrl.running.flow import simulate
 from occamrl.running.run import Run, Simulator, generator, require_plan
-from occamrl.running.storage import Reader, Writer, types_in
+from occamrl.running.storage import Reader, Writer
 
 _MOST = 10**6  # episodes of a plan that are tried at once
 _PLAIN = (bool, int, float, str, np.generic, type(None))
@@ -89,7 +89,7 @@ def _restored(tree: Any, name: str = "state") -> Any:
     except CheckpointError as error:
         raise ContractError(f"broken contract: the {name} is made of plain data and arrays ({error})") from error
     arrays = {name: array.copy() for name, array in writer.arrays.items()}
-    return Reader(arrays, writer.objects, types_in(tree)).get(json.loads(text))
+    return Reader(arrays, writer.objects).get(json.loads(text))
 
 
 def _parts(plan: Plan) -> dict[str, Any]:

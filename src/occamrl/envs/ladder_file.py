@@ -18,17 +18,16 @@ from __future__ import annotations
 import itertools
 import math
 import tomllib
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from occamrl.envs.wrapper import make_environment
-from occamrl.errors import InvalidInput, UnknownName, as_floats, as_path, require_choice, require_integer
+from occamrl.errors import ParameterError, UnknownName, as_floats, as_path, require_choice, require_integer
 from occamrl.models.families import FiniteFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
@@ -41,11 +40,7 @@ from occamrl.registry import make_problem
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
 MOST_MIXTURES = 100_000
 _KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "classes")
-_KINDS = ("kernels", "environments", "mixtures")
-
-
-class LadderSpecError(InvalidInput):
-    """A ladder's TOML file, or a file it names, cannot be used."""
+_KINDS = {"kernels", "environments", "mixtures"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,36 +76,31 @@ def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:
     >>> spec.ladder.names
     ('dry', 'slippery', 'anything between')
 
-    A LadderSpecError says what is wrong with the file, and where.
+    A ParameterError says what is wrong with the file, and where.
     """
     ours = str(path) in shipped_ladders()  # before it is a path: ./taxi is no name
     path = LADDERS / f"{path}.toml" if ours else as_path("ladder", path)
     try:
-        data = tomllib.loads(path.read_text("utf-8-sig"))  # some editors begin a file with a mark of the encoding
-    except OSError as error:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
         near = UnknownName("ladder", got=path, known=shipped_ladders()).expected
-        expected = f"a TOML file, or a shipped ladder, {near}"
-        raise LadderSpecError(str(path), got=error.strerror or error, expected=expected) from error
-    except ValueError as error:
-        raise LadderSpecError(str(path), got=error, expected="TOML in UTF-8") from error
-    if "rungs" in data:  # as classes were once called
-        data["classes"] = data.pop("rungs")
+        raise ParameterError(path, got=error, expected=f"a TOML file, or a shipped ladder, {near}") from error
     for key in data:
         require_choice(f"{path}: key", key, _KEYS)
     if ("problem" in data) == ("classes" in data):
-        raise LadderSpecError(str(path), got="both or neither", expected="`problem`, or [[classes]]")
+        raise ParameterError(path, got="both or neither", expected="`problem`, or [[classes]]")
     file = _File(path, data if horizon is None else {**data, "horizon": horizon})
     return file.of_problem() if "problem" in data else file.of_classes()
 
 
-class _File:
+class _File(NamedTuple):
     """What a TOML file says, on its way to a ladder."""
 
-    def __init__(self, path: Path, data: dict[str, Any]) -> None:
-        self.path, self.data = path, data
+    path: Path
+    data: dict[str, Any]
 
-    def bad(self, key: str, got: object, expected: object) -> LadderSpecError:
-        return LadderSpecError(f"{self.path}: {key}", got=got, expected=expected)
+    def bad(self, key: str, got: object, expected: object) -> ParameterError:
+        return ParameterError(f"{self.path}: {key}", got=got, expected=expected)
 
     def of_problem(self) -> LadderSpec:
         data, parameters = self.data, self.data.get("parameters", {})
@@ -128,12 +118,10 @@ class _File:
             raise self.bad("classes", repr(classes), "at least one table [[classes]]")
         kinds = set()
         for m, each in enumerate(classes, start=1):
-            for key in each:
-                require_choice(f"{self.path}: classes[{m}] key", key, ("name", *_KINDS))
-            given = [kind for kind in _KINDS if kind in each]
-            if len(given) != 1 or not each[given[0]]:
-                raise self.bad(f"classes[{m}]", given or "nothing", "one of `kernels`, `environments` and `mixtures`")
-            kinds.add(given[0])
+            given = {*each} - {"name"}
+            if len(given) != 1 or not given <= _KINDS or not all(each[kind] for kind in given):
+                raise self.bad(f"classes[{m}]", sorted(given), "one of `kernels`, `environments` and `mixtures`")
+            kinds |= given
         if ("kernels" in kinds and len(kinds) > 1) or kinds == {"mixtures"}:
             raise self.bad("classes", "kernels and environments", "kernels, or environments, in all")
         names = tuple(str(each.get("name", f"F_{m}")) for m, each in enumerate(classes, start=1))
@@ -148,8 +136,7 @@ class _File:
             for part in parts:
                 size = (stacks[0] if stacks else parts[0]).shape[1:]
                 if part.ndim != 4 or part.shape[1:] != size or not len(part):
-                    got = f"{len(part)} kernels {list(part.shape[1:])}"
-                    raise LadderSpecError(place, got=got, expected=f"at least one [S, A, S] = {size}")
+                    raise ParameterError(place, got=part.shape, expected=f"at least one [S, A, S] = {size}")
             stacks.append(np.concatenate(parts))
         rewards, horizon = reward_map(self.data.get("reward_range")), self.data["horizon"]
         states, actions = stacks[0].shape[1:3]
@@ -178,7 +165,12 @@ class _File:
             entries = each.get("environments", [])
             for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
                 weights.append((0.0,) * len(environments) + (1.0,))
-                environments.append(_make(f"{place}.environments[{i}]", entry))
+                about = {"id": entry} if isinstance(entry, str) else entry
+                if not isinstance(about, dict) or not isinstance(about.get("id"), str) or ":" in about["id"]:
+                    expected = "{ id = ..., options } of a registered environment"
+                    raise self.bad(f"classes[{m}].environments[{i}]", repr(entry), expected)
+                options = {key: option for key, option in about.items() if key != "id"}
+                environments.append(make_environment(f"{place}.environments[{i}]", about["id"], options))
             sizes.append(len(weights))
         for env in environments:
             require_whole_truth(env)
@@ -193,29 +185,28 @@ class _File:
     def array(self, where: object, field: str) -> Floats:
         """Return an array of an NPZ file beside this one, ``file`` or ``file:array``; nothing is unpickled."""
         if not isinstance(where, str):
-            raise LadderSpecError(field, got=repr(where), expected="the name of an NPZ file")
+            raise ParameterError(field, got=repr(where), expected="the name of an NPZ file")
         file, _, name = where.partition(":")
         folder = self.path.parent.resolve()
         if not (folder / file).resolve().is_relative_to(folder):
-            raise LadderSpecError(field, got=file, expected="a file in the folder of the TOML file")
+            raise ParameterError(field, got=file, expected="a file in the folder of the TOML file")
         try:
-            with np.load(folder / file, allow_pickle=False) as arrays:
-                if not name and len(arrays.files) != 1:
-                    raise LadderSpecError(field, got=f"{file} with {arrays.files}", expected="one array, or file:array")
-                name = name or arrays.files[0]
-                require_choice(field, name, arrays.files)
-                return as_floats(field, arrays[name])
-        except InvalidInput:
-            raise
-        except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-            raise LadderSpecError(field, got=f"{file}: {error}", expected="an NPZ file of plain arrays") from error
+            with np.load(folder / file, allow_pickle=False) as archive:
+                arrays = dict(archive)
+        except Exception as error:  # whatever a foreign file leads to
+            raise ParameterError(field, got=f"{file}: {error}", expected="an NPZ file of plain arrays") from error
+        if not name and len(arrays) != 1:
+            raise ParameterError(field, got=f"{file} with {[*arrays]}", expected="one array, or file:array")
+        name = name or next(iter(arrays))
+        require_choice(field, name, arrays)
+        return as_floats(field, arrays[name])
 
 
 def _mixtures(field: str, size: int, parts: int, known: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     """Return the mixtures of ``size`` members with weights that are multiples of 1/parts, less those already known."""
     if not size or math.comb(parts + size - 1, parts) > MOST_MIXTURES:
         got = f"{parts} parts of {size} environments before it"
-        raise LadderSpecError(field, got=got, expected=f"1 to {MOST_MIXTURES:,} mixtures")
+        raise ParameterError(field, got=got, expected=f"1 to {MOST_MIXTURES:,} mixtures")
     seen = {tuple(weight) + (0.0,) * (size - len(weight)) for weight in known}
     counts = itertools.combinations_with_replacement(range(size), parts)
     grid = [tuple(chosen.count(i) / parts for i in range(size)) for chosen in counts]
@@ -228,17 +219,9 @@ def _known_of(problems: Sequence[FiniteMDP], features: FeatureMap) -> Known:
     if features.rewards is None:  # functions of (s, a)
         for mdp in problems:
             if not np.allclose(mdp.base_reward, first.base_reward, rtol=0.0, atol=1e-12):
-                raise LadderSpecError("environments", got="different rewards", expected="the same r(s, a) in all")
+                raise ParameterError("environments", got="different rewards", expected="the same r(s, a) in all")
         return first.known
     base = np.minimum.reduceat(features.rewards, outcomes.start[:-1])
     listed = outcomes._replace(bonus=features.rewards - base[outcomes.pair])
     sizes = first.states, first.actions
     return Known(*sizes, first.horizon, base.reshape(sizes), listed, initial=first.known.initial)
-
-
-def _make(field: str, entry: Any) -> gym.Env[Any, Any]:
-    about: dict[str, Any] = {"id": entry} if isinstance(entry, str) else dict(entry) if isinstance(entry, dict) else {}
-    name = about.pop("id", None)
-    if not isinstance(name, str) or ":" in name:
-        raise LadderSpecError(field, got=repr(entry), expected="{ id = ..., options } of a registered environment")
-    return make_environment(field, name, about, LadderSpecError)

@@ -1,5 +1,8 @@
 """An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
 
+Discrete (with an offset), MultiDiscrete, MultiBinary, and Tuples and Dicts of these are counted in mixed radix, the
+last part running fastest. A Box is finite only through a :class:`Discretiser`.
+
 Termination leads to a state where nothing more is earned: the environment's own if the model has the end there,
 otherwise one that is added, the last. Known rewards are held against what is known of them; others have to lie in the
 stated range. Where the environment exposes its transition law, regret is exact, and what the law excludes is refused.
@@ -14,25 +17,208 @@ from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import wrappers
+from gymnasium import spaces, wrappers
+from numpy.typing import NDArray
 
-from occamrl.envs.spaces import Codec, Discretiser, codec_from_plain, codec_of
 from occamrl.errors import (
-    CheckpointError,
     EnvironmentFault,
-    InvalidInput,
     ParameterError,
     ShapeError,
+    SpaceError,
     TableError,
     require_integer,
+    require_kind,
 )
 from occamrl.problems.lakes import has_table, require_harmless_wrappers, table_of
 from occamrl.problems.mdp import FiniteMDP, RewardMap, reward_map
 from occamrl.protocols import Floats, Known, Outcomes
 
+LARGEST = 2**31  # states or actions
 ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
 _RANDOM = "; for random rewards, use RewardsPerPair(agent=...) and known=Known.of_sizes(...)"
 _ONE_MORE = "`known` with one state more, for the end of an episode"
+
+
+class Codec:
+    """How the points of a space are numbered: a point has digits, the last running fastest."""
+
+    radix: tuple[int, ...]  # how many values each digit has
+
+    def digits(self, value: Any) -> Sequence[int]:
+        """Return the digits of a point; whatever is not in the space is a TypeError, ValueError or LookupError."""
+        raise NotImplementedError
+
+    def point(self, digits: Sequence[int]) -> Any:
+        """Return the point of some digits, as the environment wants it (of a cell: its middle)."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """The number n of points (or cells)."""
+        return math.prod(self.radix)
+
+    def encode(self, value: Any) -> int:
+        """Return the number of a point; SpaceError if it is not in the space."""
+        try:
+            return int(np.ravel_multi_index(tuple(self.digits(value)), self.radix))
+        except (TypeError, ValueError, LookupError):
+            raise SpaceError("observation", got=f"{value!r:.80}", expected=f"a point of {self}") from None
+
+    def decode(self, index: int) -> Any:
+        """Return the point of a number."""
+        return self.point([int(digit) for digit in np.unravel_index(index, self.radix)])
+
+
+@dataclass(frozen=True)
+class Integers(Codec):
+    """Discrete, MultiDiscrete and MultiBinary: an integer, or an array of them, each with its own start and count."""
+
+    radix: tuple[int, ...]
+    starts: tuple[int, ...]
+    shape: tuple[int, ...] = ()  # of an integer
+
+    def digits(self, value: Any) -> Sequence[int]:
+        """Return the entries, counted from their starts."""
+        array = _numbers(value, "biu" if self.shape else "iu")
+        if array.shape != self.shape:
+            raise ValueError("another shape")
+        return [int(entry) - start for entry, start in zip(array.ravel(), self.starts, strict=True)]
+
+    def point(self, digits: Sequence[int]) -> Any:
+        """Return the integer or the array."""
+        entries = [digit + start for digit, start in zip(digits, self.starts, strict=True)]
+        return np.array(entries).reshape(self.shape) if self.shape else entries[0]
+
+
+@dataclass(frozen=True)
+class Product(Codec):
+    """Tuple and Dict: several parts; ``keys`` are those of a Dict, in its order."""
+
+    parts: tuple[Codec, ...]
+    keys: tuple[str, ...] | None = None
+
+    @property
+    def radix(self) -> tuple[int, ...]:  # type: ignore[override]  # derived
+        """The sizes of the parts."""
+        return tuple(part.size for part in self.parts)
+
+    def digits(self, value: Any) -> Sequence[int]:
+        """Return the parts' numbers."""
+        values = value if self.keys is None else [value[key] for key in self.keys]
+        if len(value) != len(self.parts):
+            raise ValueError("other parts")
+        return [part.encode(each) for part, each in zip(self.parts, values, strict=True)]
+
+    def point(self, digits: Sequence[int]) -> Any:
+        """Return the tuple or dict of the parts."""
+        values = [part.decode(digit) for part, digit in zip(self.parts, digits, strict=True)]
+        return tuple(values) if self.keys is None else dict(zip(self.keys, values, strict=True))
+
+
+@dataclass(frozen=True)
+class Discretiser(Codec):
+    """A Box cut into cells between edges, in every dimension; the last dimension runs fastest.
+
+    >>> import gymnasium as gym
+    >>> import occamrl as orl
+    >>> cells = orl.Discretiser.uniform(gym.spaces.Box(-1.0, 1.0, shape=(2,)), [10, 10])
+    >>> cells.encode([0.05, -0.3]), cells.size
+    (53, 100)
+
+    Inside a cell all points are treated alike, which is exact if what follows depends on the cell alone.
+
+    Parameters
+    ----------
+    edges : sequence of sequences of numbers
+        For each dimension the m + 1 increasing edges of m cells. A point on an edge belongs to the cell above it, one
+        on the last edge to the last cell. The first and last may be infinite.
+    shape : tuple of int, optional
+        Of the Box; by default one-dimensional.
+    """
+
+    edges: Sequence[Sequence[float]]
+    shape: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        shape = (len(self.edges),) if self.shape is None else tuple(int(n) for n in self.shape)
+        if len(self.edges) == 0 or math.prod(shape) != len(self.edges):
+            raise ParameterError("edges", got=f"{len(self.edges)} dimensions", expected=f"those of shape {self.shape}")
+        for i, row in enumerate(self.edges):
+            array = np.asarray(row)
+            sound = array.dtype.kind in "biuf" and array.ndim == 1 and array.size >= 2
+            if not sound or not (array[1:] > array[:-1]).all():  # false where not a number
+                raise ParameterError("edges", index=(i,), got=row, expected="two or more increasing numbers")
+        object.__setattr__(self, "edges", tuple(tuple(float(edge) for edge in row) for row in self.edges))
+        object.__setattr__(self, "shape", shape)
+
+    @classmethod
+    def uniform(cls, space: spaces.Space[Any], cells: int | Sequence[int]) -> Discretiser:
+        """Return equal cells over a bounded Box, ``cells`` in each dimension."""
+        if not isinstance(space, spaces.Box) or not np.isfinite([space.low, space.high]).all():
+            expected = "a Box with finite bounds, or Discretiser(edges) with your own"
+            raise SpaceError("space", got=f"{space}, without bounds", expected=expected)
+        counts = [cells] * space.low.size if isinstance(cells, int) else list(cells)
+        if len(counts) != space.low.size:
+            raise ParameterError("cells", got=f"{len(counts)} numbers", expected=f"{space.low.size}, one per dimension")
+        ends = (end.astype(np.float64).ravel() for end in (space.low, space.high))
+        many = [require_integer("cells", count, 1) + 1 for count in counts]
+        return cls([np.linspace(*each).tolist() for each in zip(*ends, many, strict=True)], shape=space.shape)
+
+    @property
+    def radix(self) -> tuple[int, ...]:  # type: ignore[override]  # derived
+        """The number of cells in each dimension."""
+        return tuple(len(row) - 1 for row in self.edges)
+
+    def digits(self, value: Any) -> Sequence[int]:
+        """Return the cell of a point in every dimension."""
+        point = _numbers(value, "biuf").ravel().tolist()
+        for x, row in zip(point, self.edges, strict=True):
+            if not row[0] <= x <= row[-1]:
+                raise ValueError("outside")
+        return [int(np.searchsorted(row[1:-1], x, side="right")) for x, row in zip(point, self.edges, strict=True)]
+
+    def point(self, digits: Sequence[int]) -> Any:
+        """Return the middle of a cell (its finite edge, where the other is infinite)."""
+        ends = [
+            [edge for edge in row[i : i + 2] if math.isfinite(edge)] for row, i in zip(self.edges, digits, strict=True)
+        ]
+        return np.array([sum(each) / max(len(each), 1) for each in ends], dtype=np.float32).reshape(self.shape or ())
+
+
+def _numbers(value: Any, kinds: str) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.dtype.kind not in kinds:
+        raise TypeError("other kinds of numbers")
+    return array
+
+
+def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -> Codec:
+    """Return how the points of a space are numbered; SpaceError if it is not finite, or a Box without a discretiser."""
+    codec: Codec
+    if discretiser is not None:
+        require_kind("discretiser", discretiser, Discretiser)
+        if not isinstance(space, spaces.Box) or space.shape != discretiser.shape:
+            raise SpaceError("discretiser", got=f"one for {space}", expected=f"only a Box of shape {discretiser.shape}")
+        return discretiser
+    match space:
+        case spaces.Discrete():
+            codec = Integers((int(space.n),), (int(space.start),))
+        case spaces.MultiDiscrete():
+            codec = Integers(tuple(space.nvec.ravel().tolist()), tuple(space.start.ravel().tolist()), space.nvec.shape)
+        case spaces.MultiBinary():
+            entries = math.prod(space.shape)
+            codec = Integers((2,) * entries, (0,) * entries, space.shape)
+        case spaces.Tuple():
+            codec = Product(tuple(codec_of(part) for part in space.spaces))
+        case spaces.Dict():
+            codec = Product(tuple(codec_of(part) for part in space.spaces.values()), tuple(space.spaces))
+        case _:
+            expected = "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them"
+            expected += "; a Box needs discretiser=Discretiser.uniform(space, cells), or cells of your own"
+            raise SpaceError("space", got=f"{space}", expected=expected)
+    if codec.size > LARGEST:
+        raise SpaceError("space", got=f"{codec.size:,} points", expected=f"at most {LARGEST:,}")
+    return codec
 
 
 class Step(NamedTuple):
@@ -60,20 +246,6 @@ class EnvironmentInfo:
         """Return what the ``size`` states or actions are called: the observations themselves; the end has a number."""
         codec = self.observation if kind == "states" else self.action
         return [str(codec.decode(i) if i < codec.size else i) for i in range(size)]
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        codecs = {"observation": self.observation.to_plain(), "action": self.action.to_plain()}
-        return {**vars(self), **codecs, "rewards": list(self.rewards)}
-
-    @classmethod
-    def from_plain(cls, data: Any) -> EnvironmentInfo:
-        """Return what :meth:`to_plain` wrote, checked."""
-        try:
-            codecs = {name: codec_from_plain(data[name]) for name in ("observation", "action")}
-            return cls(**{**data, **codecs, "rewards": reward_map(data["rewards"])})
-        except (TypeError, ValueError, LookupError) as error:
-            raise CheckpointError("environment", got=error, expected="an environment as it was written") from error
 
 
 class FiniteEnvironment:
@@ -115,12 +287,13 @@ class FiniteEnvironment:
         self.env = env
         self.observation = codec_of(env.observation_space, discretiser)
         self.action = codec_of(env.action_space, action_discretiser)
-        steps = self._horizon(known, horizon)
+        own = getattr(env.unwrapped, "mdp", None)  # of a problem of this package
+        own = own if isinstance(own, FiniteMDP) and not has_table(env) else None
+        steps = self._horizon(known, horizon, own)
         self.mdp: FiniteMDP | None = None
         self.rewards, why_not = reward_map(reward_range), ""
         try:
-            own = getattr(env.unwrapped, "mdp", None)
-            if isinstance(own, FiniteMDP) and not has_table(env):  # a problem of this package
+            if own is not None:
                 require_harmless_wrappers(env)
                 if own.horizon != steps:
                     raise ParameterError("horizon", got=steps, expected=f"{own.horizon}, the problem's own")
@@ -134,8 +307,12 @@ class FiniteEnvironment:
         truth = None if self.mdp is None else self.mdp.known
         given = truth if known is None else replace(known, initial=None if truth is None else truth.initial)
         self.known = cast(Known, given)  # one of the two is there
-        self._require_sizes()
-        self.end = self.observation.size if self.known.states > self.observation.size else -1
+        sizes, n = (self.known.states, self.known.actions), self.observation.size
+        states = (n, n + 1) if self.mdp is None else (self.mdp.states,)
+        if sizes[0] not in states or sizes[1] != self.action.size:
+            expected = f"{' or '.join(str(each) for each in states)} (with one for the end), and {self.action.size}"
+            raise ShapeError("known", got=f"{sizes[0]} states and {sizes[1]} actions", expected=expected)
+        self.end = n if self.known.states > n else -1
         self.scatter = not self.known.rewards_known or (self.mdp is not None and self.mdp.reward_noise is not None)
         if self.end >= 0 and not self.known.rewards_known and not self.rewards.low <= 0.0 <= self.rewards.high:
             raise ParameterError("reward_range", got=tuple(self.rewards), expected="0 in it, earned after the end")
@@ -145,35 +322,24 @@ class FiniteEnvironment:
         self._left: set[int] = set()  # states that a step was made from
         self._ended: set[int] = set()  # states of the environment's own where an episode ended
 
-    def _horizon(self, known: Known | None, horizon: int | None) -> int:
+    def _horizon(self, known: Known | None, horizon: int | None, own: FiniteMDP | None) -> int:
+        """Return H: what is known or given, otherwise the problem's own or the time limit, which it may not exceed."""
         limits, layer = [], self.env
         while isinstance(layer, gym.Wrapper):
             limits += [layer._max_episode_steps] if isinstance(layer, wrappers.TimeLimit) else []
             layer = layer.env
-        own = getattr(self.env.unwrapped, "mdp", None)
         if known is not None:
             if horizon not in (None, known.horizon):
                 raise ParameterError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
             horizon = known.horizon
         elif horizon is None:
-            horizon = own.horizon if isinstance(own, FiniteMDP) else min(limits, default=None)
+            horizon = min(limits, default=None) if own is None else own.horizon
         if horizon is None:
             raise ParameterError("horizon", got=None, expected="horizon=H, or known=...: there is no time limit")
-        if limits and min(limits) < require_integer("horizon", horizon, 1):
+        if require_integer("horizon", horizon, 1) > min(limits, default=horizon):
             expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"
             raise ParameterError("horizon", got=horizon, expected=expected)
-        return require_integer("horizon", horizon, 1)
-
-    def _require_sizes(self) -> None:
-        n, known = self.observation.size, self.known
-        if known.states not in (n, n + 1):
-            got = f"{known.states} states for {n} observations"
-            raise ShapeError("known", got=got, expected="as many, or one more for the end of an episode")
-        if known.actions != self.action.size:
-            raise ShapeError("known", got=f"{known.actions} actions", expected=f"{self.action.size}")
-        if self.mdp is not None and self.mdp.states != known.states:
-            got = f"{known.states} states, but the table needs {self.mdp.states}"
-            raise ShapeError("known", got=got, expected="as many: one more than observations if an end is added")
+        return int(horizon)
 
     def _resting_states(self) -> frozenset[int]:
         """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done.
@@ -204,18 +370,18 @@ class FiniteEnvironment:
         mapped = self.rewards.to_unit(earned)
         if not -ROUNDING <= mapped <= 1.0 + ROUNDING:  # not a number is neither
             low, high = self.rewards
-            hint = "; reward_range=(low, high) states another range" * math.isfinite(earned)
-            raise EnvironmentFault("reward", got=earned, expected=f"a number in [{low:g}, {high:g}]{hint}")
-        after, mapped = self._checked(s, a, s2, min(1.0, max(0.0, mapped)), bool(terminated))
+            expected = f"a number in [{low:g}, {high:g}]; reward_range=(low, high) states another range"
+            raise EnvironmentFault("reward", got=earned, expected=expected)
+        after = self._arrive(s, s2, bool(terminated))
+        mapped = self._checked(s, a, after, min(1.0, max(0.0, mapped)))
         return Step(after, mapped, earned, bool(terminated), bool(truncated))
 
     def at_rest(self, s: int, a: int) -> float:
         """Return what is earned in a state after the end of an episode, in [0, 1]."""
         return float(self.known.base_reward[s, a]) if self.known.rewards_known else self.rewards.to_unit(0.0)
 
-    def _checked(self, s: int, a: int, s2: int, mapped: float, terminated: bool) -> tuple[int, float]:
-        """Return the next state and the reward of a kind of transition, or refuse it."""
-        s2 = self._arrive(s, s2, terminated)
+    def _checked(self, s: int, a: int, s2: int, mapped: float) -> float:
+        """Return the reward of a transition, the known one where there is one; or refuse it."""
         if not self.scatter:
             base = float(self.known.base_reward[s, a])
             listed = self._bonuses(self.known.transition_rewards, s, a, s2)
@@ -231,7 +397,7 @@ class FiniteEnvironment:
             if not (rewards.size if self.mdp.reward_noise else (np.abs(rewards - mapped) <= ROUNDING).any()):
                 got = f"state {s2} with reward {self.rewards.total(mapped, 1):g} after ({s}, {a})"
                 raise TableError(self.info.name, got=got, expected="an outcome of the environment's own table")
-        return s2, mapped
+        return mapped
 
     def _arrive(self, s: int, s2: int, terminated: bool) -> int:
         """Return the state that a step led to: the one for the end if the episode ended elsewhere than at rest."""
@@ -255,23 +421,15 @@ class FiniteEnvironment:
         at = slice(*table.start[s * self.known.actions + a :][:2])
         return np.asarray(table.bonus[at][table.next_state[at] == s2])
 
-    def __repr__(self) -> str:
-        sizes = f"states={self.known.states}, actions={self.known.actions}, horizon={self.known.horizon}"
-        return f"FiniteEnvironment({self.info.name}, {sizes}, {'exact regret' if self.mdp else 'no table'})"
 
-
-def make_environment(
-    field: str, name: str, options: dict[str, Any], error: type[InvalidInput] = ParameterError
-) -> gym.Env[Any, Any]:
-    """Return a registered environment; whatever goes wrong is an ``error`` of ``field``."""
+def make_environment(field: str, name: str, options: dict[str, Any]) -> gym.Env[Any, Any]:
+    """Return a registered environment; whatever goes wrong is told of ``field``."""
     try:
         return gym.make(name, **options)
-    except gym.error.Error as fault:
-        expected = "a registered environment (--import names a module that registers it)"
-        raise error(field, got=f"{name}: {fault}", expected=expected) from fault
     except Exception as fault:  # of someone else's constructor, which may raise anything
+        expected = "a registered environment (--import names a module that registers it), and options that it takes"
         got = f"{type(fault).__name__}: {fault}, from {name} with {options}"
-        raise error(field, got=got, expected="options that the environment takes") from fault
+        raise ParameterError(field, got=got, expected=expected) from fault
 
 
 def require_finite(env: Any, **about: Any) -> FiniteEnvironment:

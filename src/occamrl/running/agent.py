@@ -7,8 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from occamrl.envs.spaces import Discretiser
-from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment, require_finite
+from occamrl.envs.wrapper import Discretiser, EnvironmentInfo, FiniteEnvironment, require_finite
 from occamrl.errors import (
     CheckpointError,
     EnvironmentFault,

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from occamrl.envs.spaces import Discretiser
-from occamrl.envs.wrapper import FiniteEnvironment, require_finite
+from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, require_finite
 from occamrl.errors import (
     EnvironmentFault,
     Interrupted,

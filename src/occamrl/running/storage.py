@@ -29,13 +29,12 @@ from occamrl.models.families import Family
 from occamrl.models.features import PerProblem
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Known, Learner, Problem, Rule
+from occamrl.protocols import Learner, Problem, Rule
 from occamrl.registry import satisfies
 from occamrl.running.identity import changes, identity, name_of, parts_of
 from occamrl.running.result import Blocks, Result
 
-FORMAT = 7
-PARTIAL = ".partial"
+FORMAT = 8
 _DIGEST = 64  # hexadecimal digits at the end of a document
 Arrays = dict[str, Any]
 
@@ -46,11 +45,9 @@ def sha256(content: bytes) -> str:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after a power cut; what was there before stays."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
+    """Write a file so that it is there whole or not at all; what was there before stays until then."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
     try:
-        if path.exists() and not path.is_file():
-            raise FileExistsError(17, "it exists and is not a regular file")
         try:
             with partial.open("xb") as file:
                 file.write(content)
@@ -59,12 +56,6 @@ def write_whole(path: Path, content: bytes) -> None:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
-        if os.name == "posix":  # the rename as well
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
     except OSError as error:
         raise StorageError(path, error) from error
 
@@ -123,11 +114,9 @@ def read_document(path: Path) -> tuple[dict[str, Any], Arrays]:
         document: dict[str, Any] = json.loads(arrays.pop("document").tobytes())
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}; this version reads format {FORMAT}")
-    except FileNotFoundError:
-        raise CheckpointError(path, got="no such file", expected="a file written by save") from None
-    except Exception as error:  # whatever a damaged or foreign file leads to
+    except Exception as error:  # whatever a damaged or foreign file leads to, or none
         got, expected = f"{type(error).__name__}: {error}", "a whole file written by save; it is left in place"
-        raise CheckpointError(str(path), got=got, expected=expected) from error
+        raise CheckpointError(path, got=got, expected=expected) from error
     return document, arrays
 
 
@@ -175,10 +164,10 @@ def may_be_stored(kind: Any) -> bool:
 
 
 class Reader:
-    """Makes trees anew from their JSON; ``types`` are NamedTuples and dataclasses known beforehand, by name."""
+    """Makes trees anew from their JSON."""
 
-    def __init__(self, arrays: Arrays, objects: list[Any], types: dict[str, Any] | None = None) -> None:
-        self.arrays, self.objects, self.types = arrays, objects, types or {}
+    def __init__(self, arrays: Arrays, objects: list[Any]) -> None:
+        self.arrays, self.objects = arrays, objects
         self._made: dict[int, Any] = {}
 
     def get(self, tree: Any) -> Any:
@@ -214,8 +203,6 @@ class Reader:
 
     def found(self, name: str) -> Any:
         """Return the class called ``module:Class``, in this package or in a module that is imported already."""
-        if name in self.types:
-            return self.types[name]
         module, _, qualified = name.partition(":")
         found: Any = importlib.import_module(module) if module.startswith("occamrl.") else sys.modules.get(module)
         for part in qualified.split("."):
@@ -239,15 +226,6 @@ class Reader:
         return made
 
 
-def types_in(tree: Any) -> dict[str, Any]:
-    """Return the NamedTuple classes in a state, by name: those of users are found nowhere else."""
-    found = {name_of(type(tree)): type(tree)} if isinstance(tree, tuple) and hasattr(tree, "_fields") else {}
-    inside = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else ()
-    for part in inside:
-        found |= types_in(part)
-    return found
-
-
 _PLAIN = ("label", "seed", "wall_time", "problem")
 _COLUMNS: dict[str, Any] = {"episodes": np.int64, "regret": np.float64, "returns": np.float64}
 _COLUMNS |= dict.fromkeys(("pessimistic", "plans", "phase"), np.int64)
@@ -255,26 +233,21 @@ _COLUMNS |= dict.fromkeys(("pessimistic", "plans", "phase"), np.int64)
 
 def save(result: Result, path: str | Path) -> None:
     """Write everything needed to go on from ``result`` to one file, whole or not at all."""
-    about, writer = Writer(), Writer()
+    writer = Writer()
     try:
-        agent: Any = about.put(result.agent)
+        agent: Any = writer.put(result.agent)
     except CheckpointError:  # it has a part that no file can hold: load needs the agent itself
-        about, agent = Writer(), None
-    tree = {"state": result.state, "cut": result.cut, "phases": result.blocks.phases}
+        writer, agent = Writer(), None
+    tree = {name: getattr(result, name) for name in ("known", "environment", "state", "cut")}
     tree |= {name: np.array(getattr(result.blocks, name), dtype=kind) for name, kind in _COLUMNS.items()}
-    info = result.environment
     document = {
         **{name: getattr(result, name) for name in _PLAIN},
-        "environment": None if info is None else {"class": name_of(type(info)), "plain": info.to_plain()},
         "identity": identity(result.agent),
         "agent": agent,
-        "known": about.put(result.known),
-        "about": about.objects,
-        "tree": writer.put(tree),
+        "tree": writer.put({**tree, "phases": result.blocks.phases}),
         "objects": writer.objects,
     }
-    arrays = {f"about-{name}": array for name, array in about.arrays.items()} | writer.arrays
-    write_document(as_path("path", path), document, arrays)
+    write_document(as_path("path", path), document, writer.arrays)
 
 
 def load(path: str | Path, agent: Learner | None = None, mdp: FiniteMDP | Problem | None = None) -> Result:
@@ -297,31 +270,22 @@ def load(path: str | Path, agent: Learner | None = None, mdp: FiniteMDP | Proble
     document, arrays = read_document(place)
     try:
         if problem is not None and document["problem"] != problem.fingerprint:
-            got, expected = document["problem"][:16], f"{problem.fingerprint[:16]}, that of the given one"
-            raise CheckpointError(f"{place}: problem", got=got, expected=expected)
-        own = {name.removeprefix("about-"): each for name, each in arrays.items() if name.startswith("about-")}
-        about = Reader(own, document["about"])
+            expected = f"{problem.fingerprint[:16]}, that of the given one"
+            raise CheckpointError("problem", got=document["problem"][:16], expected=expected)
         if agent is None and document["agent"] is None:
             got = f"a {document['label']} with a part that no file can hold"
-            raise CheckpointError(f"{place}: agent", got=got, expected="the same agent, given to load")
-        played: Any = about.get(document["agent"]) if agent is None else agent
+            raise CheckpointError("agent", got=got, expected="the same agent, given to load")
+        reader = Reader(arrays, document["objects"])
+        played: Any = reader.get(document["agent"]) if agent is None else agent
         if changed := changes(document["identity"], identity(played)):
             expected = "the agent, and the code, that wrote the file; or another file"
-            raise CheckpointError(f"{place}: agent", got=f"another one: {changed}", expected=expected)
-        known: Known = about.get(document["known"]) if problem is None else problem.known
-        tree = Reader(arrays, document["objects"], types_in(played.begin(known))).get(document["tree"])
-        blocks = Blocks(**{name: tree[name].tolist() for name in _COLUMNS}, phases=tree["phases"])
+            raise CheckpointError("agent", got=f"another one: {changed}", expected=expected)
+        tree = reader.get(document["tree"])
+        blocks = Blocks(**{name: tree.pop(name).tolist() for name in _COLUMNS}, phases=tree.pop("phases"))
         blocks.total_episodes = sum(blocks.episodes)
-        info = document["environment"]
-        if info is not None:
-            info = about.found(info["class"]).from_plain(info["plain"])
-        plain = {name: document[name] for name in _PLAIN}
-        state, cut = tree["state"], tree["cut"]
-        return Result(**plain, environment=info, agent=played, known=known, state=state, blocks=blocks, cut=cut)
+        return Result(**{name: document[name] for name in _PLAIN}, **tree, agent=played, blocks=blocks)
     except Exception as error:  # whatever a foreign file leads to
-        if isinstance(error, CheckpointError) and str(place) in str(error):
-            raise
-        raise CheckpointError(str(place), got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
+        raise CheckpointError(place, got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
 
 
 def write_objects(path: Path, *objects: Any) -> list[str]:
