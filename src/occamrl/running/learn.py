@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +26,9 @@ from occamrl.errors import (
     require_integer,
     require_kind,
 )
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Known, Learner, Plan
+from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
 from occamrl.running.result import Result
-from occamrl.running.run import Block, Run, generator
+from occamrl.running.run import Block, Run, Source, generator
 
 REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 AT_A_TIME = 1.0  # seconds of playing, after which a run may tell of its progress and write a checkpoint
@@ -65,13 +64,25 @@ def notify(callbacks: Sequence[Any], event: str, about: Any) -> bool:
     return not any(answer is False for answer in answers)
 
 
-class EnvironmentSource:
+@dataclass
+class Episode:
+    """What was seen of an episode; a step that is refused leaves no trace."""
+
+    number: int
+    states: list[int] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)  # in [0, 1]
+    earned: float = 0.0  # in the environment's unit
+    steps: int = 0  # until the end
+
+
+class EnvironmentSource(Source):
     """An environment as a source of episodes; the arguments are those of :func:`learn`."""
 
     def __init__(
         self, finite: FiniteEnvironment, *, allow_truncation: bool = False, replay: bool = True, callbacks: Any = ()
     ) -> None:
-        self.finite, self.environment, self.known = finite, finite.info, finite.known
+        self.finite, self.environment, self.known, self.mdp = finite, finite.info, finite.known, finite.mdp
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
         known, table = self.known, self.known.transition_rewards  # a run goes on where these are the same
         facts = known.states, known.actions, known.horizon, known.rewards_known, *finite.rewards, finite.info.exact
@@ -80,38 +91,34 @@ class EnvironmentSource:
         self.problem = hashlib.sha256(content).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
-        self._policy: Any = None
-        self._lost: Floats = np.full(known.states, np.nan)  # regret of an episode under this policy, by its start
         self._first: int | None = None
 
     def play(self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool]) -> Block:
         """Play real episodes until something goes wrong, ``stop`` says so, or it is time for a pause."""
-        mdp, pause = self.finite.mdp, time.monotonic() + AT_A_TIME
+        pause, (lost, below) = time.monotonic() + AT_A_TIME, self.judge(plan)
+        lost = lost * self.finite.rewards.scale
         self._first = first if self._first is None else self._first
-        if mdp is not None and not np.array_equal(self._policy, plan.policy):
-            self._policy, values = plan.policy, mdp.evaluate(plan.policy)[0]
-            self._lost = np.maximum(mdp.optimal_values[0] - values, 0.0) * self.finite.rewards.scale
         flows: list[Flow] = []
         regret, returns, pessimistic = [], [], 0
         self.fault = None
         while len(flows) < episodes and self.fault is None and self.go_on and not stop():
             if flows and time.monotonic() > pause:
                 break
-            episode = Episode(self, plan, seed, first + len(flows))
+            episode = Episode(first + len(flows))
             try:
-                episode.play()
-            except (Exception, KeyboardInterrupt) as error:  # raised again when these episodes are accounted for
+                self._follow(plan, seed, episode)
+            except KeyboardInterrupt as error:  # faults are raised again when these episodes are accounted for
                 self.fault = error
+            except Exception as error:  # of someone else's environment, which may raise anything
+                self.fault = self._told(error, episode)
             if not episode.states:  # it did not begin
                 break
-            start = episode.states[0]
             flows.append(Flow.of_episode(episode.states, episode.actions, episode.rewards))
-            regret.append(float(self._lost[start]))
+            regret.append(float(lost[episode.states[0]]))
             returns.append(episode.earned)
-            if mdp is not None and plan.values is not None:
-                pessimistic += bool(plan.values[0, start] < mdp.optimal_values[0, start] - 1e-9 * mdp.horizon)
-            lost = None if mdp is None else regret[-1]
-            report = EpisodeReport(first + len(flows), episode.earned, lost, episode.steps, plan.facts)
+            pessimistic += int(below[episode.states[0]])
+            known_regret = None if self.mdp is None else regret[-1]
+            report = EpisodeReport(episode.number + 1, episode.earned, known_regret, episode.steps, plan.facts)
             try:
                 self.go_on = notify(self.callbacks, "episode", report)
             except (Exception, KeyboardInterrupt) as error:  # of a callback
@@ -120,80 +127,57 @@ class EnvironmentSource:
         ones = np.ones(len(flows), np.int64)
         return Block(flow, ones, np.array(regret), np.array(returns), pessimistic, self.fault)
 
-
-class Episode:
-    """One episode: what was seen of it so far. A step that is refused leaves no trace."""
-
-    def __init__(self, source: EnvironmentSource, plan: Plan, seed: int, number: int) -> None:
-        self.source, self.plan, self.seed, self.number = source, plan, seed, number
-        self.states: list[int] = []
-        self.actions: list[int] = []
-        self.rewards: list[float] = []  # in [0, 1]
-        self.earned, self.steps = 0.0, 0  # in the environment's unit, and until the end
-
-    def play(self) -> None:
+    def _follow(self, plan: Plan, seed: int, episode: Episode) -> None:
         """Reset, follow the plan to the horizon, and now and then check that the seed is followed."""
-        source, finite, horizon = self.source, self.source.finite, self.source.known.horizon
-        random = self._at("actions").random(horizon) if self.plan.policy.ndim == 3 else None
+        finite, horizon, number = self.finite, self.known.horizon, episode.number
+        first = int(generator(seed, "reset", number).integers(2**31))
+        random = generator(seed, "actions", number).random(horizon) if plan.policy.ndim == 3 else None
         ended = truncated = False
-        with self._their_code(with_step=False):
-            self.states.append(finite.reset(int(self._at("reset").integers(2**31))))
-        with self._their_code():
-            while len(self.actions) < horizon and not truncated:
-                h, s = len(self.actions), self.states[-1]
-                if random is None:
-                    a = int(self.plan.policy[h, s])
-                else:
-                    law = self.plan.policy[h, s].cumsum()
-                    a = int(np.searchsorted(law, random[h] * law[-1], side="right"))
-                if ended:
-                    after, reward = s, finite.at_rest(s, a)
-                else:
-                    after, reward, earned, ended, truncated = finite.step(s, a)
-                    truncated = truncated and not ended
-                    self.earned, self.steps = self.earned + earned, h + 1
-                self.states.append(after)
-                self.actions.append(a)
-                self.rewards.append(reward)
-        if self.steps < horizon and not ended and not source.allow_truncation:
-            got, expected = f"an episode truncated after {self.steps} steps", f"{horizon} steps or termination"
-            expected += "; allow_truncation=True learns from such episodes"
-            raise EnvironmentFault(
-                self.source.environment.name, index=(self.number, self.steps - 1), got=got, expected=expected
-            )
-        if source.replay and (self.number == source._first or self.number in REPLAYED):
-            self._play_again()
-
-    def _play_again(self) -> None:
-        """Play the same seed and actions once more; refuse an environment that differs."""
-        path, finite, total = self.states[: self.steps + 1], self.source.finite, 0.0
-        with self._their_code(with_step=False):
-            again = [finite.reset(int(self._at("reset").integers(2**31)))]
+        episode.states.append(finite.reset(first))
+        while len(episode.actions) < horizon and not truncated:
+            h, s = len(episode.actions), episode.states[-1]
+            if random is None:
+                a = int(plan.policy[h, s])
+            else:
+                law = plan.policy[h, s].cumsum()
+                a = int(np.searchsorted(law, random[h] * law[-1], side="right"))
+            if ended:
+                after, reward = s, finite.at_rest(s, a)
+            else:
+                after, reward, earned, ended, truncated = finite.step(s, a)
+                truncated = truncated and not ended
+                episode.earned, episode.steps = episode.earned + earned, h + 1
+            episode.states.append(after)
+            episode.actions.append(a)
+            episode.rewards.append(reward)
+        name, steps = self.environment.name, episode.steps
+        if steps < horizon and not ended and not self.allow_truncation:
+            expected = f"{horizon} steps or termination; allow_truncation=True learns from such episodes"
+            got = f"an episode truncated after {steps} steps"
+            raise EnvironmentFault(name, index=(number, steps - 1), got=got, expected=expected)
+        if self.replay and (number == self._first or number in REPLAYED):  # the same seed and actions once more
+            path, again, total = episode.states[: steps + 1], [finite.reset(first)], 0.0
             while again == path[: len(again)] and len(again) < len(path):
-                step = finite.step(again[-1], self.actions[len(again) - 1])
+                step = finite.step(again[-1], episode.actions[len(again) - 1])
                 again.append(step.next_state)
                 total += step.earned
-        if again != path or total != self.earned:
-            got = f"states {path[:8]} and, again, {again[:8]}; returns {self.earned:g} and {total:g}"
-            expected = "the same episode from the same reset seed and actions; replay=False learns all the same"
-            raise EnvironmentFault(self.source.environment.name, index=(self.number,), got=got, expected=expected)
+            if again != path or total != episode.earned:
+                got = f"states {path[:8]} and, again, {again[:8]}; returns {episode.earned:g} and {total:g}"
+                expected = "the same episode from the same reset seed and actions; replay=False learns all the same"
+                raise EnvironmentFault(name, index=(number,), got=got, expected=expected)
 
-    def _at(self, purpose: str) -> np.random.Generator:
-        return generator(self.seed, purpose, self.number)
-
-    @contextmanager
-    def _their_code(self, with_step: bool = True) -> Iterator[None]:
-        """Run code of someone else's environment; an error is told with the episode and the step."""
-        try:
-            yield
-        except Exception as error:  # which may be anything
-            index = (self.number, len(self.actions)) if with_step else (self.number,)
-            if isinstance(error, EnvironmentFault):
-                raise type(error)(error.field, got=error.got, expected=error.expected, index=index) from error
-            got = f"{type(error).__name__}: {error}"
-            raise EnvironmentFault(
-                self.source.environment.name, index=index, got=got, expected="a step without error"
-            ) from error
+    def _told(self, error: Exception, episode: Episode) -> EnvironmentFault:
+        """Return an error as one that names the episode and the step."""
+        if isinstance(error, EnvironmentFault) and error.index is not None:
+            return error
+        index = (episode.number, len(episode.actions)) if episode.states else (episode.number,)
+        if isinstance(error, EnvironmentFault):
+            told = type(error)(error.field, got=error.got, expected=error.expected, index=index)
+        else:
+            got, expected = f"{type(error).__name__}: {error}", "a step without error"
+            told = EnvironmentFault(self.environment.name, index=index, got=got, expected=expected)
+        told.__cause__ = error
+        return told
 
 
 def learn(

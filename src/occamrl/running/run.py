@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from occamrl.errors import Interrupted, ParameterError, ShapeError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
@@ -49,40 +50,44 @@ class Block(NamedTuple):
     fault: BaseException | None = None  # what ended the block early
 
 
-class Source(Protocol):
+class Source:
     """Where episodes come from: the simulator, or an environment."""
 
     known: Known
-    problem: str  # fingerprint of a simulated problem
-    environment: Any  # what is kept of an environment; None in the simulator
+    problem: str  # a run goes on where this is the same
+    mdp: FiniteMDP | None  # the truth, where it is known
+    environment: Any = None  # what is kept of an environment; None in the simulator
+    _last: tuple[Any, Floats] | None = None  # a policy and its values: it often stays the same
 
     def play(self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool]) -> Block:
         """Play episodes ``first``, ``first + 1``, ... under a plan; fewer where ``stop`` says so."""
+        raise NotImplementedError
+
+    def judge(self, plan: Plan) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the exact regret of an episode by its start [S], and where the plan counts on less than the best."""
+        if self.mdp is None:
+            return np.full(self.known.states, np.nan), np.zeros(self.known.states, bool)
+        if self._last is None or not np.array_equal(self._last[0], plan.policy):
+            self._last = plan.policy, self.mdp.evaluate(plan.policy)[0]
+        best, promised = self.mdp.optimal_values[0], np.inf if plan.values is None else plan.values[0]
+        return np.maximum(best - self._last[1], 0.0), promised < best - 1e-9 * self.known.horizon  # up to rounding
 
 
-class Simulator:
-    """A FiniteMDP as a source of episodes, with exact regret."""
-
-    environment = None
+class Simulator(Source):
+    """A FiniteMDP as a source of episodes."""
 
     def __init__(self, mdp: FiniteMDP) -> None:
-        self.mdp, self.known, self.problem = mdp, mdp.known, mdp.fingerprint
-        self._last: tuple[Any, Floats] | None = None  # a policy and its values: it often stays the same
+        self.mdp: FiniteMDP = mdp
+        self.known, self.problem = mdp.known, mdp.fingerprint
 
     def play(self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool]) -> Block:
         """Play a block: its visits are a multinomial flow, its regret is exact."""
-        if self._last is None or not np.array_equal(self._last[0], plan.policy):
-            self._last = plan.policy, self.mdp.evaluate(plan.policy)[0]
+        lost, below = self.judge(plan)
         flow = simulate(self.mdp, plan.policy, episodes, generator(seed, "environment", first))
         begins = flow.step == 0
         starts = np.bincount(flow.state[begins], flow.count[begins], self.mdp.states)
-        best = self.mdp.optimal_values[0]
-        lost = np.maximum(best - self._last[1], 0.0)  # rounding may be below zero
-        pessimistic = 0
-        if plan.values is not None:
-            pessimistic = int(starts[plan.values[0] < best - 1e-9 * self.known.horizon].sum())
-        total = np.array([starts @ lost]), np.array([flow.total_reward])
-        return Block(flow, np.array([episodes]), *total, pessimistic)
+        total = np.array([starts @ lost]), np.array([flow.reward @ flow.count])
+        return Block(flow, np.array([episodes]), *total, int(starts[below].sum()))
 
 
 class Progress:
@@ -93,30 +98,26 @@ class Progress:
 
     def __init__(self, label: str, total: int, show: bool | None, unit: str = "episodes") -> None:
         self.label, self.total, self.show, self.unit = label, total, show, unit
-        self.stream: TextIO = sys.stderr
         self.began = time.perf_counter()
         self.due = self.began + (0.0 if show else FIRST_AFTER)
-        self.said = False
+        self.terminal, self.end = sys.stderr.isatty(), ""  # what ends the line that was begun
 
     def update(self, done: int, about: str = "") -> None:
         """Say where the job is, if it is time to."""
         now = time.perf_counter()
         if self.show is False or now < self.due:
             return
-        terminal = self.stream.isatty()
-        self.due, self.said = now + (TERMINAL_EVERY if terminal else PLAIN_EVERY), True
+        self.due, self.end = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY), "\n" * self.terminal
         left = (self.total - done) * (now - self.began) / max(done, 1)
         share = f"{done:,} of {self.total:,} {self.unit} ({100 * done / self.total:.0f}%)"
-        told = [share, *([about] if about else []), *([f"{left:.0f} s left"] if left < 1e5 else [])]
-        line = f"{self.label}: {', '.join(told)}"
-        self.stream.write(f"\r\x1b[K{line}" if terminal else line + "\n")
-        self.stream.flush()
+        line = f"{self.label}: {', '.join([share, *([about] if about else []), f'{left:,.0f} s left'])}"
+        print(
+            f"\r\x1b[K{line}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr, flush=True
+        )
 
     def close(self) -> None:
         """End the line, if one was begun."""
-        if self.said and self.stream.isatty():
-            self.stream.write("\n")
-            self.stream.flush()
+        print(end=self.end, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -142,14 +143,7 @@ def ctrl_c() -> Iterator[threading.Event]:
 class Run:
     """A run in progress: an agent, a source of episodes, and what came of them so far.
 
-    Parameters
-    ----------
-    agent : Learner
-    source : Source
-    seed : int, optional
-        0, or that of ``earlier``, by default.
-    earlier : Result, optional
-        Where to go on; it is copied and stays as it is.
+    By default the seed is 0, or that of ``earlier``: where to go on, which is copied and stays as it is.
     """
 
     def __init__(self, agent: Learner, source: Source, seed: int | None = None, earlier: Result | None = None) -> None:
@@ -184,16 +178,13 @@ class Run:
     ) -> None:
         """Play that many more episodes; after every block ``after`` is told of the result and says whether to go on.
 
-        Raises
-        ------
-        Interrupted
-            Ctrl-C, with everything so far in its ``result``.
+        Ctrl-C raises Interrupted, with everything so far in its ``result``.
         """
         began, first, end = time.perf_counter(), self.result.total_episodes, self.result.total_episodes + episodes
         before, bar = self.result.wall_time, Progress(self.result.label, episodes, progress)
         try:
             with ctrl_c() as pressed:
-                while (done := self.result.total_episodes) < end:
+                while self.result.total_episodes < end:
                     fault = self._block(end, pressed.is_set)
                     self.result = replace(self.result, wall_time=before + time.perf_counter() - began)
                     if isinstance(fault, Exception):
@@ -244,16 +235,14 @@ def require_plan(plan: Any, known: Known) -> None:
     """Refuse a plan that cannot be played: plans come from users' algorithms too."""
     if not isinstance(plan, Plan):
         raise ParameterError("plan", got=type(plan).__name__, expected="orl.Plan(policy=..., episodes=...)")
-    sizes = (known.horizon, known.states)
-    policy = plan.policy
+    sizes, policy = (known.horizon, known.states), plan.policy
     if not isinstance(policy, np.ndarray) or policy.shape not in (sizes, (*sizes, known.actions)):
         expected = f"actions {sizes}, or probabilities {(*sizes, known.actions)}"
         raise ShapeError("plan.policy", got=f"shape {np.shape(policy)}", expected=expected)
     if policy.ndim == 2 and (policy.dtype.kind not in "iu" or policy.min() < 0 or policy.max() >= known.actions):
         raise ParameterError("plan.policy", got="other numbers", expected=f"integers from 0 to {known.actions - 1}")
     if policy.ndim == 3 and not (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all():
-        at = tuple(int(i) for i in np.argwhere(~(np.abs(policy.sum(axis=2) - 1.0) <= 1e-9))[0])
-        raise ParameterError("plan.policy", index=at, got=policy[at], expected="probabilities that sum to 1")
+        raise ParameterError("plan.policy", got="other sums", expected="probabilities that sum to 1")
     require_integer("plan.episodes", plan.episodes, 1)
 
 
@@ -289,14 +278,7 @@ def run(
         Go on where an earlier run ended; the result covers both, and equals that of one uninterrupted run. The agent
         and the problem must be the same; the seed is that of the earlier run.
 
-    Returns
-    -------
-    Result
-
-    Raises
-    ------
-    Interrupted
-        On Ctrl-C, with everything so far in its ``result``.
+    Ctrl-C raises Interrupted, with everything so far in its ``result``.
     """
     source = Simulator(as_mdp(mdp))
     if continue_from is not None and continue_from.environment is not None:
