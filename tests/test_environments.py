@@ -559,7 +559,7 @@ name = "one"
 kernels = "one.npz"
 [[classes]]
 name = "more"
-kernels = ["more.npz:a", "more.npz:b"]
+kernels = ["more.npz", "last.npz"]
 """
 MIXED = "horizon = 2\n[[classes]]\nenvironments = ['FrozenLake-v1']\n[[classes]]\nmixtures = 4"
 
@@ -570,7 +570,9 @@ def folder(tmp_path: Path) -> Path:
     np.savez(tmp_path / "reward.npz", r=REWARD)
     np.savez(tmp_path / "one.npz", KERNELS[0])
     np.savez(tmp_path / "three.npz", np.full((3, 2, 3), 1.0 / 3.0))
-    np.savez(tmp_path / "more.npz", a=KERNELS[1:4], b=KERNELS[4])
+    np.savez(tmp_path / "more.npz", KERNELS[1:4])
+    np.savez(tmp_path / "last.npz", KERNELS[4])
+    np.savez(tmp_path / "two.npz", a=KERNELS[1:4], b=KERNELS[4])
     return tmp_path
 
 
@@ -615,11 +617,11 @@ def test_shipped_ladders_hold_gymnasiums_environments_in_the_right_class(name: s
         'problem = "frozen-lake"\nparameters = 3',
         'problem = "frozen-lake"\nparameters = { slip = [40, 3] }',
         CLASSES.replace("horizon = 6", ""),
-        CLASSES.replace("one.npz", "two.npz"),
+        CLASSES.replace("one.npz", "none.npz"),
         CLASSES.replace("one.npz", "../one.npz"),
         CLASSES.replace("one.npz", "code.npz"),
         CLASSES.replace("one.npz", "three.npz"),
-        CLASSES.replace("more.npz:b", "more.npz:c"),
+        CLASSES.replace("one.npz", "two.npz"),
         CLASSES + '[[classes]]\nenvironments = "FrozenLake-v1"',
         "horizon = 3\nclasses = 3",
         "horizon = 3\n[[classes]]\nmixtures = 3",

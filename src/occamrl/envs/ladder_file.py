@@ -7,7 +7,7 @@ largest. Each lists what it *adds* to those before it, so that classes are neste
     reward = "reward.npz"                 # an array [S, A] or [S, A, S']; without it the rewards are not known
     [[classes]]
     name = "dry"
-    kernels = ["dry.npz", "rain.npz:heavy"]         # [S, A, S'] or [n, S, A, S']; file:array where a file holds several
+    kernels = ["dry.npz", "rain.npz"]     # of one array each, [S, A, S'] or [n, S, A, S']
 
 or ``environments`` and ``mixtures`` of them in place of ``kernels``; ``docs/environments.md`` describes all keys. Files
 are looked for beside the TOML file and never unpickled; an id of an environment imports no module.
@@ -182,24 +182,17 @@ class _File(NamedTuple):
         ladder = Ladder.of_prefixes(vectors, features, sizes, reach.tolist(), names)
         return LadderSpec(ladder=ladder, known=_known_of(problems, features), rewards=reward_map(chosen))
 
-    def array(self, where: object, field: str) -> Floats:
-        """Return an array of an NPZ file beside this one, ``file`` or ``file:array``; nothing is unpickled."""
-        if not isinstance(where, str):
-            raise ParameterError(field, got=repr(where), expected="the name of an NPZ file")
-        file, _, name = where.partition(":")
-        folder = self.path.parent.resolve()
-        if not (folder / file).resolve().is_relative_to(folder):
-            raise ParameterError(field, got=file, expected="a file in the folder of the TOML file")
+    def array(self, file: object, field: str) -> Floats:
+        """Return the array of an NPZ file beside this one; nothing is unpickled."""
+        folder, expected = self.path.parent.resolve(), "an NPZ file of one plain array, in the folder of the TOML file"
+        if not isinstance(file, str) or not (folder / file).resolve().is_relative_to(folder):
+            raise ParameterError(field, got=repr(file), expected=expected)
         try:
             with np.load(folder / file, allow_pickle=False) as archive:
-                arrays = dict(archive)
+                (array,) = archive.values()
         except Exception as error:  # whatever a foreign file leads to
-            raise ParameterError(field, got=f"{file}: {error}", expected="an NPZ file of plain arrays") from error
-        if not name and len(arrays) != 1:
-            raise ParameterError(field, got=f"{file} with {[*arrays]}", expected="one array, or file:array")
-        name = name or next(iter(arrays))
-        require_choice(field, name, arrays)
-        return as_floats(field, arrays[name])
+            raise ParameterError(field, got=f"{file}: {error}", expected=expected) from error
+        return as_floats(field, array)
 
 
 def _mixtures(field: str, size: int, parts: int, known: list[tuple[float, ...]]) -> list[tuple[float, ...]]:

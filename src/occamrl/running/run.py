@@ -111,9 +111,8 @@ class Progress:
         left = (self.total - done) * (now - self.began) / max(done, 1)
         share = f"{done:,} of {self.total:,} {self.unit} ({100 * done / self.total:.0f}%)"
         line = f"{self.label}: {', '.join([share, *([about] if about else []), f'{left:,.0f} s left'])}"
-        print(
-            f"\r\x1b[K{line}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr, flush=True
-        )
+        begin, end = ("\r\x1b[K", "") if self.terminal else ("", "\n")
+        print(begin + line, end=end, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """End the line, if one was begun."""
