@@ -10,12 +10,12 @@ import copy
 import itertools
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from occamrl.errors import CheckpointError, ContractError, OccamRLError
+from occamrl.errors import ContractError, OccamRLError
 from occamrl.evidence import value
 from occamrl.models.families import TOLERANCE, Family, FiniteFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp, stream
@@ -25,26 +25,12 @@ from occamrl.running.run import Run, Simulator, generator, require_plan
 from occamrl.running.storage import Reader, Writer
 
 _MOST = 10**6  # episodes of a plan that are tried at once
-_PLAIN = (bool, int, float, str, np.generic, type(None))
 
 
-@dataclass(frozen=True, repr=False)
-class Report:
-    """What a check did."""
-
-    subject: str
-    clauses: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return "\n".join([f"{self.subject}: contract kept", *(f"  {clause}" for clause in self.clauses)])
-
-    __repr__ = __str__
-
-
-def _report(subject: str, *clauses: str) -> Report:
-    found = Report(subject, clauses)
-    print(found)
-    return found
+def _report(subject: str, *clauses: str) -> str:
+    text = "\n".join([f"{subject}: contract kept", *(f"  {clause}" for clause in clauses)])
+    print(text)
+    return text
 
 
 def _require(holds: Any, clause: str) -> None:
@@ -52,44 +38,32 @@ def _require(holds: Any, clause: str) -> None:
         raise ContractError(f"broken contract: {clause}")
 
 
-def difference(one: Any, other: Any, name: str = "state") -> str | None:
-    """Return the name of the first field in which two trees of arrays and plain data differ, to the bit."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        if one.keys() != other.keys():
-            return f"the names in {name}"
-        parts = [(one[key], other[key], f"{name}.{key}") for key in one]
-    elif isinstance(one, (list, tuple)) and type(one) is type(other):
-        if len(one) != len(other):
-            return f"the length of {name}"
-        names = getattr(one, "_fields", range(len(one)))
-        parts = [(a, b, f"{name}.{key}") for key, a, b in zip(names, one, other, strict=True)]
-    elif isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        _require(not one.dtype.hasobject, f"{name} holds numbers, not objects")
-        same = one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-        return None if same else name
-    else:
-        for part in (one, other):
-            plain = isinstance(part, (*_PLAIN, np.ndarray, dict, list, tuple))
-            _require(plain, f"a state is made of arrays and plain data, but {name} is {type(part).__name__}")
-        both = isinstance(one, _PLAIN) and isinstance(other, _PLAIN)
-        return None if both and (one == other or (one != one and other != other)) else name  # NaN equals NaN
-    return next((found for a, b, part in parts if (found := difference(a, b, part))), None)
+def leaves(tree: Any, name: str) -> dict[str, Any]:
+    """Return all that a tree of arrays and plain data holds, by name; equal to the bit where the trees are."""
+    tree = tree.item() if isinstance(tree, np.generic) else tree
+    if isinstance(tree, np.ndarray) and not tree.dtype.hasobject:
+        return {name: (tree.dtype, tree.shape, tree.tobytes())}
+    if tree is None or isinstance(tree, (bool, int, float, str)):
+        return {name: repr(tree)}
+    clause = f"a state is made of arrays and plain data, but {name} is {type(tree).__name__}"
+    _require(isinstance(tree, (dict, list, tuple)), clause)
+    found: dict[str, Any] = {name: (type(tree), len(tree))}
+    for key in tree if isinstance(tree, dict) else range(len(tree)):
+        found |= leaves(tree[key], f"{name}.{key}")
+    return found
 
 
 def _same(one: Any, other: Any, clause: str, episode: int, name: str = "state") -> None:
-    where = difference(one, other, name)
+    first, second = leaves(one, name), leaves(other, name)
+    where = next((key for key in {**first, **second} if first.get(key) != second.get(key)), None)
     _require(where is None, f"{clause} (episode {episode + 1}: {where} differs)")
 
 
-def _restored(tree: Any, name: str = "state") -> Any:
+def _restored(tree: Any) -> Any:
     """Return a state or memory as it comes back from a file."""
     writer = Writer()
-    try:
-        text = json.dumps(writer.put(tree))
-    except CheckpointError as error:
-        raise ContractError(f"broken contract: the {name} is made of plain data and arrays ({error})") from error
-    arrays = {name: array.copy() for name, array in writer.arrays.items()}
-    return Reader(arrays, writer.objects).get(json.loads(text))
+    text = json.dumps(writer.put(tree))
+    return Reader({name: array.copy() for name, array in writer.arrays.items()}, writer.objects).get(json.loads(text))
 
 
 def _parts(plan: Plan) -> dict[str, Any]:
@@ -105,14 +79,13 @@ def _plan(
         require_plan(plan, known)
     except OccamRLError as error:
         raise ContractError(f"broken contract: {clause} (episode {episode + 1}: {error})") from error
-    if plan.values is not None:
-        shape = (known.horizon + 1, known.states)
-        fine = np.shape(plan.values) == shape and np.isfinite(plan.values).all()
-        _require(fine, f"{clause} (episode {episode + 1}: plan.values are finite numbers {shape})")
+    shape = (known.horizon + 1, known.states)
+    fine = plan.values is None or (np.shape(plan.values) == shape and np.isfinite(plan.values).all())
+    _require(fine, f"{clause} (episode {episode + 1}: plan.values are finite numbers {shape})")
     return plan
 
 
-def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 40, seed: int = 0) -> Report:
+def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 40, seed: int = 0) -> str:
     """Check a learner, selector or arena on a problem.
 
     >>> import occamrl as orl
@@ -171,11 +144,11 @@ def _learns_from_anything(agent: Learner, mdp: FiniteMDP, state: Any, seed: int,
     """Let copies of a state learn from flows that are shorter or longer than planned, and from actions of others."""
     known = mdp.known
     plan = agent.plan(known, copy.deepcopy(state), generator(seed, "agent", done))
-    uniform = np.full((known.horizon, known.states, known.actions), 1.0 / known.actions)
-    most = min(plan.episodes, _MOST)
+    uniform, most = np.full((*plan.policy.shape[:2], known.actions), 1.0 / known.actions), min(plan.episodes, _MOST)
+    longer = "a flow twice as long as the plan", plan.policy, 2 * most
     for what, policy, count in (
         ("a flow of one episode", plan.policy, 1),
-        ("a flow twice as long as the plan", plan.policy, 2 * most),
+        longer,
         ("actions of others", uniform, most),
     ):
         other, clause = copy.deepcopy(state), f"learn takes {what}"
@@ -187,14 +160,14 @@ def _learns_from_anything(agent: Learner, mdp: FiniteMDP, state: Any, seed: int,
         _plan(agent, known, other, seed, done + count, clause)
 
 
-def check_rule(rule: Rule, *, bases: int = 3, episodes: int = 40, seed: int = 0) -> Report:
+def check_rule(rule: Rule, *, bases: int = 3, episodes: int = 40, seed: int = 0) -> str:
     """Check a rule over some bases, whose returns are drawn at random: 0 or 1, more often 1 for later bases."""
     _require(isinstance(rule, Rule), "a rule has start(bases), choose(memory, draw) and update(memory, base, played)")
     memory, played = rule.start(bases), [0] * bases
     _require(isinstance(memory, dict), "the memory is a dict")
     _same(memory, rule.start(bases), "start returns the same memory every time", 0, "memory")
     for episode in range(episodes):
-        before, other = copy.deepcopy(memory), _restored(memory, "memory")
+        before, other = copy.deepcopy(memory), _restored(memory)
         choice, again, resumed = (
             rule.choose(each, stream(seed, "check_rule", episode)) for each in (memory, memory, other)
         )
@@ -223,7 +196,7 @@ def check_rule(rule: Rule, *, bases: int = 3, episodes: int = 40, seed: int = 0)
     )
 
 
-def check_problem(problem: Problem) -> Report:
+def check_problem(problem: Problem) -> str:
     """Check a problem: its optimum solves the Bellman equations, and no policy at hand beats it."""
     mdp: Any = getattr(problem, "mdp", None)
     _require(isinstance(mdp, FiniteMDP), "a problem has an mdp")
@@ -239,7 +212,7 @@ def check_problem(problem: Problem) -> Report:
     return _report(repr(problem), "V* is in range, attained by the optimal policy, and beaten by none of 5 others")
 
 
-def check_family(family: Family, mdp: FiniteMDP | None = None) -> Report:
+def check_family(family: Family, mdp: FiniteMDP | None = None) -> str:
     """Check a family of kernels, on rows drawn from one of its members."""
     draw, features = stream(0, "check_family"), family.features
     members = list(family.members(draw, 8))
