@@ -263,7 +263,7 @@ def test_damaged_and_foreign_files_are_refused_and_left_in_place(
 CRAFTED: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "another class": lambda document, arrays: document["objects"][0].update(kind="subprocess:Popen"),
     "a class that is none": lambda document, arrays: document["objects"][0].update(kind="os:system"),
-    "a field is missing": lambda document, arrays: document.pop("seed"),
+    "a field is missing": lambda document, arrays: document.pop("identity"),
     "an array is missing": lambda document, arrays: arrays.pop("a0"),
     "another format": lambda document, arrays: document.update(format=1),
 }

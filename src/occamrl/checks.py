@@ -145,10 +145,9 @@ def _learns_from_anything(agent: Learner, mdp: FiniteMDP, state: Any, seed: int,
     known = mdp.known
     plan = agent.plan(known, copy.deepcopy(state), generator(seed, "agent", done))
     uniform, most = np.full((*plan.policy.shape[:2], known.actions), 1.0 / known.actions), min(plan.episodes, _MOST)
-    longer = "a flow twice as long as the plan", plan.policy, 2 * most
     for what, policy, count in (
         ("a flow of one episode", plan.policy, 1),
-        longer,
+        ("a flow twice as long as the plan", plan.policy, 2 * most),
         ("actions of others", uniform, most),
     ):
         other, clause = copy.deepcopy(state), f"learn takes {what}"

@@ -263,8 +263,8 @@ class FiniteEnvironment:
     reward_range : (low, high), optional
         Mapped onto [0, 1] for the learner. By default the smallest that holds the table's rewards and 0; without a
         table (0, 1).
-    discretiser, action_discretiser : Discretiser, optional
-        For Box spaces.
+    discretiser : Discretiser, optional
+        For observations in a Box.
 
     Where the environment exposes the truth, it is ``mdp``, and regret is exact; else ``info.why_not`` is the reason.
     """
@@ -277,7 +277,6 @@ class FiniteEnvironment:
         horizon: int | None = None,
         reward_range: Sequence[float] | None = None,
         discretiser: Discretiser | None = None,
-        action_discretiser: Discretiser | None = None,
     ) -> None:
         if not isinstance(env, gym.Env):
             expected = "a Gymnasium environment, gymnasium.make(...); for a problem or FiniteMDP, call occamrl.run"
@@ -286,7 +285,7 @@ class FiniteEnvironment:
             raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
         self.env = env
         self.observation = codec_of(env.observation_space, discretiser)
-        self.action = codec_of(env.action_space, action_discretiser)
+        self.action = codec_of(env.action_space)
         own = getattr(env.unwrapped, "mdp", None)  # of a problem of this package
         own = own if isinstance(own, FiniteMDP) and not has_table(env) else None
         steps = self._horizon(known, horizon, own)

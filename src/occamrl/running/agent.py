@@ -7,15 +7,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from occamrl.envs.wrapper import Discretiser, EnvironmentInfo, FiniteEnvironment, require_finite
-from occamrl.errors import (
-    CheckpointError,
-    EnvironmentFault,
-    Interrupted,
-    OccamRLError,
-    ParameterError,
-    require_integer,
-)
+from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, require_finite
+from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, OccamRLError, ParameterError, require_integer
 from occamrl.protocols import Ints, Learner
 from occamrl.running.learn import EnvironmentSource, learn
 from occamrl.running.result import Result
@@ -31,15 +24,8 @@ class Agent:
     >>> agent = orl.Agent(orl.ARLGen(ladder=spec.ladder), gym.make("FrozenLake-v1"), known=spec.known)
     >>> action, state = agent.learn(20).predict(0)
 
-    Parameters
-    ----------
-    algorithm : Learner
-    env : gymnasium.Env or FiniteEnvironment, optional
-        Can also be given to :meth:`learn`.
-    seed : int
-    about
-        ``known``, ``horizon``, ``reward_range``, ``discretiser`` and ``action_discretiser`` of
-        :class:`~occamrl.envs.wrapper.FiniteEnvironment`.
+    The environment can also be given to :meth:`learn`; ``about`` are ``known``, ``horizon``, ``reward_range`` and
+    ``discretiser`` of :class:`~occamrl.envs.wrapper.FiniteEnvironment`.
     """
 
     def __init__(self, algorithm: Learner, env: Any = None, *, seed: int = 0, **about: Any) -> None:
@@ -58,21 +44,14 @@ class Agent:
             self._learned = Run(self.algorithm, EnvironmentSource(self._environment), self.seed).result
         return self._learned
 
-    @property
-    def environment(self) -> EnvironmentInfo:
-        """What is kept of the environment."""
-        info: EnvironmentInfo = self.result.environment
-        return info
-
     def set_env(self, env: gym.Env[Any, Any] | FiniteEnvironment) -> None:
         """Set the environment; a later one must have the same sizes and rewards."""
         about = dict(self._about)
         if self._learned is not None and not isinstance(env, FiniteEnvironment) and "known" not in about:
-            info = self.environment
+            info = self._learned.environment
             about.update(known=self._learned.known, reward_range=tuple(info.rewards))
-            for name, codec in (("discretiser", info.observation), ("action_discretiser", info.action)):
-                if isinstance(codec, Discretiser):
-                    about.setdefault(name, codec)
+            if isinstance(info.observation, Discretiser):
+                about.setdefault("discretiser", info.observation)
         self._environment = require_finite(env, **about)
 
     def learn(self, episodes: int, env: Any = None, **options: Any) -> Agent:
@@ -105,7 +84,7 @@ class Agent:
         policy. ``deterministic`` is accepted for the sake of the convention: of a random policy, the likeliest action
         is returned.
         """
-        horizon, info = self.result.known.horizon, self.environment
+        horizon, info = self.result.known.horizon, self.result.environment
         h = 0 if state is None or episode_start else require_integer("state", state, 0, most=horizon - 1)
         s = info.observation.encode(observation)
         return info.action.decode(int(self.policy()[h, s])), h + 1

@@ -78,12 +78,6 @@ class Blocks:
             column.pop()
         del self.phases[self.phase[-1] + 1 if self.phase else 0 :]
 
-    def about(self) -> str:
-        """Return a few words on the last piece, for progress."""
-        if not self.episodes or np.isnan(self.regret[-1]):
-            return ""
-        return f"regret {self.regret[-1] / self.episodes[-1]:,.3g} an episode"
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:

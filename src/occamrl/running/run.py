@@ -102,7 +102,7 @@ class Progress:
         self.due = self.began + (0.0 if show else FIRST_AFTER)
         self.terminal, self.end = sys.stderr.isatty(), ""  # what ends the line that was begun
 
-    def update(self, done: int, about: str = "") -> None:
+    def update(self, done: int) -> None:
         """Say where the job is, if it is time to."""
         now = time.perf_counter()
         if self.show is False or now < self.due:
@@ -110,7 +110,7 @@ class Progress:
         self.due, self.end = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY), "\n" * self.terminal
         left = (self.total - done) * (now - self.began) / max(done, 1)
         share = f"{done:,} of {self.total:,} {self.unit} ({100 * done / self.total:.0f}%)"
-        line = f"{self.label}: {', '.join([share, *([about] if about else []), f'{left:,.0f} s left'])}"
+        line = f"{self.label}: {share}, {left:,.0f} s left"
         begin, end = ("\r\x1b[K", "") if self.terminal else ("", "\n")
         print(begin + line, end=end, file=sys.stderr, flush=True)
 
@@ -191,7 +191,7 @@ class Run:
                     done = self.result.total_episodes
                     if pressed.is_set() or fault is not None:
                         raise Interrupted(f"stopped after episode {done:,} of {end:,}", self.result)
-                    bar.update(done - first, self.result.blocks.about())
+                    bar.update(done - first)
                     if after is not None and not after(self.result):
                         break
         finally:

@@ -226,7 +226,6 @@ class Reader:
         return made
 
 
-_PLAIN = ("label", "seed", "wall_time", "problem")
 _COLUMNS: dict[str, Any] = {"episodes": np.int64, "regret": np.float64, "returns": np.float64}
 _COLUMNS |= dict.fromkeys(("pessimistic", "plans", "phase"), np.int64)
 
@@ -238,13 +237,13 @@ def save(result: Result, path: str | Path) -> None:
         agent: Any = writer.put(result.agent)
     except CheckpointError:  # it has a part that no file can hold: load needs the agent itself
         writer, agent = Writer(), None
-    tree = {name: getattr(result, name) for name in ("known", "environment", "state", "cut")}
-    tree |= {name: np.array(getattr(result.blocks, name), dtype=kind) for name, kind in _COLUMNS.items()}
+    parts = {name: part for name, part in parts_of(result).items() if name not in ("agent", "blocks")}
+    columns = {name: np.array(getattr(result.blocks, name), dtype=kind) for name, kind in _COLUMNS.items()}
     document = {
-        **{name: getattr(result, name) for name in _PLAIN},
         "identity": identity(result.agent),
         "agent": agent,
-        "tree": writer.put({**tree, "phases": result.blocks.phases}),
+        "result": writer.put(parts),
+        "blocks": writer.put({**columns, "phases": result.blocks.phases}),
         "objects": writer.objects,
     }
     write_document(as_path("path", path), document, writer.arrays)
@@ -253,37 +252,28 @@ def save(result: Result, path: str | Path) -> None:
 def load(path: str | Path, agent: Learner | None = None, mdp: FiniteMDP | Problem | None = None) -> Result:
     """Return the result in a file, to continue from or to look at.
 
-    Parameters
-    ----------
-    path : path
-    agent : Learner, optional
-        Takes the place of the algorithm in the file and must be the same. Needed where no file can hold it.
-    mdp : FiniteMDP, or a problem that has one, optional
-        Must be the problem that was simulated.
-
-    Raises
-    ------
-    CheckpointError
-        Naming the file: damaged, foreign, or of another agent or problem. It is left in place.
+    ``agent`` takes the place of the algorithm in the file and must be the same; it is needed where no file can hold it.
+    ``mdp`` must be the problem that was simulated. A CheckpointError names the file if it is damaged, foreign, or of
+    another agent or problem; it is left in place.
     """
     place, problem = as_path("path", path), None if mdp is None else as_mdp(mdp)
     document, arrays = read_document(place)
     try:
-        if problem is not None and document["problem"] != problem.fingerprint:
-            expected = f"{problem.fingerprint[:16]}, that of the given one"
-            raise CheckpointError("problem", got=document["problem"][:16], expected=expected)
-        if agent is None and document["agent"] is None:
-            got = f"a {document['label']} with a part that no file can hold"
-            raise CheckpointError("agent", got=got, expected="the same agent, given to load")
         reader = Reader(arrays, document["objects"])
+        parts, columns = reader.get(document["result"]), reader.get(document["blocks"])
+        if problem is not None and parts["problem"] != problem.fingerprint:
+            expected = f"{problem.fingerprint[:16]}, that of the given one"
+            raise CheckpointError("problem", got=parts["problem"][:16], expected=expected)
+        if agent is None and document["agent"] is None:
+            got = f"a {parts['label']} with a part that no file can hold"
+            raise CheckpointError("agent", got=got, expected="the same agent, given to load")
         played: Any = reader.get(document["agent"]) if agent is None else agent
         if changed := changes(document["identity"], identity(played)):
             expected = "the agent, and the code, that wrote the file; or another file"
             raise CheckpointError("agent", got=f"another one: {changed}", expected=expected)
-        tree = reader.get(document["tree"])
-        blocks = Blocks(**{name: tree.pop(name).tolist() for name in _COLUMNS}, phases=tree.pop("phases"))
+        blocks = Blocks(**{name: columns[name].tolist() for name in _COLUMNS}, phases=columns["phases"])
         blocks.total_episodes = sum(blocks.episodes)
-        return Result(**{name: document[name] for name in _PLAIN}, **tree, agent=played, blocks=blocks)
+        return Result(**parts, agent=played, blocks=blocks)
     except Exception as error:  # whatever a foreign file leads to
         raise CheckpointError(place, got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
 
