@@ -177,6 +177,7 @@ BAD_PLANS = {
     "action": orl.Plan(policy=np.full((3, 2), 2)),
     "floats": orl.Plan(policy=np.zeros((3, 2))),
     "sums": orl.Plan(policy=np.full((3, 2, 2), 0.6)),
+    "negative": orl.Plan(policy=np.tile([1.5, -0.5], (3, 2, 1))),
     "length": orl.Plan(policy=np.zeros((3, 2), int), episodes=0),
 }
 

@@ -13,13 +13,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from occamrl.errors import OccamRLError, require_choice
+from occamrl.errors import OccamRLError, require_choice, require_integer
 from occamrl.problems.mdp import RewardMap, as_mdp
 from occamrl.registry import make_problem, own
 
 _SIDE = 16  # of a tile, in pixels
 _HERE, _PLAIN = (214, 69, 48), (236, 238, 240)
-_COLOURS = {"S": (222, 238, 222), "F": (224, 236, 246), "H": (62, 78, 98), "G": (248, 208, 92)}
+_COLOURS = {"H": (62, 78, 98), "G": (248, 208, 92)}
 
 
 class ProblemEnv(gym.Env[np.int64, np.int64]):
@@ -27,13 +27,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
 
     An episode has H steps and is then truncated, as Gymnasium calls an end that lies outside the problem; absorbing
     states are ordinary states. Rewards are in the problem's own unit where it has one (money, minutes), otherwise in
-    [0, 1]. The problem itself is ``env.unwrapped.mdp``.
-
-    Parameters
-    ----------
-    problem : str or problem
-        Its name, with ``parameters``; or a problem or FiniteMDP as it is.
-    render_mode : "ansi" | "rgb_array", optional
+    [0, 1]. ``problem`` is a name, with ``parameters``, or a problem or FiniteMDP as it is; ``env.unwrapped.mdp`` has it.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012  # gymnasium.Env declares it without ClassVar
@@ -65,8 +59,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         mdp, outcomes = self.mdp, self.mdp.outcomes
         if self._state is None or self._step >= mdp.horizon:
             raise OccamRLError("no episode is under way; call reset() first")
-        if not self.action_space.contains(action):
-            raise OccamRLError(f"action: got {action!r}, expected an integer in [0, {mdp.actions})")
+        require_integer("action", action, 0, most=mdp.actions - 1)
         pair = self._state * mdp.actions + int(action)
         listed = np.arange(outcomes.start[pair], outcomes.start[pair + 1])
         law = mdp.probability[0 if mdp.stationary else self._step, listed]

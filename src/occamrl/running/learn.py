@@ -168,14 +168,14 @@ class EnvironmentSource(Source):
 
     def _told(self, error: Exception, episode: Episode) -> EnvironmentFault:
         """Return an error as one that names the episode and the step."""
-        if isinstance(error, EnvironmentFault) and error.index is not None:
-            return error
         index = (episode.number, len(episode.actions)) if episode.states else (episode.number,)
-        if isinstance(error, EnvironmentFault):
-            told = type(error)(error.field, got=error.got, expected=error.expected, index=index)
+        got = error.got if isinstance(error, EnvironmentFault) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, EnvironmentFault):
+            told = EnvironmentFault(self.environment.name, index=index, got=got, expected="a step without error")
+        elif error.index is None:
+            told = type(error)(error.field, index=index, got=got, expected=error.expected)
         else:
-            got, expected = f"{type(error).__name__}: {error}", "a step without error"
-            told = EnvironmentFault(self.environment.name, index=index, got=got, expected=expected)
+            return error
         told.__cause__ = error
         return told
 
@@ -242,7 +242,7 @@ def learn(
             raise ParameterError("checkpoint", got=f"{path}, which exists", expected="no continue_from beside it")
         earlier = Result.load(path, agent)
         target -= earlier.total_episodes
-    listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    listeners = list(callbacks) if isinstance(callbacks, Iterable) else [] if callbacks is None else [callbacks]
     for each in listeners:
         if not callable(getattr(each, "on_episode", each)):
             raise ParameterError("callbacks", got=repr(each), expected="a Callback or a function")

@@ -148,18 +148,11 @@ class Run:
     def __init__(self, agent: Learner, source: Source, seed: int | None = None, earlier: Result | None = None) -> None:
         require_learner(agent)
         self.source = source
+        about = {"known": source.known, "problem": source.problem, "environment": source.environment}
         if earlier is None:
             seed = require_integer("seed", 0 if seed is None else seed, 0)
-            self.result = Result(
-                label=type(agent).__name__,
-                seed=seed,
-                agent=agent,
-                known=source.known,
-                state=agent.begin(source.known),
-                blocks=Blocks(),
-                problem=source.problem,
-                environment=source.environment,
-            )
+            state, label = agent.begin(source.known), type(agent).__name__
+            self.result = Result(label=label, seed=seed, agent=agent, state=state, blocks=Blocks(), **about)
             return
         if seed is not None and seed != earlier.seed:
             raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
@@ -169,7 +162,6 @@ class Run:
             got = f"a run of another agent: {changed}"
             raise ParameterError("continue_from", got=got, expected="one of the same agent")
         blocks, state, cut = copy.deepcopy((earlier.blocks, earlier.state, earlier.cut))
-        about = {"environment": source.environment, "known": source.known}
         self.result = replace(earlier, agent=agent, blocks=blocks, state=state, cut=cut, **about)
 
     def play(
@@ -240,8 +232,8 @@ def require_plan(plan: Any, known: Known) -> None:
         raise ShapeError("plan.policy", got=f"shape {np.shape(policy)}", expected=expected)
     if policy.ndim == 2 and (policy.dtype.kind not in "iu" or policy.min() < 0 or policy.max() >= known.actions):
         raise ParameterError("plan.policy", got="other numbers", expected=f"integers from 0 to {known.actions - 1}")
-    if policy.ndim == 3 and not (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all():
-        raise ParameterError("plan.policy", got="other sums", expected="probabilities that sum to 1")
+    if policy.ndim == 3 and not ((policy >= 0.0).all() and (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all()):
+        raise ParameterError("plan.policy", got="other numbers", expected="probabilities that sum to 1")
     require_integer("plan.episodes", plan.episodes, 1)
 
 
