@@ -27,7 +27,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
 
     An episode has H steps and is then truncated, as Gymnasium calls an end that lies outside the problem; absorbing
     states are ordinary states. Rewards are in the problem's own unit where it has one (money, minutes), otherwise in
-    [0, 1]. ``problem`` is a name, with ``parameters``, or a problem or FiniteMDP as it is; ``env.unwrapped.mdp`` has it.
+    [0, 1]. ``problem`` is a name, with ``parameters``, or a problem or FiniteMDP as it is.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012  # gymnasium.Env declares it without ClassVar

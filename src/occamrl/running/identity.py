@@ -23,8 +23,14 @@ _LONGEST = 80  # characters of a value that are kept; of longer ones a digest
 
 
 def parts_of(value: Any) -> dict[str, Any]:
-    """Return what an object is made of: the fields of a dataclass, the attributes of others that are not derived."""
+    """Return what an object is made of: fields, or attributes that are not derived."""
     kind = type(value)
+    if isinstance(value, PerProblem):  # a cache
+        return {}
+    if isinstance(value, sp.csr_array):
+        return {name: getattr(value, name) for name in ("data", "indices", "indptr", "shape")}
+    if isinstance(value, tuple):
+        return dict(zip(value._fields, value, strict=True))  # type: ignore[attr-defined]  # a NamedTuple
     if is_dataclass(kind):
         return {each.name: getattr(value, each.name) for each in fields(kind) if each.init}
     if getattr(value, "finite", False) and hasattr(value, "level"):  # a ladder of lists: each member once
@@ -49,8 +55,6 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     known = getattr(value, "fingerprint", None)
     if isinstance(known, str):
         return {name: f"{type(value).__name__} {known[:16]}"}
-    if isinstance(value, sp.csr_array):
-        value = [value.shape, value.data, value.indices, value.indptr]
     if isinstance(value, (set, frozenset)):
         value = sorted(value, key=repr)
     if isinstance(value, np.generic):
@@ -72,8 +76,7 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
         if _root(kind) not in ("occamrl", "builtins", "numpy", "scipy"):
             found[f"the code of {name_of(kind)}"] = code_of(kind)
     for key, each in inside.items():
-        if not isinstance(each, PerProblem):  # a cache
-            found |= identity(each, name + key)
+        found |= identity(each, name + key)
     return found
 
 

@@ -138,16 +138,10 @@ class Writer:
             return {"array" if isinstance(tree, np.ndarray) else "scalar": name}
         if isinstance(tree, list):
             return [self.put(part) for part in tree]
-        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-            return {"named": name_of(type(tree)), "parts": [self.put(part) for part in tree]}
-        if isinstance(tree, tuple):
+        if type(tree) is tuple:
             return {"tuple": [self.put(part) for part in tree]}
         if isinstance(tree, dict):
             return {"dict": [[self.put(key), self.put(part)] for key, part in tree.items()]}
-        if isinstance(tree, sp.csr_array):
-            return {"sparse": [self.put(part) for part in (tree.data, tree.indices, tree.indptr, tree.shape)]}
-        if isinstance(tree, PerProblem):
-            return {"cache": True}
         if not may_be_stored(type(tree)):
             raise CheckpointError("save", got=name_of(type(tree)), expected="arrays, plain data and algorithms")
         if id(tree) not in self._seen:
@@ -158,9 +152,10 @@ class Writer:
 
 
 def may_be_stored(kind: Any) -> bool:
-    """Say whether objects of a class may be part of a file: algorithms, and what those of this package are made of."""
+    """Say whether objects of a class may be part of a file: algorithms, and what they and their states are made of."""
     own = kind.__module__.startswith("occamrl.") and not issubclass(kind, BaseException)
-    return own or issubclass(kind, Family) or satisfies(kind, Learner) or satisfies(kind, Rule)
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return own or named or issubclass(kind, (Family, sp.csr_array)) or satisfies(kind, Learner) or satisfies(kind, Rule)
 
 
 class Reader:
@@ -181,18 +176,8 @@ class Reader:
                 return self.arrays.pop(name)[()]
             case {"tuple": list(parts)}:
                 return tuple(self.get(part) for part in parts)
-            case {"named": str(name), "parts": list(parts)}:
-                kind = self.found(name)
-                if not (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-                    raise CheckpointError("class", got=name, expected="a NamedTuple")
-                return kind(*(self.get(part) for part in parts))
             case {"dict": list(parts)}:
                 return {self.get(key): self.get(part) for key, part in parts}
-            case {"sparse": list(parts)}:
-                data, indices, indptr, shape = (self.get(part) for part in parts)
-                return sp.csr_array((data, indices, indptr), shape=shape)
-            case {"cache": True}:
-                return PerProblem()
             case {"object": int(number)}:
                 if number not in self._made:
                     self._made[number] = self._object(**self.objects[number])
@@ -217,8 +202,10 @@ class Reader:
         if not may_be_stored(found):
             raise CheckpointError("class", got=kind, expected="an algorithm, or a part of one")
         inside = {key: self.get(part) for key, part in parts.items()}
-        if is_dataclass(found):
-            return found(**inside)  # type: ignore[operator]  # a class, not an instance
+        if is_dataclass(found) or issubclass(found, (tuple, PerProblem)):
+            return found(**inside)
+        if issubclass(found, sp.csr_array):
+            return found((inside["data"], inside["indices"], inside["indptr"]), shape=inside["shape"])
         if found is Ladder and "family" in inside:
             return Ladder.of_levels(**inside)
         made = found.__new__(found)
