@@ -176,9 +176,10 @@ def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None
     draw = np.random.default_rng(0)
     dry, wet, strange = draw.dirichlet(np.ones(3), size=(3, 3, 2))
     reward = draw.random((3, 2))
-    np.savez("models.npz", dry=dry, wet=wet, reward=reward)
-    classes = "".join(f'[[classes]]\nname = "{name}"\nkernels = ["models.npz:{name}"]\n' for name in ("dry", "wet"))
-    Path("models.toml").write_text('horizon = 4\nreward = "models.npz:reward"\n' + classes)
+    for name, array in (("dry", dry), ("wet", wet), ("reward", reward)):
+        np.savez(name, array)
+    classes = "".join(f'[[classes]]\nname = "{name}"\nkernels = ["{name}.npz"]\n' for name in ("dry", "wet"))
+    Path("models.toml").write_text('horizon = 4\nreward = "reward.npz"\n' + classes)
     for kernel, episodes, code, status in (
         (wet, 200, 0, "decided"),
         (dry, 1, 3, "not enough data"),
