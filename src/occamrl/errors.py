@@ -220,6 +220,13 @@ def require_kind(field: str, value: object, kind: type[Any] | tuple[type[Any], .
         raise ParameterError(field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {name}(...)")
 
 
+def require_rewards(known: Any) -> None:
+    """Refuse a problem whose rewards are not known."""
+    if not known.rewards_known:
+        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...)"
+        raise ParameterError("known.rewards_known", got=False, expected=expected)
+
+
 def require_memory(field: str, value: object, *sizes: int) -> None:
     """Refuse sizes of a table of numbers that would not fit into the memory of usual machines, before it is made."""
     if math.prod(sizes) > _LARGEST_TABLE:

@@ -33,11 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl import bellman
-from occamrl.errors import ParameterError, require_choice, require_number
+from occamrl.errors import ParameterError, require_choice, require_number, require_rewards
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
 from occamrl.learners.ucrl_vtr import count_starts, first_values, law_of_starts
-from occamrl.learners.ucrl_vtr_lin import require_rewards
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan
 

@@ -32,7 +32,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import ParameterError, require_choice, require_kind, require_number
+from occamrl.errors import require_choice, require_kind, require_number
+from occamrl.errors import require_rewards as require_rewards
 from occamrl.evidence import value
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan
@@ -136,13 +137,6 @@ def plan_length(replan: float, longest: float, share: float = 1.0, expected: flo
     most = math.log1p(replan)
     added = max(share * longest, expected, most / MOST_EPISODES)
     return 1 if replan == 0.0 else int(max(1.0, min(most / added, MOST_EPISODES)))
-
-
-def require_rewards(known: Known) -> None:
-    """Refuse a problem whose rewards are not known."""
-    if not known.rewards_known:
-        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...)"
-        raise ParameterError("known.rewards_known", got=False, expected=expected)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
