@@ -57,14 +57,13 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
         return {name: f"{type(value).__name__} {known[:16]}"}
     if isinstance(value, (set, frozenset)):
         value = sorted(value, key=repr)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if all(each is None or isinstance(each, (numbers.Number, str)) for each in (value if _several(value) else [value])):
-        text = repr(list(value) if _several(value) else value)
+    several = isinstance(value, (list, tuple))
+    if all(each is None or isinstance(each, (numbers.Number, str)) for each in (value if several else [value])):
+        text = repr(list(value) if several else value.item() if isinstance(value, np.generic) else value)
         return {name: text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}... {_digest(text.encode())}"}
     if isinstance(value, np.ndarray):
         return {name: f"{value.dtype}{list(value.shape)} {_digest(value.tobytes())}"}
-    if _several(value):
+    if several:
         found, inside = {name: f"{len(value)} entries"}, {f"[{i}]": each for i, each in enumerate(value)}
     elif isinstance(value, dict):
         found, inside = {name: f"{len(value)} entries"}, {f".{key}": value[key] for key in sorted(value, key=str)}
@@ -88,10 +87,6 @@ def changes(before: dict[str, str], after: dict[str, str]) -> str:
         if old != new:
             found.append(f"{key} has changed" if key.startswith("the code of ") else f"{key}: {old} before, {new} now")
     return "; ".join(found[:4]) + (f"; and {len(found) - 4} more" if len(found) > 4 else "")
-
-
-def _several(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
 
 
 def _digest(content: bytes) -> str:

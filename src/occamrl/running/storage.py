@@ -74,19 +74,15 @@ def canonical(data: Any) -> bytes:
 
 
 def write_sealed(path: Path, document: dict[str, Any]) -> None:
-    """Write a JSON object that begins with the SHA-256 of the rest."""
-    text = canonical(document)
-    write_whole(path, b'{"digest":"%s",%s\n' % (sha256(text).encode(), text[1:]))
+    """Write a JSON object together with the SHA-256 of its canonical text."""
+    write_whole(path, canonical({**document, "digest": sha256(canonical(document))}) + b"\n")
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """Return a sealed JSON object; a byte that is not as it was written is an error that names the file."""
     try:
-        content = path.read_bytes()
-        document: dict[str, Any] = json.loads(content)
-        digest = str(document.pop("digest"))
-        head = f'{{"digest":"{digest}",'.encode()
-        if not content.startswith(head) or sha256(b"{" + content[len(head) : -1]) != digest or content[-1:] != b"\n":
+        document: dict[str, Any] = json.loads(path.read_bytes())
+        if document.pop("digest") != sha256(canonical(document)):
             raise ValueError("its digest does not match its content")
     except Exception as error:  # whatever a damaged file leads to
         got = f"{type(error).__name__}: {error}"
