@@ -62,7 +62,7 @@ class Codec:
         try:
             return int(np.ravel_multi_index(tuple(self.digits(value)), self.radix))
         except (TypeError, ValueError, LookupError):
-            raise SpaceError("observation", got=f"{value!r:.80}", expected=f"a point of {self}") from None
+            raise SpaceError("observation", got=f"{value!r:.80}", expected=f"a point of {self!s:.200}") from None
 
     def decode(self, index: int) -> Any:
         """Return the point of a number."""

@@ -162,12 +162,12 @@ class Result:
     @cached_property
     def cumulative_regret(self) -> IfKnown:
         """The sum of the regret of all episodes up to and including each of these."""
-        return self.regret_at(self.episodes) if self.exact else None
+        return self.regret_at(self.episodes)
 
     @property
     def total_regret(self) -> IfKnown:
         """The sum of the regret of all episodes."""
-        return self.regret_at(self.total_episodes) if self.exact else None
+        return self.regret_at(self.total_episodes)
 
     def regret_at(self, episode: Any) -> IfKnown:
         """Return the cumulative regret after ``episode`` episodes, a number or an array of numbers up to K."""
