@@ -31,10 +31,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from occamrl import bellman
 from occamrl.errors import ParameterError, require_choice, require_number, require_rewards
-from occamrl.evidence import likelihood, value
+from occamrl.evidence import likelihood
 from occamrl.evidence.likelihood import Members
 from occamrl.learners.ucrl_vtr import count_starts, first_values, law_of_starts
 from occamrl.models.ladder import Ladder
@@ -147,7 +148,7 @@ class Occam(Learner):
         """Weigh members, hulls and counts."""
         members = Members.of(self.ladder.family, known)
         scores = likelihood.scores(state, members)
-        most = value.threshold(-scores, self.log_weights, self.delta)  # log(1/delta) - Z
+        most = math.log(1.0 / self.delta) - float(logsumexp(self.log_weights + scores))  # log(1/delta) - Z
         hulls = likelihood.open_hulls(state, members, -most)
         left = [m for m, still in zip(self.hulls, hulls, strict=True) if still]
         return Judgement(scores, math.log(1.0 / self.delta) - most, -scores[: members.size] <= most, left)

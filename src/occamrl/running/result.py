@@ -30,7 +30,6 @@ IfKnown = Any  # Floats or float, None where the truth is not known: of ``run``,
 
 EVERY_EPISODE = 10**6  # of which curves show all; beyond, some
 POINTS_PER_DECADE = 1_000
-MOST_PHASES = 4_096
 
 
 class Cut(NamedTuple):
@@ -42,7 +41,10 @@ class Cut(NamedTuple):
 
 @dataclass(eq=False)
 class Blocks:
-    """What happened, piece by piece, in columns; a piece is a block, or an episode of a real environment."""
+    """What happened, piece by piece, in columns; a piece is a block, or an episode of a real environment.
+
+    The driver writes them (:mod:`occamrl.running.run`), a result reads them.
+    """
 
     episodes: list[int] = field(default_factory=list)
     regret: list[float] = field(default_factory=list)  # summed over the episodes; NaN where the truth is not known
@@ -52,31 +54,6 @@ class Blocks:
     phase: list[int] = field(default_factory=list)  # which of the phases
     phases: list[dict[str, Any]] = field(default_factory=list)  # facts and latest grounds of stretches of equal facts
     total_episodes: int = 0
-
-    def add(self, plan: Plan, block: Any, *, new: bool) -> None:
-        """Take in a block, or the rest of one that is not new."""
-        facts, grounds = dict(plan.facts), dict(plan.grounds)
-        if not self.phases or self.phases[-1]["facts"] != facts:
-            self.phases.append({"facts": facts, "grounds": grounds})
-        self.phases[-1]["grounds"] = grounds
-        pieces = len(block.episodes)
-        self.episodes.extend(block.episodes.tolist())
-        self.regret.extend(block.regret.tolist())
-        self.returns.extend(block.returns.tolist())
-        self.pessimistic.extend([block.pessimistic] + [0] * (pieces - 1))
-        self.plans.extend([int(new)] + [0] * (pieces - 1))
-        self.phase.extend([len(self.phases) - 1] * pieces)
-        self.total_episodes += block.flow.episodes
-        if len(self.phases) > MOST_PHASES:  # of bases that take turns, say: join neighbours
-            self.phases = [{**row, "grounds": {**row["grounds"], "joined": True}} for row in self.phases[1::2]]
-            self.phase = [min(i // 2, len(self.phases) - 1) for i in self.phase]
-
-    def drop_last(self) -> None:
-        """Forget the last piece."""
-        self.total_episodes -= self.episodes[-1]
-        for column in (self.episodes, self.regret, self.returns, self.pessimistic, self.plans, self.phase):
-            column.pop()
-        del self.phases[self.phase[-1] + 1 if self.phase else 0 :]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

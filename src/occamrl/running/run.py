@@ -29,6 +29,7 @@ from occamrl.running.flow import simulate
 from occamrl.running.identity import changes, identity
 from occamrl.running.result import Blocks, Cut, Result
 
+MOST_PHASES = 4_096
 FIRST_AFTER, TERMINAL_EVERY, PLAIN_EVERY = 1.0, 0.2, 10.0  # seconds until and between messages
 
 
@@ -171,16 +172,17 @@ class Run:
 
         Ctrl-C raises Interrupted, with everything so far in its ``result``.
         """
-        began, first, end = time.perf_counter(), self.result.total_episodes, self.result.total_episodes + episodes
+        blocks, began = self.result.blocks, time.perf_counter()
+        first, end = blocks.total_episodes, blocks.total_episodes + episodes
         before, bar = self.result.wall_time, Progress(self.result.label, episodes, progress)
         try:
             with ctrl_c() as pressed:
-                while self.result.total_episodes < end:
+                while blocks.total_episodes < end:
                     fault = self._block(end, pressed.is_set)
                     self.result = replace(self.result, wall_time=before + time.perf_counter() - began)
                     if isinstance(fault, Exception):
                         raise fault
-                    done = self.result.total_episodes
+                    done = blocks.total_episodes
                     if pressed.is_set() or fault is not None:
                         raise Interrupted(f"stopped after episode {done:,} of {end:,}", self.result)
                     bar.update(done - first)
@@ -195,8 +197,11 @@ class Run:
         state, seen = self.result.state, None
         if self.result.cut is not None:  # go back to where the block that was cut short began
             state, seen = self.result.cut
-            if seen is None:
-                blocks.drop_last()
+            if seen is None:  # the last piece
+                blocks.total_episodes -= blocks.episodes[-1]
+                for name in ("episodes", "regret", "returns", "pessimistic", "plans", "phase"):
+                    getattr(blocks, name).pop()
+                del blocks.phases[blocks.phase[-1] + 1 if blocks.phase else 0 :]
         first = blocks.total_episodes
         before = 0 if seen is None else seen.episodes  # episodes of this block that an environment has shown already
         plan = agent.plan(known, state, generator(seed, "agent", first - before))
@@ -208,9 +213,27 @@ class Run:
             if flow.episodes < plan.episodes:
                 cut = Cut(copy.deepcopy(state), None if self.source.environment is None else flow)
             agent.learn(known, state, plan, flow)
-            blocks.add(plan, block, new=seen is None)
+            enter(blocks, plan, block, new=seen is None)
             self.result = replace(self.result, state=state, cut=cut)
         return block.fault
+
+
+def enter(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
+    """Add a block, or the rest of one that is not new, to what happened."""
+    facts, grounds, pieces = dict(plan.facts), dict(plan.grounds), len(block.episodes)
+    if not blocks.phases or blocks.phases[-1]["facts"] != facts:
+        blocks.phases.append({"facts": facts})
+    blocks.phases[-1]["grounds"] = grounds
+    blocks.episodes.extend(block.episodes.tolist())
+    blocks.regret.extend(block.regret.tolist())
+    blocks.returns.extend(block.returns.tolist())
+    blocks.pessimistic.extend([block.pessimistic] + [0] * (pieces - 1))
+    blocks.plans.extend([int(new)] + [0] * (pieces - 1))
+    blocks.phase.extend([len(blocks.phases) - 1] * pieces)
+    blocks.total_episodes += block.flow.episodes
+    if len(blocks.phases) > MOST_PHASES:  # of bases that take turns, say: join neighbours
+        blocks.phases = [{**row, "grounds": {**row["grounds"], "joined": True}} for row in blocks.phases[1::2]]
+        blocks.phase = [min(i // 2, len(blocks.phases) - 1) for i in blocks.phase]
 
 
 def require_learner(agent: object) -> None:
