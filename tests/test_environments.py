@@ -17,8 +17,8 @@ from scipy import stats
 
 import occamrl as orl
 from occamrl import errors
+from occamrl.envs import ProblemEnv, register_problems
 from occamrl.envs.ladder_file import LadderSpec, shipped_ladders
-from occamrl.envs.registered import ProblemEnv, register_problems
 from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, codec_of
 from occamrl.problems.lakes import table_of
 from occamrl.running.learn import Callback, EpisodeReport
