@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import occamrl as orl
-from occamrl.problems.boxes import ContinuousInventory, ContinuousProblem, MountainCar, Pendulum
+from occamrl.problems.grids import ContinuousInventory, ContinuousProblem, Pendulum
 from occamrl.protocols import Floats
 from studies.figures import Panel, Size, each, number, picture, points, table
 from studies.linear import Case
@@ -158,11 +158,7 @@ def pendulum(size: Size) -> str:
     return table(HEADER, rows(grids, 24 if size.tiny else 192))
 
 
-def others(size: Size) -> str:
-    """Measure a mountain car and an inventory."""
+def inventory(size: Size) -> str:
+    """Measure an inventory."""
     stock = ContinuousInventory(resolution=20, mixture=((3, 0.6), (4, 0.4)))
-    shown = rows([on_grid("inventory, S = 21", stock, size, 5)], 40 if size.tiny else 640)
-    if not size.tiny:
-        car = MountainCar(resolution=24, mixture=((6, 0.6), (8, 0.4)))
-        shown = [*rows([on_grid("mountain car, 25 x 25 vertices, S = 625", car, size, 5)], 192), *shown]
-    return table(HEADER, shown)
+    return table(HEADER, rows([on_grid("inventory, S = 21", stock, size, 5)], 40 if size.tiny else 640))

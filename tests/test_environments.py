@@ -261,7 +261,7 @@ def test_what_contradicts_the_table_is_found_while_learning() -> None:
 @pytest.mark.parametrize("name", register_problems())
 def test_every_problem_is_an_environment(name: str) -> None:
     kind = orl.registry.own("problems")[name.removeprefix("occamrl/").removesuffix("-v0")]
-    problem = kind.examples()[0]
+    problem = kind(**kind.small[0])
     check_env(ProblemEnv(problem), skip_render_check=True)
     text, picture = (ProblemEnv(problem, render_mode=mode) for mode in ("ansi", "rgb_array"))
     for drawn in (text, picture):
