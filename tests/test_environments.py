@@ -22,6 +22,7 @@ from occamrl.envs.registered import ProblemEnv, register_problems
 from occamrl.envs.spaces import Discretiser, codec_from_plain, codec_of
 from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment
 from occamrl.problems.lakes import table_of
+from occamrl.problems.mdp import NoisyProblem
 from occamrl.running.learn import Callback, EpisodeReport
 
 KERNELS = np.random.default_rng(3).dirichlet(np.ones(4), size=(5, 4, 2))
@@ -475,7 +476,7 @@ def test_unknown_random_rewards_are_estimated_in_the_unit_of_the_environment() -
 
 
 def test_noisy_problems_have_exact_regret_of_the_means() -> None:
-    env = ProblemEnv(MDP.with_reward_noise("bernoulli"))
+    env = ProblemEnv(NoisyProblem(MDP, "bernoulli"))
     result = orl.learn(orl.UniformRandom(), env, episodes=20)
     exact = orl.run(orl.UniformRandom(), MDP, episodes=20)
     np.testing.assert_allclose(result.regret, exact.regret[0], rtol=1e-12)

@@ -1,6 +1,6 @@
-"""Problems of the literature: trees, rivers and random MDPs.
+"""Problems of the literature: rivers and random MDPs.
 
-Each states its source, and its optimum where that is known in closed form. Episodes start in state 0.
+Episodes start in state 0.
 """
 
 from __future__ import annotations
@@ -13,40 +13,9 @@ import numpy as np
 
 from occamrl.errors import ParameterError, require_choice, require_integers, require_number
 from occamrl.problems.mdp import FiniteMDP, Small, read_only, stream
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import Ints
 
 LEFT, RIGHT = 0, 1  # the actions of rivers
-
-
-@dataclass(frozen=True, kw_only=True)
-class WideTree:
-    """Two steps, and only the first choice counts (Ayoub, Jia, Szepesvari, Wang and Yang, ICML 2020).
-
-    State 0 leads to state 1 (action 0) or 2 (action 1). There, each of the two actions leads to one of the leaves of
-    its own quarter, drawn uniformly. Leaves absorb. Being in state 2 pays 1; nothing else pays. So V*_1(0) = 1.
-    """
-
-    leaves: int = 4  # a multiple of 4; states 3, 4, ...
-
-    small: ClassVar[Small] = ({}, {"leaves": 12})
-
-    def __post_init__(self) -> None:
-        if self.leaves < 4 or self.leaves % 4:
-            raise ParameterError("leaves", got=self.leaves, expected="a multiple of 4")
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The problem."""
-        states, quarter = 3 + self.leaves, self.leaves // 4
-        transition, reward = np.zeros((states, 2, states)), np.zeros((states, 2))
-        for action in range(2):
-            transition[0, action, 1 + action] = 1.0
-            for parent in (1, 2):
-                first = 3 + (2 * (parent - 1) + action) * quarter
-                transition[parent, action, first : first + quarter] = 1.0 / quarter
-        reward[2] = 1.0
-        transition[range(3, states), :, range(3, states)] = 1.0
-        return FiniteMDP(transition=transition, reward=reward, horizon=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,17 +107,6 @@ class RiverZones:
             raise ParameterError("zones", got=self.zones, expected=f"a divisor of states = {self.states}")
 
     @cached_property
-    def phi(self) -> Floats:
-        """Features [S, 2, S, 1 + 2S]: staying put (or swimming left), and what going up and down in a state changes."""
-        phi = np.zeros((self.states, 2, self.states, 1 + 2 * self.states))
-        for s in range(self.states):
-            phi[s, LEFT, max(s - 1, 0), 0] = phi[s, RIGHT, s, 0] = 1.0
-            for j, s2 in ((1 + s, min(s + 1, self.states - 1)), (1 + self.states + s, max(s - 1, 0))):
-                phi[s, RIGHT, s2, j] += 1.0
-                phi[s, RIGHT, s, j] -= 1.0
-        return read_only(phi)
-
-    @cached_property
     def moves(self) -> Ints:
         """Where a move leads [S, 2, 3]: down, stay, up; swimming left has one move, down. At the ends one stays."""
         s = np.arange(self.states)
@@ -160,15 +118,13 @@ class RiverZones:
         return np.arange(self.states) // (self.states // zones)
 
     @cached_property
-    def theta(self) -> Floats:
-        """theta* [1 + 2S]."""
-        draw, length = stream(self.seed, "river_zones"), self.states // self.zones
-        up, down = draw.uniform(0.3, 0.75, self.zones), draw.uniform(0.02, 0.2, self.zones)
-        return read_only(np.concatenate([[1.0], np.repeat(up, length), np.repeat(down, length)]))
-
-    @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        reward = np.zeros((self.states, 2))
+        draw, length = stream(self.seed, "river_zones"), self.states // self.zones
+        up, down = (np.repeat(draw.uniform(*ends, self.zones), length) for ends in ((0.3, 0.75), (0.02, 0.2)))
+        transition, reward = np.zeros((self.states, 2, self.states)), np.zeros((self.states, 2))
+        for s in range(self.states):
+            transition[s, LEFT, self.moves[s, LEFT, 0]] = 1.0
+            np.add.at(transition[s, RIGHT], self.moves[s, RIGHT], [down[s], 1.0 - up[s] - down[s], up[s]])
         reward[0, LEFT], reward[-1, RIGHT] = self.left_reward, 1.0
-        return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=self.horizon)
+        return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)

@@ -10,9 +10,9 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -186,24 +186,15 @@ class SparseLadder(NestedClasses):
         return FiniteMDP(transition=transition, reward=self.mixture.mdp.known.base_reward, horizon=self.horizon)
 
 
-class Stored:
-    """A problem whose arrays are part of the package, in a file beside this module: it depends on no generator."""
-
-    file: ClassVar[str]
-
-    @cached_property
-    def _arrays(self) -> dict[str, Floats]:
-        with (files("occamrl.problems") / self.file).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {key: read_only(arrays[key]) for key in arrays}
-
-    @property
-    def phi(self) -> Floats:
-        """The features [S, A, S, d]."""
-        return self._arrays["phi"]
+@cache
+def _stored(name: str) -> dict[str, Any]:
+    """Return arrays that are part of the package, in a file beside this module."""
+    with (files("occamrl.problems") / name).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {key: read_only(arrays[key]) for key in arrays}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceMixture(Stored):
+class ReferenceMixture:
     """A sparse linear mixture whose arrays are part of the package.
 
     S = 12, A = 4, H = 6, d = 16. Three coordinates of theta* are not zero: 1, -0.5, -0.5 (0, 8 and 13 from zero). Built
@@ -211,22 +202,26 @@ class ReferenceMixture(Stored):
     """
 
     small: ClassVar[Small] = ({},)
-    file: ClassVar[str] = "reference_mixture.npz"
+
+    @property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d]."""
+        return cast(Floats, _stored("reference_mixture.npz")["phi"])
 
     @property
     def theta(self) -> Floats:
         """theta* [d]."""
-        return self._arrays["theta"]
+        return cast(Floats, _stored("reference_mixture.npz")["theta"])
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        transition, reward = self._arrays["transition"], self._arrays["reward"]
-        return FiniteMDP(transition=transition, reward=reward, horizon=int(self._arrays["horizon"].item()))
+        arrays = _stored("reference_mixture.npz")
+        return FiniteMDP(transition=arrays["transition"], reward=arrays["reward"], horizon=6)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceLadder(Stored):
+class ReferenceLadder:
     """Sparse hypotheses whose arrays are part of the package.
 
     S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`. The features
@@ -236,31 +231,35 @@ class ReferenceLadder(Stored):
     nonzero: int = 2  # non-zero entries of the truth besides the first, 0 ... 3, so that m* = nonzero + 1
 
     small: ClassVar[Small] = ({"nonzero": 0}, {"nonzero": 3})
-    file: ClassVar[str] = "reference_ladder.npz"
 
     def __post_init__(self) -> None:
         require_integer("nonzero", self.nonzero, 0, most=3)
 
     @property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d]."""
+        return cast(Floats, _stored("reference_ladder.npz")["phi"])
+
+    @property
     def hypotheses(self) -> Floats:
         """All parameters [n, d], by the number of non-zero entries."""
-        return self._arrays["thetas"]
+        return cast(Floats, _stored("reference_ladder.npz")["thetas"])
 
     @property
     def sizes(self) -> list[int]:
         """|F_1|, ..., |F_M|."""
-        return [int(size) for size in self._arrays["sizes"]]
+        return [1, 17, 129, 577]
 
     @property
     def theta(self) -> Floats:
         """theta* [d]."""
-        return np.asarray(self.hypotheses[int(self._arrays["truths"][self.nonzero])])
+        return np.asarray(self.hypotheses[_stored("reference_ladder.npz")["truths"][self.nonzero]])
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        reward, horizon = self._arrays["reward"], int(self._arrays["horizon"].item())
-        return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=horizon)
+        reward = _stored("reference_ladder.npz")["reward"]
+        return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=10)
 
 
 @dataclass(frozen=True, kw_only=True)
