@@ -136,7 +136,6 @@ def test_only_reachable_states_have_to_be_covered() -> None:
         (lambda: discretise(moved(lambda s, a, w: s[:1]), line(), [0.0]), InvalidInput),
         (lambda: discretise(rotation(3), circle(4), [[math.nan]]), InvalidInput),
         (lambda: discretise(rotation(3), line(), [0.0], start=[[3.0]]), InvalidInput),
-        (lambda: normal_rule([-1.0], 3), ParameterError),
         (lambda: Grid(low=[0.0], high=[math.nan], points=[3]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[1]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[3, 3]), InvalidInput),

@@ -1,13 +1,12 @@
 r"""Problems on a box: a kernel on a box turned into a kernel on the vertices of a grid, and how wrong that is.
 
 Values at the vertices are continued to (I f)(x) = sum_v lambda_v(x) f(v), the weights being products of hats: at least
-zero, with sum one. A model moves a state with a noise of known law, of which a rule has nodes and weights w_i, such
-that :math:`\int f(y)\, P(dy \mid s, a) \approx \sum_i w_i f(y_i)`. From vertex s the grid's problem goes to y_i with
-weight w_i, and from there to the corners of the cell of y_i with the weights of interpolation. Three grids, each twice
-as fine as the one before, give an estimate of the error (Richardson). ``docs/continuous-states.md`` has the proofs.
+zero, with sum one. A rule for the noise has nodes, which move s to y_i, and weights w_i, such that
+:math:`\int f(y)\, P(dy \mid s, a) \approx \sum_i w_i f(y_i)`. From vertex s the grid's problem goes to y_i with weight
+w_i, and from there to the corners of the cell of y_i with the weights of interpolation. Three grids, each twice as fine
+as the one before, give an estimate of the error (Richardson). ``docs/continuous-states.md`` has the proofs.
 
-The problems here have ten candidate models of one system, and a mixture of them is the truth. On a grid each candidate
-is a sparse kernel, their mixture is the true one, and regret is exact for the grid's problem.
+In the problems ten candidate models of one system are mixed. On a grid each is a sparse kernel, and regret is exact.
 """
 
 from __future__ import annotations
@@ -121,20 +120,16 @@ class Grid:
 Rule = tuple[Floats, Floats]  # nodes [Q, q] and weights [Q], which sum to one, for a law of noise
 
 
-def normal_rule(scale: ArrayLike, nodes: int) -> Rule:
+def normal_rule(scale: Sequence[float], nodes: int) -> Rule:
     """Return Gauss-Hermite's rule for independent normal noise: exact for polynomials of degree 2 nodes - 1.
 
     >>> nodes, weights = normal_rule([2.0], 3)
     >>> round(float(weights @ nodes[:, 0] ** 4), 9)  # 3 sigma^4
     48.0
     """
-    scales = np.atleast_1d(as_floats("scale", scale))
-    if not (scales >= 0.0).all():
-        raise ParameterError("scale", got=scales.tolist(), expected="numbers >= 0")
     x, w = np.polynomial.hermite_e.hermegauss(require_integer("nodes", nodes, 1))
-    kept = [(sigma * x, w / w.sum()) if sigma > 0.0 else (np.zeros(1), np.ones(1)) for sigma in scales]
-    points = np.array(list(itertools.product(*(axis for axis, _ in kept))))
-    return points, np.array([np.prod(each) for each in itertools.product(*(part for _, part in kept))])
+    points = np.array(list(itertools.product(*(sigma * x for sigma in scale))))
+    return points, np.array([np.prod(each) for each in itertools.product(w / w.sum(), repeat=len(scale))])
 
 
 def quantile_rule(quantile: Callable[[Floats], ArrayLike], nodes: int) -> Rule:
@@ -317,7 +312,6 @@ class ContinuousProblem(ABC):
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The grid's problem; an episode that starts between vertices starts at one of the corners."""
-        # r is [S, A], or [S, A, S]
         reward = np.stack([self.reward(self.grid.vertices, action) for action in self.action_grid], axis=1)
         corner, weight = self.grid.corners([self.start])
         initial = np.bincount(corner[0], weights=weight[0], minlength=self.grid.size)

@@ -49,11 +49,13 @@ class Lake(NestedClasses):
     """What lakes have in common: a map, and a kernel that is the walk without slipping plus what slips change."""
 
     horizon: int | None
+    map_name: str = "8x8"
+    rows: int = SIDE  # how many rows of the map, from below
 
     @property
-    @abstractmethod
     def lake(self) -> tuple[str, ...]:
         """The map, row by row."""
+        return MAPS[self.map_name][-self.rows :]
 
     @abstractmethod
     def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
@@ -105,11 +107,6 @@ class PatchyIce(Lake):
         if len(self.slip) not in _COLUMNS:
             raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
 
-    @property
-    def lake(self) -> tuple[str, ...]:
-        """The map, row by row."""
-        return MAPS["8x8"][SIDE - self.rows :]
-
     def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
         """Return what a slip in each column changes per q."""
         column = np.arange(len(left)) % SIDE
@@ -150,11 +147,6 @@ class FrozenLake(Lake):
         if len(self.slip) != 2 or sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
             raise ParameterError("slip", got=self.slip, expected=f"two integers (l, r), l + r <= {MOST}")
 
-    @property
-    def lake(self) -> tuple[str, ...]:
-        """The map, row by row."""
-        return MAPS[self.map_name]
-
     def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
         """Return what a slip to each side changes."""
         return left, right
@@ -172,8 +164,7 @@ class FrozenLake(Lake):
 
 
 # Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
-_HARMLESS = {"OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics", "HumanRendering"}
-_HARMLESS |= {"RenderCollection"}
+_HARMLESS = ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics", "HumanRendering")
 
 
 def has_table(env: Any) -> bool:
@@ -188,11 +179,8 @@ def require_harmless_wrappers(env: Any) -> None:
     while layer is not env.unwrapped:
         if type(layer).__name__ not in _HARMLESS:
             got = f"the wrapper {type(layer).__name__}, which the table does not describe"
-            raise TableError(
-                type(env.unwrapped).__name__,
-                got=got,
-                expected="no wrapper that changes observations, actions or rewards",
-            )
+            expected = "no wrapper that changes observations, actions or rewards"
+            raise TableError(type(env.unwrapped).__name__, got=got, expected=expected)
         layer = layer.env
 
 

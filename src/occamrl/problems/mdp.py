@@ -154,7 +154,7 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
     """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
     matrices = [transition] if sp.issparse(transition) else transition
     if isinstance(matrices, Sequence) and any(sp.issparse(matrix) for matrix in matrices):
-        shapes = [np.shape(matrix) for matrix in matrices]
+        shapes = [getattr(matrix, "shape", ()) for matrix in matrices]
         shape = shapes[0]
         whole = len(shape) == 2 and 0 not in shape and shape[0] % shape[1] == 0
         if not whole or set(shapes) != {shape} or len(shapes) not in (1, horizon):
@@ -192,8 +192,8 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
             raise ShapeError("reward", got=dense.shape, expected=expected)
         every = np.tile(np.arange(states), pairs), np.arange(pairs + 1) * states  # zeros are stored, too
         reward = sp.csr_array((dense.ravel(), *every), shape=(pairs, states))
-    elif tuple(reward.shape) != (pairs, states):
-        raise ShapeError("reward", got=f"sparse {reward.shape}", expected=f"(S*A, S) = {(pairs, states)}")
+    elif (shape := getattr(reward, "shape", ())) != (pairs, states):
+        raise ShapeError("reward", got=f"sparse {shape}", expected=f"(S*A, S) = {(pairs, states)}")
     pair, after, values = _join([*matrices, sound_sparse("reward", reward, keep_zeros=True)])
     return Listing(states, actions, pair, after, values[:-1], values[-1])
 

@@ -49,11 +49,7 @@ class SparseMixture:
     persistence: float = 0.0
     contrast: float = 0.9  # how much of the base probability the features may move at most
 
-    small: ClassVar[Small] = (
-        {},
-        {"states": 5, "actions": 2, "horizon": 4, "dimension": 6, "nonzero": 4}
-        | {"gamma": 0.4, "norm": 1.5, "persistence": 0.5, "seed": 1},
-    )
+    small: ClassVar[Small] = ({}, {"states": 5, "dimension": 6, "nonzero": 4, "norm": 1.5, "persistence": 0.5})
 
     def __post_init__(self) -> None:
         require_integers(self, states=2, actions=1, dimension=1)
@@ -137,10 +133,7 @@ class SparseLadder(NestedClasses):
     contrast: float = 0.95
     seed: int = 0
 
-    small: ClassVar[Small] = (
-        {"states": 4, "actions": 2, "horizon": 3, "dimension": 4, "most": 2, "nonzero": 1},
-        {"nonzero": 0},
-    )
+    small: ClassVar[Small] = ({"states": 4, "horizon": 3, "dimension": 4, "most": 2, "nonzero": 1}, {"nonzero": 0})
 
     def __post_init__(self) -> None:
         require_integer("most", self.most, 0, most=self.dimension - 1)
@@ -159,16 +152,14 @@ class SparseLadder(NestedClasses):
 
     def classes(self) -> Sequence[Floats]:
         """Return the parameters with 0, 1, ..., ``most`` non-zero entries."""
-        made = []
-        for count in range(self.most + 1):
-            rows = []
+        made: list[list[Floats]] = [[] for _ in range(self.most + 1)]
+        for count, rows in enumerate(made):
             for support in itertools.combinations(range(1, self.dimension), count):
                 block = np.zeros((2**count, self.dimension))
                 block[:, 0] = 1.0
                 block[:, support] = list(itertools.product((-self.gamma, self.gamma), repeat=count))
                 rows.append(block)
-            made.append(np.concatenate(rows))
-        return made
+        return [np.concatenate(rows) for rows in made]
 
     @cached_property
     def theta(self) -> Floats:
