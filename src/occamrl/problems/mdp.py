@@ -154,7 +154,7 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
     """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
     matrices = [transition] if sp.issparse(transition) else transition
     if isinstance(matrices, Sequence) and any(sp.issparse(matrix) for matrix in matrices):
-        shapes = [getattr(matrix, "shape", ()) for matrix in matrices]
+        shapes: list[Any] = [getattr(matrix, "shape", ()) for matrix in matrices]
         shape = shapes[0]
         whole = len(shape) == 2 and 0 not in shape and shape[0] % shape[1] == 0
         if not whole or set(shapes) != {shape} or len(shapes) not in (1, horizon):
