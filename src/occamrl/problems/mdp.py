@@ -64,7 +64,7 @@ class RewardMap(NamedTuple):
 
     def to_unit(self, reward: Any) -> Any:
         """Return a reward as the learner sees it."""
-        return (reward - self.low) / (self.high - self.low)
+        return (reward - self.low) / self.scale
 
     def total(self, mapped: float, steps: int) -> float:
         """Return the sum of the rewards of ``steps`` steps in the environment's unit from that in the learner's."""
@@ -249,14 +249,16 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
     return found._replace(pair=pair[first], next_state=after[first], probability=merged, reward=reward[first])
 
 
-def require_distributions(field: str, rows: Floats) -> None:
-    """Refuse rows [..., n] that are not distributions."""
+def as_distributions(field: str, given: Any, expected: object = "probabilities") -> Floats:
+    """Return rows [..., n] of probabilities as an array, or refuse what is none."""
+    rows = as_floats(field, given, expected)
     for at in map(tuple, np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[:1].tolist()):
         raise ProbabilityError(field, got=float(rows[at]), expected="a probability >= 0", index=at)
     total = rows.sum(axis=-1)
     for at in map(tuple, np.argwhere(np.abs(total - 1.0) > TOLERANCE)[:1].tolist()):
         got = f"a sum of {total[at]:.12g}"
         raise ProbabilityError(field, got=got, expected="probabilities that sum to 1", index=at or None)
+    return rows
 
 
 def as_policy(policy: Any, horizon: int, states: int, actions: int) -> NDArray[Any]:
@@ -269,9 +271,7 @@ def as_policy(policy: Any, horizon: int, states: int, actions: int) -> NDArray[A
     if raw.shape != (horizon, states, actions):
         expected = f"integers {(horizon, states)} or probabilities {(horizon, states, actions)}"
         raise ShapeError("policy", got=f"{raw.dtype} {raw.shape}", expected=expected)
-    mixed = as_floats("policy", raw)
-    require_distributions("policy", mixed)
-    return mixed
+    return as_distributions("policy", raw)
 
 
 class FiniteMDP:
@@ -340,15 +340,12 @@ class FiniteMDP:
             listing = read_arrays(transition, reward, horizon)
             listing.validate(rewards)
         states, actions = listing.states, listing.actions
-        initial, stated = (
-            np.zeros(states),
-            states if outcomes is None else len(outcomes),
-        )  # without an end that was added
+        stated = states if outcomes is None else len(outcomes)  # without an end that was added
+        initial = np.zeros(states)
         if as_array("initial_state", initial_state).ndim == 0:
             initial[require_integer("initial_state", initial_state, 0, most=stated - 1)] = 1.0
         else:
-            initial[:stated] = as_floats("initial_state", initial_state, (stated,))
-            require_distributions("initial_state", initial[:stated])
+            initial[:stated] = as_distributions("initial_state", initial_state, (stated,))
 
         start = np.searchsorted(listing.pair, np.arange(states * actions + 1)).astype(np.int64)
         probability, earned = listing.probability, rewards.to_unit(listing.reward)
