@@ -271,4 +271,4 @@ def test_a_problem_that_lies_about_its_optimum_is_caught(change: Any, clause: st
     honest = Given.mdp.optimal_values
     vars(Given.mdp)["_solved"] = change(honest), Given.mdp.optimal_policy
     with pytest.raises(ContractError, match=clause):
-        check_problem(Given())  # type: ignore[arg-type]  # it gives what it was given
+        check_problem(Given())

@@ -270,7 +270,7 @@ class ContinuousProblem(ABC):
     def __post_init__(self) -> None:
         require_integers(self, resolution=2, nodes=1)
         shares, most = dict(self.mixture), len(self.candidates)
-        inside = set(shares) <= set(range(1, most + 1)) and min(shares.values()) >= 0.0
+        inside = set(shares) <= set(range(1, most + 1)) and min(shares.values(), default=-1.0) >= 0.0
         if not inside or len(shares) < len(self.mixture) or abs(sum(shares.values()) - 1.0) > 1e-9:
             expected = f"pairs of a candidate, 1 ... {most}, and its share; shares sum to 1"
             raise ParameterError("mixture", got=self.mixture, expected=expected)

@@ -144,6 +144,7 @@ class FrozenLake(Lake):
 
     def __post_init__(self) -> None:
         require_choice("map_name", self.map_name, MAPS)
+        require_sequences(self, 0.0, MOST, "slip")
         if len(self.slip) != 2 or sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
             raise ParameterError("slip", got=self.slip, expected=f"two integers (l, r), l + r <= {MOST}")
 
@@ -164,7 +165,8 @@ class FrozenLake(Lake):
 
 
 # Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
-_HARMLESS = ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics", "HumanRendering")
+_HARMLESS = {"OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics"}
+_HARMLESS |= {"HumanRendering", "RenderCollection"}
 
 
 def has_table(env: Any) -> bool:

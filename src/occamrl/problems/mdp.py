@@ -261,19 +261,6 @@ def as_distributions(field: str, given: Any, expected: object = "probabilities")
     return rows
 
 
-def as_policy(policy: Any, horizon: int, states: int, actions: int) -> NDArray[Any]:
-    """Return actions [H, S] or probabilities of actions [H, S, A] as an array, or refuse what is neither."""
-    raw = as_array("policy", policy)
-    if raw.shape == (horizon, states) and raw.dtype.kind in "iu":
-        for h, s in np.argwhere((raw < 0) | (raw >= actions))[:1].tolist():
-            raise ParameterError("policy", got=int(raw[h, s]), expected=f"an action in 0..{actions - 1}", index=(h, s))
-        return raw
-    if raw.shape != (horizon, states, actions):
-        expected = f"integers {(horizon, states)} or probabilities {(horizon, states, actions)}"
-        raise ShapeError("policy", got=f"{raw.dtype} {raw.shape}", expected=expected)
-    return as_distributions("policy", raw)
-
-
 class FiniteMDP:
     """A finite-horizon MDP with known kernel and rewards in [0, 1]. Immutable; input arrays are copied.
 
@@ -411,7 +398,16 @@ class FiniteMDP:
 
     def evaluate(self, policy: ArrayLike) -> Floats:
         """Return V^pi [H + 1, S], exactly, of actions [H, S] (integers) or of probabilities of actions [H, S, A]."""
-        return bellman.evaluate(self.kernels, as_policy(policy, self.horizon, self.states, self.actions))
+        chosen, shape = as_array("policy", policy), (self.horizon, self.states)
+        if chosen.shape == (*shape, self.actions):
+            chosen = as_distributions("policy", chosen)
+        elif chosen.shape != shape or chosen.dtype.kind not in "iu":
+            expected = f"integers {shape} or probabilities {(*shape, self.actions)}"
+            raise ShapeError("policy", got=f"{chosen.dtype} {chosen.shape}", expected=expected)
+        elif (wrong := np.argwhere((chosen < 0) | (chosen >= self.actions))).size:
+            at, expected = tuple(wrong[0].tolist()), f"an action in 0..{self.actions - 1}"
+            raise ParameterError("policy", got=int(chosen[at]), expected=expected, index=at)
+        return bellman.evaluate(self.kernels, chosen)
 
     def kernel(self) -> Floats:
         """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step; for small problems."""

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import betainc, pdtr
 
-from occamrl.errors import ParameterError, require_choice, require_integers
+from occamrl.errors import ParameterError, require_choice, require_integers, require_sequences
 from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_only, reward_map
 from occamrl.protocols import Floats
 
@@ -266,6 +266,7 @@ class WeekdayInventory(ShelfProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_sequences(self, 0.0, np.inf, "levels", "means", open_low=True)
         if len(self.means) != DAYS or not set(self.means) <= set(self.levels):
             raise ParameterError("means", got=self.means, expected=f"{DAYS} numbers out of {self.levels}")
 
@@ -331,6 +332,7 @@ class QueueAdmission(PracticalProblem):
 
     def __post_init__(self) -> None:
         require_integers(self, room=1)
+        require_sequences(self, 0.0, 1.0, "arrivals", "services", "arrival_levels", "service_levels")
         for name, levels in (("arrivals", self.arrival_levels), ("services", self.service_levels)):
             given = getattr(self, name)
             if len(given) != PHASES or not set(given) <= set(levels):
@@ -402,6 +404,7 @@ class MachineReplacement(PracticalProblem):
         require_integers(self, oldest=1, stretch=1)
         if self.oldest % self.stretch:
             raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
+        require_sequences(self, 0.0, 1.0, "hazard")
         if len(self.hazard) != self.oldest + 1:
             raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.oldest + 1)
 
@@ -459,6 +462,7 @@ class Pricing(PracticalProblem):
 
     def __post_init__(self) -> None:
         require_integers(self, stock=1)
+        require_sequences(self, 0.0, 1.0, "demand")
         if len(self.demand) != self.prices or not set(self.demand) <= set(LEVELS):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
 
