@@ -6,13 +6,13 @@ For docs/continuous-states.md (:mod:`studies.figures`): ten candidate models, tw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import occamrl as orl
-from occamrl.problems.boxes import ContinuousInventory, ContinuousProblem, MountainCar, Pendulum
+from occamrl.problems.grids import ContinuousInventory, ContinuousProblem, Pendulum
 from occamrl.protocols import Floats
 from studies.figures import Panel, Size, each, number, picture, points, table
 from studies.linear import Case
@@ -27,52 +27,13 @@ class Played(NamedTuple):
     sets: list[list[set[str]]]
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """A problem at one resolution, and the runs of every agent on it."""
 
     name: str
     problem: ContinuousProblem
-    pair: set[str]
     marks: list[int]
     runs: dict[str, list[Played]]
-
-    def regret(self, name: str) -> str:
-        """Return the mean regret with the smallest and the largest."""
-        found = np.array([run.regret[-1] for run in self.runs[name]])
-        mean = float(found.mean())
-        return f"{number(mean)} ({number(found.min(), mean)} to {number(found.max(), mean)})"
-
-    def alone(self) -> str:
-        """Return in how many runs of ARL-LIN(dim) the true pair is the only minimal set, as it grows."""
-        runs, said = self.runs[SELECTED], []
-        for i, mark in enumerate(self.marks):
-            count = sum(run.sets[i] == [self.pair] for run in runs)
-            if count:
-                said.append(f"{count} of {len(runs)} after {mark:,}")
-            if count == len(runs):
-                break
-        return ", ".join(said) or "never"
-
-    def left(self) -> str:
-        """Return how many minimal sets ARL-LIN(dim) leaves in the end."""
-        counts = [len(run.sets[-1]) for run in self.runs[SELECTED]]
-        return f"{min(counts)} to {max(counts)}"
-
-    def compatible(self) -> str:
-        """Return in how many reports the true pair is compatible."""
-        reports = [sets for runs in self.runs.values() for run in runs for sets in run.sets]
-        return f"{sum(any(one <= self.pair for one in sets) for sets in reports)} of {len(reports)}"
-
-    def errors(self, finest: int) -> tuple[str, str]:
-        """Return the error at the start and the largest at a vertex: estimated, and against the finest grid."""
-        problem, fine = self.problem, replace(self.problem, resolution=finest)
-        estimated = problem.discretisation_error()
-        there = np.concatenate([[problem.start], problem.grid.vertices])
-        gap = problem.grid.interpolate(problem.mdp.optimal_values[0], there)
-        gap = gap - fine.grid.interpolate(fine.mdp.optimal_values[0], there)
-        at_start = f"{estimated.at_start[0]:+.3g}, {gap[0]:+.3g}"
-        return at_start, f"{estimated.errors[0]:.3g}, {np.abs(gap).max():.3g}"
 
 
 def play(agent: Any, problem: ContinuousProblem, sims: Any, marks: Sequence[int], seed: int, asked: bool) -> Played:
@@ -106,19 +67,33 @@ def on_grid(name: str, problem: ContinuousProblem, size: Size, seeds: int) -> Gr
 
     found = each(size, len(cast) * count, job, name)
     runs = {label: found[n * count : (n + 1) * count] for n, label in enumerate(cast)}
-    return Grid(name, problem, {problem.names[j - 1] for j, _ in problem.mixture}, marks, runs)
+    return Grid(name, problem, marks, runs)
 
 
-def rows(grids: Sequence[Grid], finest: int) -> list[tuple[str, ...]]:
-    """Return a row of a table for each grid."""
-    found = []
-    for grid in grids:
-        problem = grid.problem
-        about = (f"{problem.mdp.optimal_value:.3f}", *grid.errors(finest), f"{problem.quadrature_error():.3f}")
-        regret = (grid.regret(name) for name in grid.runs)
-        name = f"{grid.name}; {len(grid.runs[ORACLE])} seeds"
-        found.append((name, *about, *regret, grid.alone(), grid.left(), grid.compatible()))
-    return found
+def row(grid: Grid, finest: int) -> tuple[str, ...]:
+    """Return the row of a table: the errors of the grid, regret, and what ARL-LIN(dim) finds."""
+    problem, chosen = grid.problem, grid.runs[SELECTED]
+    fine, estimated = replace(problem, resolution=finest), problem.discretisation_error()
+    there = np.concatenate([[problem.start], problem.grid.vertices])
+    coarse, true = (each.grid.interpolate(each.mdp.optimal_values[0], there) for each in (problem, fine))
+    gap = coarse - true
+    errors = f"{estimated.at_start[0]:+.3g}, {gap[0]:+.3g}", f"{estimated.errors[0]:.3g}, {np.abs(gap).max():.3g}"
+    regret = []
+    for runs in grid.runs.values():
+        found = np.array([run.regret[-1] for run in runs])
+        mean = float(found.mean())
+        regret.append(f"{number(mean)} ({number(found.min(), mean)} to {number(found.max(), mean)})")
+    pair = {problem.names[j - 1] for j, _ in problem.mixture}
+    alone, count = [], 0  # in how many runs the pair is the only minimal set, as that grows
+    for i, mark in enumerate(grid.marks):
+        if count < len(chosen) and (count := sum(run.sets[i] == [pair] for run in chosen)):
+            alone.append(f"{count} of {len(chosen)} after {mark:,}")
+    left = [len(run.sets[-1]) for run in chosen]
+    reports = [sets for runs in grid.runs.values() for run in runs for sets in run.sets]
+    compatible = sum(any(one <= pair for one in sets) for sets in reports)
+    about = (f"{grid.name}; {len(chosen)} seeds", f"{problem.mdp.optimal_value:.3f}", *errors)
+    told = (", ".join(alone) or "never", f"{min(left)} to {max(left)}", f"{compatible} of {len(reports)}")
+    return *about, f"{problem.quadrature_error():.3f}", *regret, *told
 
 
 HEADER = (
@@ -145,24 +120,18 @@ def pendulum(size: Size) -> str:
         grids.append(on_grid(name, problem, size, count))
     above, below = [], []
     for grid in grids:
-        lines = {
-            name: (points(grid.marks[-1]), np.array([run.regret for run in runs])) for name, runs in grid.runs.items()
-        }
-        sets = {
-            name: (grid.marks[: len(runs[0].sets)], np.array([[len(each) for each in run.sets] for run in runs]))
-            for name, runs in grid.runs.items()
-        }
+        lines, sets = {}, {}
+        for name, runs in grid.runs.items():
+            lines[name] = points(grid.marks[-1]), np.array([run.regret for run in runs])
+            counts = np.array([[len(found) for found in run.sets] for run in runs])
+            sets[name] = grid.marks[: counts.shape[1]], counts
         above.append(Panel(grid.name, lines))
         below.append(Panel("", sets, ylabel="minimal compatible sets", logarithmic=True))
     picture(size, "continuous.png", above + below)
-    return table(HEADER, rows(grids, 24 if size.tiny else 192))
+    return table(HEADER, [row(grid, 24 if size.tiny else 192) for grid in grids])
 
 
-def others(size: Size) -> str:
-    """Measure a mountain car and an inventory."""
+def inventory(size: Size) -> str:
+    """Measure an inventory."""
     stock = ContinuousInventory(resolution=20, mixture=((3, 0.6), (4, 0.4)))
-    shown = rows([on_grid("inventory, S = 21", stock, size, 5)], 40 if size.tiny else 640)
-    if not size.tiny:
-        car = MountainCar(resolution=24, mixture=((6, 0.6), (8, 0.4)))
-        shown = [*rows([on_grid("mountain car, 25 x 25 vertices, S = 625", car, size, 5)], 192), *shown]
-    return table(HEADER, shown)
+    return table(HEADER, [row(on_grid("inventory, S = 21", stock, size, 5), 40 if size.tiny else 640)])

@@ -35,7 +35,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
     "arena": tuple(f"rivals:{name}" for name in ("ice", "ladder", "mixture", "pricing", "misspecified", "riverswim")),
-    "continuous-states": ("continuous:pendulum", "continuous:others"),
+    "continuous-states": ("continuous:pendulum", "continuous:inventory"),
     "environments": ("simulators:gymnasium",),
     "extensions": tuple(f"linear:{name}" for name in ("rewards", "steps", "changing", "selectors", "families")),
     "learners": ("linear:lazy",),

@@ -130,7 +130,7 @@ def ice(size: Size) -> str:
 
 def pricing(size: Size) -> str:
     """Measure the pricing ladder, where a wrong small class confirms itself."""
-    problem = Pricing.examples()[0] if size.tiny else Pricing()  # else 65,536 kernels
+    problem = Pricing(**Pricing.small[0]) if size.tiny else Pricing()  # else 65,536 kernels
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp) or 0
     said = preflight(ladder, problem, 2**12 - 2)

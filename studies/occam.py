@@ -73,7 +73,7 @@ def held(size: Size) -> str:
 
 def blind(size: Size) -> str:
     """Measure pricing, where a wrong small class confirms itself."""
-    problem: Any = Pricing.examples()[0] if size.tiny else Pricing()
+    problem: Any = Pricing(**Pricing.small[0]) if size.tiny else Pricing()
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp) or 0
     said = preflight(ladder, problem, 800, evidence="likelihood")

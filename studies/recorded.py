@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from scipy import stats
 
@@ -28,59 +29,49 @@ SAMPLING: Any = {"acting": "sampling"}
 ALL: Any = {"scope": "all"}
 BERNOULLI: Any = {"reward_noise": "bernoulli"}
 
-
-def problem(name: str, **parameters: Any) -> Any:
-    """Return a problem of the package."""
-    return orl.make_problem(name, **parameters)
-
-
-def ladder_of(problem: Any) -> orl.Ladder:
-    """Return the ladder that a problem brings along."""
-    return orl.Ladder.of_problem(problem)
-
-
-def class_of(ladder: orl.Ladder, m: int) -> Any:
-    """Return class m of a ladder, from 1; -1 is the last."""
-    return ladder.family_of(ladder.classes if m < 0 else m)
-
-
-def unknown(agent: Any, **more: Any) -> Any:
-    """Return an agent that has to estimate the rewards, per (s, a)."""
-    return orl.RewardsPerPair(agent=agent, **more)
-
-
 # ---- problems ------------------------------------------------------------------------------------------------------
 
+PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "river": ("river-swim", {"states": 5}),
+    "mixture": ("sparse-mixture", {}),
+    "noisy mixture": ("sparse-mixture", BERNOULLI),
+    "sparse ladder": ("sparse-ladder", {}),  # 1 < 17 < 129 < 577 kernels, m* = 3
+    "zones": ("river-zones", {"states": 12, "horizon": 24, "zones": 4}),
+    "half ice": ("patchy-ice", {"slip": (0.1, 0.0), "levels": (0.0, 0.1), "horizon": 30, "rows": 4}),
+    "ice": ("patchy-ice", {}),
+    "ice in halves": ("patchy-ice", {"slip": (0.1, 0.0)}),
+    "ice outside": ("patchy-ice", {"slip": (0.2,)}),
+    "desk": (
+        "queue-admission",
+        {"room": 6, "arrivals": (0.1, 0.2, 0.4), "arrival_levels": (0.1, 0.2, 0.4), "service_levels": (0.1, 0.3, 0.5)},
+    ),
+    "shop": ("lost-sales", {"demand": "negative-binomial", "shelf": 10, "horizon": 14}),
+    "fleet": ("machine-replacement", {"hazard": (0.02,) * 8 + (0.4,) * 7}),
+    "prices": ("pricing", {"stock": 5, "prices": 6, "horizon": 12, "demand": (0.6, 0.6, 0.6, 0.3, 0.05, 0.05)}),
+    "week": ("weekday-inventory", {"means": (4.0,) * 5 + (9.0, 9.0), "levels": (2.0, 4.0, 9.0), "shelf": 12}),
+}
+
 
 @cache
-def river(states: Any = 5, **more: Any) -> Any:
-    return problem("river-swim", states=states, **more)
+def problem(name: str) -> Any:
+    """Return a problem of the package."""
+    kind, parameters = PROBLEMS[name]
+    return orl.make_problem(kind, **parameters)
 
 
 @cache
-def one_hot(states: Any = 5, actions: Any = 2) -> Any:
-    return orl.FeatureMap.tabular(states=states, actions=actions)
-
-
-@cache
-def mixture(**more: Any) -> Any:
-    return problem("sparse-mixture", seed=0, **more)
-
-
-@cache
-def mixture_noisy() -> Any:
-    return mixture(**BERNOULLI)
+def one_hot() -> Any:
+    return orl.FeatureMap.tabular(states=5, actions=2)
 
 
 @cache
 def mixture_features() -> Any:
-    return orl.FeatureMap(mixture().phi)
+    return orl.FeatureMap(problem("mixture").phi)
 
 
 @cache
-def random_kernels(count: Any = 60, states: Any = 5, actions: Any = 3, seed: Any = 3) -> Any:
-    """Kernels of a list of models; index 0, 1, ... with rewards that random_mdp() uses."""
-    return np.random.default_rng(seed).dirichlet(np.ones(states), size=(count, states, actions))
+def random_kernels() -> Any:
+    return np.random.default_rng(3).dirichlet(np.ones(5), size=(60, 5, 3))
 
 
 def random_ladder() -> Any:
@@ -88,20 +79,17 @@ def random_ladder() -> Any:
     return orl.Ladder([orl.FiniteFamily(kernels[:n]) for n in (1, 6, 20, 60)])
 
 
-def random_mdp(member: Any = 4, *, start: Any = 0, noise: Any = False, changing: Any = False) -> Any:
-    kernels = random_kernels()
+def random_mdp(members: Any = 4, **more: Any) -> Any:
     reward = np.random.default_rng(4).random((5, 3))
-    truth = np.stack([kernels[h % 6] for h in range(6)]) if changing else kernels[member]
-    more: Any = BERNOULLI if noise else {}
-    return orl.FiniteMDP(transition=truth, reward=reward, horizon=6, initial_state=start, **more)
+    return orl.FiniteMDP(transition=random_kernels()[members], reward=reward, horizon=6, **more)
 
 
-def anywhere(states: Any) -> Any:
-    return np.full(states, 1.0 / states)
+ANYWHERE: Any = {"initial_state": np.full(5, 0.2)}
 
 
-def own_river(*, states: Any = 5, horizon: Any = 20, start: Any = 0, by_outcome: Any = False, **more: Any) -> Any:
+def own_river(*, by_outcome: Any = False, **more: Any) -> Any:
     """RiverSwim from arrays; rewards on (s, a), or on transitions (s, a, s')."""
+    states = 5
     P = np.zeros((states, 2, states))
     for s in range(states):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -114,7 +102,7 @@ def own_river(*, states: Any = 5, horizon: Any = 20, start: Any = 0, by_outcome:
     else:
         reward = np.zeros((states, 2))
         reward[0, 0], reward[-1, 1] = 0.05, 1.0
-    return orl.FiniteMDP(transition=P, reward=reward, horizon=horizon, initial_state=start, **more)
+    return orl.FiniteMDP(transition=P, reward=reward, horizon=20, **more)
 
 
 @cache
@@ -140,137 +128,33 @@ def simulated_river() -> Any:
     return orl.FiniteMDP(transition=truth, reward=reward, horizon=32)
 
 
-def changing_mixture(*, noise: Any = False) -> Any:
-    """A different mixture of three kernels at each of 5 steps; docs/extensions.md. Returns features and problem."""
+def changing_both() -> Any:
+    """A different mixture of three kernels at each of 5 steps; docs/extensions.md."""
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(np.ones(4), size=(3, 4, 2))
     weights = rng.dirichlet(np.ones(3), size=5)
     phi = np.moveaxis(kernels, 0, -1)
-    more: Any = BERNOULLI if noise else {}
     transition = np.stack([phi @ w for w in weights])
-    mdp = orl.FiniteMDP(transition=transition, reward=rng.random((4, 2)), horizon=5, **more)
-    return orl.FeatureMap(phi), mdp
+    mdp = orl.FiniteMDP(transition=transition, reward=rng.random((4, 2)), horizon=5, **BERNOULLI)
+    return unknown(lin(orl.FeatureMap(phi), 1.0, delta=0.025, kernel="per_step")), mdp
 
 
 @cache
-def ice(slip: Any = (0.1, 0.0)) -> Any:
-    """Half of the lake, 2 < 4 < 16 < 256 models; docs/problems/patchy-ice.md."""
-    return problem("patchy-ice", slip=slip, levels=(0.0, 0.1), horizon=30, rows=4)
-
-
-@cache
-def whole_ice(slip: Any = (0.1,)) -> Any:
-    return problem("patchy-ice", slip=slip)
-
-
-@cache
-def lake(slip: Any = (6, 6)) -> Any:
-    return problem("frozen-lake", map_name="4x4", slip=slip)
-
-
-@cache
-def gym_ladder(horizon: Any = 50) -> Any:
+def gym_ladder() -> Any:
     """No slip < the same to both sides < any slip: 1, 11 and 231 models."""
-    return orl.read_ladder("frozen-lake-4x4", horizon=horizon).ladder
+    return orl.read_ladder("frozen-lake-4x4", horizon=50).ladder
 
 
-def gym_lake(horizon: Any = 50) -> Any:
+def gym_lake() -> Any:
     """Gymnasium's own table, with the actions' slips of 1/3."""
-    import gymnasium as gym
-
     environment: Any = gym.make("FrozenLake-v1", map_name="4x4").unwrapped
-    return orl.FiniteMDP(outcomes=environment.P, horizon=horizon)
-
-
-@cache
-def desk() -> Any:
-    return problem(
-        "queue-admission",
-        room=6,
-        worth=30.0,
-        arrivals=(0.1, 0.2, 0.4),
-        services=(0.3, 0.3, 0.3),
-        arrival_levels=(0.1, 0.2, 0.4),
-        service_levels=(0.1, 0.3, 0.5),
-    )
-
-
-@cache
-def shop() -> Any:
-    return problem("lost-sales", demand="negative-binomial", shelf=10, horizon=14)
-
-
-@cache
-def fleet() -> Any:
-    return problem("machine-replacement", hazard=(0.02,) * 8 + (0.4,) * 7)
-
-
-@cache
-def prices() -> Any:
-    return problem("pricing", stock=5, prices=6, horizon=12, demand=(0.6, 0.6, 0.6, 0.3, 0.05, 0.05))
-
-
-@cache
-def week() -> Any:
-    return problem(
-        "weekday-inventory",
-        means=(4.0,) * 5 + (9.0, 9.0),
-        levels=(2.0, 4.0, 9.0),
-        shelf=12,
-        margin=4.0,
-        holding=1.0,
-        fixed=3.0,
-    )
-
-
-@cache
-def pendulum() -> Any:
-    return problem("pendulum", resolution=8, horizon=10)
-
-
-@cache
-def sparse_ladder(nonzero: Any = 2) -> Any:
-    """1 < 17 < 129 < 577 kernels; two non-zero coordinates are class 3, three class 4."""
-    return problem("sparse-ladder", nonzero=nonzero)
+    return orl.FiniteMDP(outcomes=environment.P, horizon=50)
 
 
 def zones_ladder() -> Any:
     """Aggregations of a river with 12 states, 4 zones; docs/selection-ladders.md."""
-    zones = small_zones()
-    classes = [orl.AggregationFamily(partition=zones.partition(n), moves=zones.moves) for n in (2, 4, 12)]
-    return orl.Ladder(classes)
-
-
-@cache
-def small_zones() -> Any:
-    return problem("river-zones", states=12, horizon=24, zones=4)
-
-
-def line_kernel(parameters: Any) -> Any:
-    """A telephone line: (p, q, how much q falls per caller) -> P[s, a, s']; docs/your-own-family.md."""
-    p, q, fall = parameters
-    P = np.zeros((7, 2, 7))
-    for n in range(7):
-        for is_open in (0, 1):
-            up = p if is_open and n < 6 else 0.0
-            down = q - fall * n if n else 0.0
-            if n < 6:
-                P[n, is_open, n + 1] = up
-            if n:
-                P[n, is_open, n - 1] = down
-            P[n, is_open, n] += 1.0 - up - down
-    return P
-
-
-def line() -> Any:
-    """Rewards on transitions, from -4 to 5 EUR mapped to [0, 1]."""
-    amount = np.zeros((7, 2, 7))
-    for n in range(7):
-        amount[n] -= max(n - 2, 0)
-        if n < 6:
-            amount[n, 1, n + 1] += 5.0
-    reward = (amount - amount.min()) / (amount.max() - amount.min())
-    return orl.FiniteMDP(transition=line_kernel((0.3, 0.5, 0.05)), reward=reward, horizon=40)
+    zones = problem("zones")
+    return orl.Ladder([orl.AggregationFamily(partition=zones.partition(n), moves=zones.moves) for n in (2, 4, 12)])
 
 
 def switch_kernel(p: Any) -> Any:
@@ -291,169 +175,145 @@ def switch() -> Any:
 # ---- agents --------------------------------------------------------------------------------------------------------
 
 
-def lin(features: Any = None, norm_bound: Any = 1.3, **more: Any) -> Any:
-    return orl.UCRLVTRLin(features=mixture_features() if features is None else features, norm_bound=norm_bound, **more)
+def unknown(agent: Any) -> Any:
+    """Return an agent that has to estimate the rewards, per (s, a)."""
+    return orl.RewardsPerPair(agent=agent)
+
+
+def lin(features: Any = None, norm_bound: Any = 1.3, kind: Any = orl.UCRLVTRLin, **more: Any) -> Any:
+    return kind(features=mixture_features() if features is None else features, norm_bound=norm_bound, **more)
 
 
 def river_lin(**more: Any) -> Any:
     return lin(one_hot(), float(np.sqrt(10)), **more)
 
 
-def gen(problem: Any, **more: Any) -> Any:
-    return orl.ARLGen(ladder=ladder_of(problem), **more)
+def listed(**more: Any) -> Any:
+    return orl.UCRLVTR(family=orl.FiniteFamily(random_kernels()), **more)
 
 
-def occam(problem: Any, **more: Any) -> Any:
-    return orl.Occam(ladder=ladder_of(problem), **more)
+def members(ladder: orl.Ladder) -> Any:
+    return orl.PSRL(family=ladder.family_of(ladder.classes))
+
+
+def selected(kind: Any, name: str, truth: str = "", **more: Any) -> Any:
+    """Return a selector on the ladder of a problem, and the problem or another truth."""
+    return kind(ladder=orl.Ladder.of_problem(problem(name)), **more), problem(truth or name)
+
+
+def gen(*names: str, **more: Any) -> Any:
+    return selected(orl.ARLGen, *names, **more)
+
+
+def occam(*names: str, **more: Any) -> Any:
+    return selected(orl.Occam, *names, **more)
+
+
+def mixed(**more: Any) -> Any:
+    return lin(**more), problem("mixture")
+
+
+def swum(agent: Any) -> Any:
+    return agent, problem("river")
 
 
 def arena(rule: Any) -> Any:
     """A rule over three bases on RiverSwim: PSRL, a scaled UCRL-VTR-LIN, random play."""
-    return orl.Arena(bases=[orl.PSRL(), river_lin(scale=0.1), orl.UniformRandom()], rule=rule)
+    return swum(orl.Arena(bases=[orl.PSRL(), river_lin(scale=0.1), orl.UniformRandom()], rule=rule))
 
 
 # ---- the table -----------------------------------------------------------------------------------------------------
 
 CONFIGURATIONS: dict[str, Any] = {
     # linear learners
-    "UCRLVTRLin river-swim one-hot": (2_000, lambda: (river_lin(), river())),
-    "UCRLVTRLin sparse-mixture": (10_000, lambda: (lin(), mixture())),
-    "UCRLVTRLin sparse-mixture unknown rewards": (
-        5_000,
-        lambda: (unknown(lin(delta=0.025)), mixture_noisy()),
-    ),
-    "UCRLVTRLin sparse-mixture per step": (5_000, lambda: (lin(kernel="per_step"), mixture())),
+    "UCRLVTRLin river-swim one-hot": (2_000, lambda: swum(river_lin())),
+    "UCRLVTRLin sparse-mixture": (10_000, lambda: mixed()),
+    "UCRLVTRLin sparse-mixture unknown rewards": (5_000, lambda: (unknown(lin(delta=0.025)), problem("noisy mixture"))),
+    "UCRLVTRLin sparse-mixture per step": (5_000, lambda: mixed(kernel="per_step")),
     "UCRLVTRLin changing mixture per step unknown rewards": (2_000, lambda: changing_both()),
-    "UCRLVTRLin own river random start": (2_000, lambda: (river_lin(), own_river(start=anywhere(5)))),
+    "UCRLVTRLin own river random start": (2_000, lambda: (river_lin(), own_river(**ANYWHERE))),
     "UCRLVTRLin own river rewards on transitions": (2_000, lambda: (river_lin(), own_river(by_outcome=True))),
     "UCRLVTRLin simulators": (1_500, lambda: (lin(simulators().features, 1.0), simulated_river())),
-    "Greedy river-swim": (2_000, lambda: (orl.Greedy(features=one_hot()), river())),
-    "UniformRandom river-swim": (500, lambda: (orl.UniformRandom(), river())),
+    "Greedy river-swim": (2_000, lambda: swum(orl.Greedy(features=one_hot()))),
+    "UniformRandom river-swim": (500, lambda: swum(orl.UniformRandom())),
     # selection of features and norms
-    "ARLLinDim sparse-mixture": (
-        10_000,
-        lambda: (orl.ARLLinDim(features=mixture_features(), norm_bound=1.3), mixture()),
-    ),
-    "ARLLinNorm sparse-mixture b=100": (
-        10_000,
-        lambda: (orl.ARLLinNorm(features=mixture_features(), norm_bound=100.0), mixture()),
-    ),
-    "ARLLin sparse-mixture b=100": (
-        10_000,
-        lambda: (orl.ARLLin(features=mixture_features(), norm_bound=100.0), mixture()),
-    ),
+    "ARLLinDim sparse-mixture": (10_000, lambda: mixed(kind=orl.ARLLinDim)),
+    "ARLLinNorm sparse-mixture b=100": (10_000, lambda: mixed(kind=orl.ARLLinNorm, norm_bound=100.0)),
+    "ARLLin sparse-mixture b=100": (10_000, lambda: mixed(kind=orl.ARLLin, norm_bound=100.0)),
     "ARLLinDim sparse-mixture unknown rewards": (
         5_000,
-        lambda: (unknown(orl.ARLLinDim(features=mixture_features(), norm_bound=1.3, delta=0.025)), mixture_noisy()),
+        lambda: (unknown(lin(kind=orl.ARLLinDim, delta=0.025)), problem("noisy mixture")),
     ),
     # finite families
-    "UCRLVTR random list": (5_000, lambda: (orl.UCRLVTR(family=orl.FiniteFamily(random_kernels())), random_mdp())),
-    "UCRLVTR random list random start": (
-        5_000,
-        lambda: (orl.UCRLVTR(family=orl.FiniteFamily(random_kernels())), random_mdp(start=anywhere(5))),
-    ),
-    "UCRLVTR random list unknown rewards": (
-        3_000,
-        lambda: (unknown(orl.UCRLVTR(family=orl.FiniteFamily(random_kernels()), delta=0.025)), random_mdp(noise=True)),
-    ),
-    "UCRLVTR random list per step": (
-        2_000,
-        lambda: (orl.UCRLVTR(family=orl.FiniteFamily(random_kernels()), kernel="per_step"), random_mdp(changing=True)),
-    ),
+    "UCRLVTR random list": (5_000, lambda: (listed(), random_mdp())),
+    "UCRLVTR random list random start": (5_000, lambda: (listed(), random_mdp(**ANYWHERE))),
+    "UCRLVTR random list unknown rewards": (3_000, lambda: (unknown(listed(delta=0.025)), random_mdp(**BERNOULLI))),
+    "UCRLVTR random list per step": (2_000, lambda: (listed(kernel="per_step"), random_mdp(range(6)))),
     # ladders: ARL-GEN
-    "ARLGen sparse-ladder 2 nonzero": (2_000, lambda: (gen(sparse_ladder()), sparse_ladder())),
-    "ARLGen sparse-ladder safe": (2_000, lambda: (gen(sparse_ladder(), **ALL), sparse_ladder())),
-    "ARLGen ice m*=2": (1_000, lambda: (gen(ice()), ice())),
-    "ARLGen queue-admission": (254, lambda: (gen(desk()), desk())),
-    "ARLGen lost-sales": (510, lambda: (gen(shop()), shop())),
-    "ARLGen machine-replacement": (254, lambda: (gen(fleet()), fleet())),
-    "ARLGen pricing (blind)": (254, lambda: (gen(prices()), prices())),
-    "ARLGen pricing safe": (254, lambda: (gen(prices(), **ALL), prices())),
-    "ARLGen aggregations of zones": (1_000, lambda: (orl.ARLGen(ladder=zones_ladder()), small_zones())),
+    "ARLGen sparse-ladder 2 nonzero": (2_000, lambda: gen("sparse ladder")),
+    "ARLGen sparse-ladder safe": (2_000, lambda: gen("sparse ladder", **ALL)),
+    "ARLGen ice m*=2": (1_000, lambda: gen("half ice")),
+    "ARLGen queue-admission": (254, lambda: gen("desk")),
+    "ARLGen lost-sales": (510, lambda: gen("shop")),
+    "ARLGen machine-replacement": (254, lambda: gen("fleet")),
+    "ARLGen pricing (blind)": (254, lambda: gen("prices")),
+    "ARLGen pricing safe": (254, lambda: gen("prices", **ALL)),
+    "ARLGen aggregations of zones": (1_000, lambda: (orl.ARLGen(ladder=zones_ladder()), problem("zones"))),
     "ARLGen random ladder unknown rewards": (
         3_000,
-        lambda: (unknown(orl.ARLGen(ladder=random_ladder(), delta=0.025)), random_mdp(noise=True)),
+        lambda: (unknown(orl.ARLGen(ladder=random_ladder(), delta=0.025)), random_mdp(**BERNOULLI)),
     ),
-    "ARLGen whole ice misspecified": (500, lambda: (gen(whole_ice()), whole_ice((0.2,)))),
+    "ARLGen whole ice misspecified": (500, lambda: gen("ice", "ice outside")),
     "ARLGen gymnasium FrozenLake table": (500, lambda: (orl.ARLGen(ladder=gym_ladder()), gym_lake())),
     # ladders: Occam
-    "Occam sparse-ladder 2 nonzero": (2_000, lambda: (occam(sparse_ladder()), sparse_ladder())),
-    "Occam sparse-ladder all": (2_000, lambda: (occam(sparse_ladder(), **ALL), sparse_ladder())),
-    "Occam sparse-ladder sampling": (2_000, lambda: (occam(sparse_ladder(), **SAMPLING), sparse_ladder())),
-    "Occam sparse-ladder sampling all": (2_000, lambda: (occam(sparse_ladder(), **SAMPLING, **ALL), sparse_ladder())),
-    "Occam ice": (1_000, lambda: (occam(ice()), ice())),
-    "Occam ice sampling all": (1_000, lambda: (occam(ice(), **SAMPLING, **ALL), ice())),
-    "Occam whole ice m*=2": (400, lambda: (occam(whole_ice((0.1, 0.0))), whole_ice((0.1, 0.0)))),
-    "Occam gymnasium FrozenLake table": (
-        500,
-        lambda: (orl.Occam(ladder=gym_ladder()), gym_lake()),
-    ),
-    "Occam queue-admission": (254, lambda: (occam(desk()), desk())),
-    "Occam lost-sales sampling": (510, lambda: (occam(shop(), **SAMPLING), shop())),
-    "Occam machine-replacement": (254, lambda: (occam(fleet()), fleet())),
-    "Occam pricing all": (254, lambda: (occam(prices(), **ALL), prices())),
-    "Occam weekday-inventory": (254, lambda: (occam(week()), week())),
+    "Occam sparse-ladder 2 nonzero": (2_000, lambda: occam("sparse ladder")),
+    "Occam sparse-ladder all": (2_000, lambda: occam("sparse ladder", **ALL)),
+    "Occam sparse-ladder sampling": (2_000, lambda: occam("sparse ladder", **SAMPLING)),
+    "Occam sparse-ladder sampling all": (2_000, lambda: occam("sparse ladder", **SAMPLING, **ALL)),
+    "Occam ice": (1_000, lambda: occam("half ice")),
+    "Occam ice sampling all": (1_000, lambda: occam("half ice", **SAMPLING, **ALL)),
+    "Occam whole ice m*=2": (400, lambda: occam("ice in halves")),
+    "Occam gymnasium FrozenLake table": (500, lambda: (orl.Occam(ladder=gym_ladder()), gym_lake())),
+    "Occam queue-admission": (254, lambda: occam("desk")),
+    "Occam lost-sales sampling": (510, lambda: occam("shop", **SAMPLING)),
+    "Occam machine-replacement": (254, lambda: occam("fleet")),
+    "Occam pricing all": (254, lambda: occam("prices", **ALL)),
+    "Occam weekday-inventory": (254, lambda: occam("week")),
     "Occam random ladder unknown rewards": (
         2_000,
-        lambda: (unknown(orl.Occam(ladder=random_ladder(), delta=0.025)), random_mdp(noise=True)),
+        lambda: (unknown(orl.Occam(ladder=random_ladder(), delta=0.025)), random_mdp(**BERNOULLI)),
     ),
-    "Occam random ladder random start": (
-        2_000,
-        lambda: (orl.Occam(ladder=random_ladder()), random_mdp(start=anywhere(5))),
-    ),
-    "Occam whole ice misspecified": (500, lambda: (occam(whole_ice()), whole_ice((0.2,)))),
-    "Occam whole ice misspecified sampling all": (
-        500,
-        lambda: (occam(whole_ice(), **SAMPLING, **ALL), whole_ice((0.2,))),
-    ),
+    "Occam random ladder random start": (2_000, lambda: (orl.Occam(ladder=random_ladder()), random_mdp(**ANYWHERE))),
+    "Occam whole ice misspecified": (500, lambda: occam("ice", "ice outside")),
+    "Occam whole ice misspecified sampling all": (500, lambda: occam("ice", "ice outside", **SAMPLING, **ALL)),
     "OccamMixture simulators": (1_000, lambda: (orl.OccamMixture(features=simulators().features), simulated_river())),
-    "OccamLin sparse-mixture": (2_000, lambda: (orl.OccamLin(features=mixture_features()), mixture())),
+    "OccamLin sparse-mixture": (2_000, lambda: (orl.OccamLin(features=mixture_features()), problem("mixture"))),
     # posterior sampling
-    "PSRL Dirichlet river-swim": (2_000, lambda: (orl.PSRL(), river())),
+    "PSRL Dirichlet river-swim": (2_000, lambda: swum(orl.PSRL())),
     "PSRL Dirichlet own river rewards on transitions": (2_000, lambda: (orl.PSRL(), own_river(by_outcome=True))),
-    "PSRL gymnasium FrozenLake table members": (
-        500,
-        lambda: (orl.PSRL(family=class_of(gym_ladder(), -1)), gym_lake()),
-    ),
+    "PSRL gymnasium FrozenLake table members": (500, lambda: (members(gym_ladder()), gym_lake())),
     "PSRL Dirichlet unknown rewards": (2_000, lambda: (unknown(orl.PSRL()), own_river(**BERNOULLI))),
-    "PSRL ice members": (1_000, lambda: (orl.PSRL(family=class_of(ladder_of(ice()), -1)), ice())),
-    "LinPSRL sparse-mixture": (500, lambda: (orl.LinPSRL(features=mixture_features()), mixture())),
+    "PSRL ice members": (1_000, lambda: (members(orl.Ladder.of_problem(problem("half ice"))), problem("half ice"))),
+    "LinPSRL sparse-mixture": (500, lambda: (orl.LinPSRL(features=mixture_features()), problem("mixture"))),
     # other learners
-    "UCBVI river-swim scale 0.1": (2_000, lambda: (orl.UCBVI(episodes=2_000, scale=0.1), river())),
-    "RLSVI river-swim scale 0.01": (2_000, lambda: (orl.RLSVI(scale=0.01), river())),
-    "QLearningUCB river-swim scale 0.01": (2_000, lambda: (orl.QLearningUCB(episodes=2_000, scale=0.01), river())),
-    "UCRLVTRPlus sparse-mixture scale 0.003": (
-        400,
-        lambda: (orl.UCRLVTRPlus(features=mixture_features(), norm_bound=1.3, scale=0.003), mixture()),
-    ),
+    "UCBVI river-swim scale 0.1": (2_000, lambda: swum(orl.UCBVI(episodes=2_000, scale=0.1))),
+    "RLSVI river-swim scale 0.01": (2_000, lambda: swum(orl.RLSVI(scale=0.01))),
+    "QLearningUCB river-swim scale 0.01": (2_000, lambda: swum(orl.QLearningUCB(episodes=2_000, scale=0.01))),
+    "UCRLVTRPlus sparse-mixture scale 0.003": (400, lambda: mixed(kind=orl.UCRLVTRPlus, scale=0.003)),
     # rules over learners
-    "Arena D3RB river-swim scaled": (1_000, lambda: (arena(orl.D3RB(scale=0.1, coefficient=0.03)), river())),
-    "Arena ED2RB river-swim scaled": (1_000, lambda: (arena(orl.ED2RB(scale=0.1, coefficient=0.03)), river())),
-    "Arena RegretBalancing river-swim": (1_000, lambda: (arena(orl.RegretBalancing()), river())),
-    "Arena StochasticCORRAL river-swim": (1_000, lambda: (arena(orl.StochasticCORRAL(episodes=1_000)), river())),
-    "Arena UCB1 river-swim": (1_000, lambda: (arena(orl.UCB1()), river())),
-    "Arena ECE river-swim": (1_000, lambda: (arena(orl.ECE(promised=(0.1, 0.5, 1.0))), river())),
+    "Arena D3RB river-swim scaled": (1_000, lambda: arena(orl.D3RB(scale=0.1, coefficient=0.03))),
+    "Arena ED2RB river-swim scaled": (1_000, lambda: arena(orl.ED2RB(scale=0.1, coefficient=0.03))),
+    "Arena RegretBalancing river-swim": (1_000, lambda: arena(orl.RegretBalancing())),
+    "Arena StochasticCORRAL river-swim": (1_000, lambda: arena(orl.StochasticCORRAL(episodes=1_000))),
+    "Arena UCB1 river-swim": (1_000, lambda: arena(orl.UCB1())),
+    "Arena ECE river-swim": (1_000, lambda: arena(orl.ECE(promised=(0.1, 0.5, 1.0)))),
     # the paper to the letter
-    "paper UCRLVTR switch": (2_000, lambda: (orl.paper.UCRLVTR(family=class_of(switch_ladder(), -1)), switch())),
+    "paper UCRLVTR switch": (2_000, lambda: (orl.paper.UCRLVTR(family=switch_ladder().family_of(3)), switch())),
     "paper ARLGen switch": (2_000, lambda: (orl.paper.ARLGen(ladder=switch_ladder()), switch())),
-    "paper UCRLVTRLin sparse-mixture": (
-        300,
-        lambda: (orl.paper.UCRLVTRLin(features=mixture_features(), norm_bound=1.3), mixture()),
-    ),
-    "paper ARLLinDim sparse-mixture": (
-        300,
-        lambda: (orl.paper.ARLLinDim(features=mixture_features(), norm_bound=1.3), mixture()),
-    ),
-    "paper ARLLinNorm sparse-mixture b=10": (
-        300,
-        lambda: (orl.paper.ARLLinNorm(features=mixture_features(), norm_bound=10.0), mixture()),
-    ),
+    "paper UCRLVTRLin sparse-mixture": (300, lambda: mixed(kind=orl.paper.UCRLVTRLin)),
+    "paper ARLLinDim sparse-mixture": (300, lambda: mixed(kind=orl.paper.ARLLinDim)),
+    "paper ARLLinNorm sparse-mixture b=10": (300, lambda: mixed(kind=orl.paper.ARLLinNorm, norm_bound=10.0)),
 }
-
-
-def changing_both() -> Any:
-    features, mdp = changing_mixture(noise=True)
-    return unknown(lin(features, 1.0, delta=0.025, kernel="per_step")), mdp
 
 
 def compare(old: list[float], new: list[float]) -> float:

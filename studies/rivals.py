@@ -154,7 +154,7 @@ def ladder(size: Size) -> str:
 
 def pricing(size: Size) -> str:
     """Play pricing, whose classes are not separable."""
-    problem = Pricing.examples()[0] if size.tiny else Pricing()
+    problem = Pricing(**Pricing.small[0]) if size.tiny else Pricing()
     return ladder_league(size, problem, 2046, (2.48, 2.74, 2.85, 3.75), 8.0)
 
 

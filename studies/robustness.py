@@ -90,11 +90,8 @@ def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str
 
     Every tenth run has two workers, processes of their own: then a worker is killed, or the parent, or all of them.
     """
-    experiment, draw, fork = (
-        experiment_in(work, episodes),
-        np.random.default_rng(seed),
-        multiprocessing.get_context("fork"),
-    )
+    experiment, draw = experiment_in(work, episodes), np.random.default_rng(seed)
+    fork = multiprocessing.get_context("fork")
     whole, began = work / "whole", time.monotonic()
     experiment.run(whole, workers=1, progress=False)
     pace, reference = time.monotonic() - began, content(whole)
@@ -176,10 +173,8 @@ def damage(work: Path, count: int, seed: int = 0) -> dict[str, Any]:
     bar.close()
     if verify(folder):
         raise AssertionError("the folder should be whole again")
-    return {
-        "cases, all refused by the file's name, nothing deleted": cases.total(),
-        "by kind": dict(sorted(cases.items())),
-    }
+    told = "cases, all refused by the file's name, nothing deleted"
+    return {told: cases.total(), "by kind": dict(sorted(cases.items()))}
 
 
 def _notice(folder: Path, path: Path) -> str:

@@ -21,6 +21,7 @@ from occamrl.envs import ProblemEnv, register_problems
 from occamrl.envs.ladder_file import LadderSpec, shipped_ladders
 from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, codec_of
 from occamrl.problems.lakes import table_of
+from occamrl.problems.mdp import NoisyProblem
 from occamrl.running.learn import Callback, EpisodeReport
 
 KERNELS = np.random.default_rng(3).dirichlet(np.ones(4), size=(5, 4, 2))
@@ -257,7 +258,7 @@ def test_what_contradicts_the_table_is_found_while_learning() -> None:
 @pytest.mark.parametrize("name", register_problems())
 def test_every_problem_is_an_environment(name: str) -> None:
     kind = orl.registry.own("problems")[name.removeprefix("occamrl/").removesuffix("-v0")]
-    problem = kind.examples()[0]
+    problem = kind(**kind.small[0])
     check_env(ProblemEnv(problem), skip_render_check=True)
     text, picture = (ProblemEnv(problem, render_mode=mode) for mode in ("ansi", "rgb_array"))
     for drawn in (text, picture):
@@ -471,7 +472,7 @@ def test_unknown_random_rewards_are_estimated_in_the_unit_of_the_environment() -
 
 
 def test_noisy_problems_have_exact_regret_of_the_means() -> None:
-    env = ProblemEnv(MDP.with_reward_noise("bernoulli"))
+    env = ProblemEnv(NoisyProblem(MDP, "bernoulli"))
     result = orl.learn(orl.UniformRandom(), env, episodes=20)
     exact = orl.run(orl.UniformRandom(), MDP, episodes=20)
     np.testing.assert_allclose(result.regret, exact.regret[0], rtol=1e-12)

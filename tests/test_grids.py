@@ -17,9 +17,7 @@ from occamrl.problems.grids import (
     StateError,
     discretise,
     normal_rule,
-    quadrature_error,
     quantile_rule,
-    reachable,
     refinement,
 )
 from occamrl.protocols import Floats
@@ -112,8 +110,6 @@ def test_rules_integrate_and_more_nodes_help() -> None:
     fine = discretise(rotation(), circle(12), [1.0]).toarray()
     gaps = [np.abs(discretise(rotation(n, hermite=True), circle(12), [1.0]).toarray() - fine).max() for n in (3, 90)]
     assert gaps[1] < 0.1 * gaps[0]
-    few, many = (quadrature_error(rotation(n, hermite=True), circle(12), [1.0]) for n in (3, 24))
-    assert many < 0.3 * few
 
 
 def line() -> Grid:
@@ -126,8 +122,7 @@ def moved(step: Any) -> Driven:
 
 def test_only_reachable_states_have_to_be_covered() -> None:
     half = moved(lambda s, a, w: np.where(s <= 0.5, 0.5 * s, 2.0))
-    kernel = discretise(half, line(), [0.0], start=[[0.25]])
-    assert reachable(kernel, line(), [[0.25]]).tolist() == [True, True, False, False, False]
+    assert discretise(half, line(), [0.0], start=[[0.25]]).shape == (5, 5)
     with pytest.raises(StateError, match="covers the reachable states"):
         discretise(half, line(), [0.0], start=[[0.8]])
     with pytest.raises(StateError, match=r"got \[1.25\] from state \[0.75\] under action \[2.0\].*\[0, 1\]"):
@@ -141,7 +136,6 @@ def test_only_reachable_states_have_to_be_covered() -> None:
         (lambda: discretise(moved(lambda s, a, w: s[:1]), line(), [0.0]), InvalidInput),
         (lambda: discretise(rotation(3), circle(4), [[math.nan]]), InvalidInput),
         (lambda: discretise(rotation(3), line(), [0.0], start=[[3.0]]), InvalidInput),
-        (lambda: normal_rule([-1.0], 3), ParameterError),
         (lambda: Grid(low=[0.0], high=[math.nan], points=[3]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[1]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[3, 3]), InvalidInput),
@@ -158,14 +152,15 @@ def test_what_is_no_grid_and_no_model_is_refused(make: Any, kind: type[InvalidIn
         make()
 
 
-@pytest.mark.parametrize("name", ["continuous-inventory", "mountain-car", "pendulum"])
+@pytest.mark.parametrize("name", ["continuous-inventory", "pendulum"])
 def test_the_truth_is_the_mixture_of_its_candidates(name: str) -> None:
     problem = orl.make_problem(name, resolution=4, horizon=3, nodes=3)
     features = orl.FeatureMap(problem.phi)
     np.testing.assert_allclose(features.kernel(problem.theta), problem.mdp.kernel(), atol=1e-12)
     report = problem.discretisation_error()
     assert report.states == problem.mdp.states + 1
-    assert 0.0 <= problem.quadrature_error() <= 1.0
+    finer = orl.make_problem(name, resolution=4, horizon=3, nodes=48)
+    assert finer.quadrature_error() < 0.3 * problem.quadrature_error() <= 0.3
 
 
 def test_the_estimate_of_the_inventory_foretells_a_much_finer_grid() -> None:
@@ -178,7 +173,7 @@ def test_a_pendulum_without_noise_follows_gymnasiums() -> None:
     """One time step after another, Gymnasium's own pendulum, four under each torque."""
     import gymnasium as gym
 
-    from occamrl.problems.boxes import FRICTIONS, swing
+    from occamrl.problems.grids import FRICTIONS, swing
 
     env: Any = gym.make("Pendulum-v1").unwrapped
     env.reset(seed=0)

@@ -254,7 +254,3 @@ class Problem(Protocol):
     @property
     def mdp(self) -> Any:
         """The problem as a FiniteMDP."""
-
-    @classmethod
-    def examples(cls) -> Sequence[Problem]:
-        """Small instances, for the contract checks."""

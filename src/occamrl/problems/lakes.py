@@ -49,16 +49,13 @@ class Lake(NestedClasses):
     """What lakes have in common: a map, and a kernel that is the walk without slipping plus what slips change."""
 
     horizon: int | None
+    map_name: str = "8x8"
+    rows: int = SIDE  # how many rows of the map, from below
 
     @property
-    @abstractmethod
     def lake(self) -> tuple[str, ...]:
         """The map, row by row."""
-
-    @property
-    @abstractmethod
-    def theta(self) -> Floats:
-        """theta*: 1, and the probability of each kind of slip."""
+        return MAPS[self.map_name][-self.rows :]
 
     @abstractmethod
     def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
@@ -110,11 +107,6 @@ class PatchyIce(Lake):
         if len(self.slip) not in _COLUMNS:
             raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
 
-    @property
-    def lake(self) -> tuple[str, ...]:
-        """The map, row by row."""
-        return MAPS["8x8"][SIDE - self.rows :]
-
     def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
         """Return what a slip in each column changes per q."""
         column = np.arange(len(left)) % SIDE
@@ -156,11 +148,6 @@ class FrozenLake(Lake):
         if len(self.slip) != 2 or sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
             raise ParameterError("slip", got=self.slip, expected=f"two integers (l, r), l + r <= {MOST}")
 
-    @property
-    def lake(self) -> tuple[str, ...]:
-        """The map, row by row."""
-        return MAPS[self.map_name]
-
     def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
         """Return what a slip to each side changes."""
         return left, right
@@ -178,8 +165,8 @@ class FrozenLake(Lake):
 
 
 # Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
-_HARMLESS: tuple[str, ...] = ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics")
-_HARMLESS += ("HumanRendering", "RenderCollection")
+_HARMLESS = {"OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics"}
+_HARMLESS |= {"HumanRendering", "RenderCollection"}
 
 
 def has_table(env: Any) -> bool:
@@ -188,29 +175,27 @@ def has_table(env: Any) -> bool:
     return isinstance(table, (dict, list, tuple)) and len(table) > 0
 
 
-def _name(env: Any) -> str:
-    return str(env.spec.id) if getattr(env, "spec", None) is not None else type(env.unwrapped).__name__
-
-
 def require_harmless_wrappers(env: Any) -> None:
     """Refuse wrappers that may change what is observed, done or earned."""
     layer = env
     while layer is not env.unwrapped:
         if type(layer).__name__ not in _HARMLESS:
             got = f"the wrapper {type(layer).__name__}, which the table does not describe"
-            raise TableError(_name(env), got=got, expected="no wrapper that changes observations, actions or rewards")
+            expected = "no wrapper that changes observations, actions or rewards"
+            raise TableError(type(env.unwrapped).__name__, got=got, expected=expected)
         layer = layer.env
 
 
 def require_whole_truth(env: Any) -> None:
     """Refuse an environment whose table is missing or is not all there is to it."""
+    name = type(env.unwrapped).__name__
     if not has_table(env):
         expected = "one, or known=...; to estimate rewards, known=Known.of_sizes(...) and RewardsPerPair(agent=...)"
-        raise TableError(_name(env), got="no table env.unwrapped.P", expected=expected)
+        raise TableError(name, got="no table env.unwrapped.P", expected=expected)
     require_harmless_wrappers(env)
     if getattr(env.unwrapped, "fickle_passenger", False):
         expected = "fickle_passenger=False, or learning without exact regret"
-        raise TableError(_name(env), got="fickle_passenger=True, which is not in the table", expected=expected)
+        raise TableError(name, got="fickle_passenger=True, which is not in the table", expected=expected)
 
 
 def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +30,6 @@ from occamrl.errors import (
     ShapeError,
     as_array,
     as_floats,
-    as_integers,
     require_choice,
     require_integer,
     require_range,
@@ -41,7 +40,6 @@ from occamrl.protocols import Floats, Ints, Known, Outcomes
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
 Array = TypeVar("Array", bound=NDArray[np.generic])
-Reward = TypeVar("Reward", float, Floats)
 SparseMatrix = sp.sparray | sp.spmatrix
 Table = Mapping[int, Any] | Sequence[Any]  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
 Small = Sequence[Mapping[str, Any]]  # parameters of small instances of a problem
@@ -63,9 +61,9 @@ class RewardMap(NamedTuple):
         """What a difference of 1 in the learner's unit is in the environment's own: regret times this is an amount."""
         return self.high - self.low
 
-    def to_unit(self, reward: Reward) -> Reward:
+    def to_unit(self, reward: Any) -> Any:
         """Return a reward as the learner sees it."""
-        return (reward - self.low) / (self.high - self.low)
+        return (reward - self.low) / self.scale
 
     def total(self, mapped: float, steps: int) -> float:
         """Return the sum of the rewards of ``steps`` steps in the environment's unit from that in the learner's."""
@@ -93,56 +91,30 @@ class Listing(NamedTuple):
     next_state: Ints  # [N]
     probability: Floats  # [T, N]
     reward: Floats  # [N]
-    listed: int  # states before one was added for the end of episodes
-    fields: tuple[str, str] = ("transition", "reward")  # the arguments that hold the probabilities and the rewards
-    of_pairs: bool = False  # whether the argument holds rewards of pairs
-
-    def sort(self) -> Listing:
-        """Put outcomes in order, and add up the probabilities of those with the same pair, next state and reward."""
-        order = np.lexsort((self.reward, self.next_state, self.pair))
-        pair, after, reward = self.pair[order], self.next_state[order], self.reward[order]
-        new = np.ones(pair.size, bool)
-        new[1:] = (np.diff(pair) != 0) | (np.diff(after) != 0) | (np.diff(reward) != 0.0)
-        first = np.flatnonzero(new)
-        probability = np.add.reduceat(self.probability[:, order], first, axis=1)
-        return self._replace(pair=pair[first], next_state=after[first], probability=probability, reward=reward[first])
-
-    def absorb(self, absorbing: Ints) -> Listing:
-        """Make states absorbing: under every action they stay where they are, with reward 0."""
-        rests = np.isin(self.pair // self.actions, absorbing)
-        stay = (np.unique(absorbing)[:, np.newaxis] * self.actions + np.arange(self.actions)).ravel()
-        sure = np.ones((len(self.probability), stay.size))
-        return self._replace(
-            pair=np.append(self.pair, stay),
-            next_state=np.append(self.next_state, stay // self.actions),
-            probability=np.append(np.where(rests, 0.0, self.probability), sure, axis=1),
-            reward=np.append(np.where(rests, 0.0, self.reward), np.zeros(stay.size)),
-        )
+    field: str = "transition"  # the argument that holds the probabilities
+    reward_axes: int = 3  # of the argument that holds the rewards: 2 if they are of pairs
 
     def validate(self, rewards: RewardMap) -> None:
         """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
 
-        def where(outcome: int) -> tuple[int, ...]:
-            return (*divmod(int(self.pair[outcome]), self.actions), int(self.next_state[outcome]))
+        def where(o: int) -> tuple[int, ...]:
+            return (*divmod(int(self.pair[o]), self.actions), int(self.next_state[o]))
 
         for t, row in enumerate(self.probability):
             step = () if len(self.probability) == 1 else (t,)
             for o in np.flatnonzero(~((row >= 0.0) & (row < math.inf)))[:1]:
-                index, expected = (*step, *where(o)), "a finite number >= 0"
-                raise ProbabilityError(self.fields[0], got=float(row[o]), expected=expected, index=index)
+                got, expected = float(row[o]), "a finite number >= 0"
+                raise ProbabilityError(self.field, got=got, expected=expected, index=(*step, *where(o)))
             total = np.bincount(self.pair, row, minlength=self.states * self.actions)
             for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
-                got, index = f"a row that sums to {total[sa]:.12g}", (*step, *divmod(int(sa), self.actions))
-                raise ProbabilityError(self.fields[0], got=got, expected=sum_to_one(total[sa]), index=index)
+                told, index = f"a row that sums to {total[sa]:.12g}", (*step, *divmod(int(sa), self.actions))
+                raise ProbabilityError(self.field, got=told, expected=sum_to_one(total[sa]), index=index)
         for o in np.flatnonzero(~((self.reward >= rewards.low) & (self.reward <= rewards.high)))[:1]:  # NaN is bad too
-            earned, index = float(self.reward[o]), where(o)[:2] if self.of_pairs else where(o)
+            earned, index = float(self.reward[o]), where(o)[: self.reward_axes]
             expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
             expected += "; reward_range=(low, high) maps others onto [0, 1]" * math.isfinite(earned)
-            raise RewardError(self.fields[1], got=earned, expected=expected, index=index)
-
-
-def _is_sparse(value: object) -> bool:
-    return bool(sp.issparse(value))  # a plain bool: its type guard knows no shapes
+            field = "outcomes" if self.field == "outcomes" else "reward"
+            raise RewardError(field, got=earned, expected=expected, index=index)
 
 
 def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> Any:
@@ -179,16 +151,15 @@ def _join(matrices: Sequence[Any]) -> tuple[Ints, Ints, Floats]:
 
 def _matrices(transition: Any, horizon: int) -> list[Any]:
     """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
-    if _is_sparse(transition):
-        transition = [transition]
-    if isinstance(transition, Sequence) and any(_is_sparse(matrix) for matrix in transition):
-        shapes: set[tuple[int, ...]] = {matrix.shape if _is_sparse(matrix) else () for matrix in transition}
-        shape = shapes.pop()
-        if shapes or len(shape) != 2 or 0 in shape or shape[0] % shape[1] or len(transition) not in (1, horizon):
-            got = f"{len(transition)} of shapes {[getattr(matrix, 'shape', ()) for matrix in transition][:3]}"
+    matrices = [transition] if sp.issparse(transition) else transition
+    if isinstance(matrices, Sequence) and any(sp.issparse(matrix) for matrix in matrices):
+        shapes: list[Any] = [getattr(matrix, "shape", ()) for matrix in matrices]
+        shape = shapes[0]
+        whole = len(shape) == 2 and 0 not in shape and shape[0] % shape[1] == 0
+        if not whole or set(shapes) != {shape} or len(shapes) not in (1, horizon):
             expected = f"sparse matrices (S*A, S), row s*A + a: one, or H = {horizon}"
-            raise ShapeError("transition", got=got, expected=expected)
-        return [sound_sparse("transition", matrix) for matrix in transition]
+            raise ShapeError("transition", got=f"{len(shapes)} of shapes {shapes[:3]}", expected=expected)
+        return [sound_sparse("transition", matrix) for matrix in matrices]
     dense = as_floats("transition", transition)
     if dense.ndim == 3:
         dense = dense[np.newaxis]
@@ -208,26 +179,22 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
     """
     matrices = _matrices(transition, horizon)
     pairs, states = (int(size) for size in matrices[0].shape)
-    actions, of_pairs = pairs // states, False
-    if _is_sparse(reward):
-        if tuple(reward.shape) != (pairs, states):
-            raise ShapeError("reward", got=f"sparse {reward.shape}", expected=f"(S*A, S) = {(pairs, states)}")
-        pair, after, values = _join([*matrices, sound_sparse("reward", reward, keep_zeros=True)])
-        probability, rewards = values[:-1], values[-1]
-    else:
+    actions = pairs // states
+    if not sp.issparse(reward):
         dense = as_floats("reward", reward)
         if dense.shape == (states, actions):
             pair, after, probability = _join(matrices)
-            rewards, of_pairs = dense.ravel()[pair], True
-        elif dense.shape == (states, actions, states):
-            pair, after = np.repeat(np.arange(pairs), states), np.tile(np.arange(states), pairs)
-            probability = np.stack([matrix.toarray().ravel() for matrix in matrices]).astype(np.float64)
-            rewards = dense.ravel()
-        else:
+            return Listing(states, actions, pair, after, probability, dense.ravel()[pair], reward_axes=2)
+        if dense.shape != (states, actions, states):
             expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
             expected += "; of r[a, s], give r.T" * (dense.shape == (actions, states))
             raise ShapeError("reward", got=dense.shape, expected=expected)
-    return Listing(states, actions, pair, after, probability, rewards, states, of_pairs=of_pairs)
+        every = np.tile(np.arange(states), pairs), np.arange(pairs + 1) * states  # zeros are stored, too
+        reward = sp.csr_array((dense.ravel(), *every), shape=(pairs, states))
+    elif (shape := getattr(reward, "shape", ())) != (pairs, states):
+        raise ShapeError("reward", got=f"sparse {shape}", expected=f"(S*A, S) = {(pairs, states)}")
+    pair, after, values = _join([*matrices, sound_sparse("reward", reward, keep_zeros=True)])
+    return Listing(states, actions, pair, after, values[:-1], values[-1])
 
 
 def _rows(table: Any, *index: int) -> list[Any]:
@@ -238,18 +205,6 @@ def _rows(table: Any, *index: int) -> list[Any]:
         expected = "entries for 0, 1, ..., as a mapping or a sequence"
         raise ShapeError("outcomes", got=f"{table!r:.100}", expected=expected, index=index or None)
     return list(table)
-
-
-def _entry(entry: Any, index: tuple[int, ...], states: int) -> tuple[float, int, float, bool]:
-    """Return the probability, the next state, the reward and the flag of one outcome of a table."""
-    try:
-        probability, after, reward, *flag = entry
-        numbers = float(probability), float(reward)
-    except (TypeError, ValueError):
-        expected = "(probability, next_state, reward[, terminated])"
-        raise ShapeError("outcomes", got=repr(entry), expected=expected, index=index) from None
-    after = require_integer("outcomes", after, 0, ShapeError, index, most=states - 1)
-    return numbers[0], after, numbers[1], bool(flag and flag[0])
 
 
 def read_table(table: Table, rewards: RewardMap) -> Listing:
@@ -266,45 +221,43 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
             raise ShapeError("outcomes", got=f"{len(row)} actions", expected=f"{actions}, as in state 0", index=(s,))
         for a, outcomes in enumerate(row):
             for i, entry in enumerate(_rows(outcomes, s, a)):
-                entries.append((s * actions + a, *_entry(entry, (s, a, i), states)))
+                try:
+                    probability, after, reward, *flag = entry
+                    entries.append((s * actions + a, float(probability), after, float(reward), bool(flag and flag[0])))
+                except (TypeError, ValueError):
+                    expected = "(probability, next_state, reward[, terminated])"
+                    raise ShapeError("outcomes", got=repr(entry), expected=expected, index=(s, a, i)) from None
+                require_integer("outcomes", after, 0, ShapeError, (s, a, i), most=states - 1)
     pair, probability, after, reward, terminated = (np.array(column) for column in zip(*entries, strict=True))
     goes_on = np.zeros(states, bool)  # states in which something can still happen
     goes_on[(pair // actions)[(probability > 0.0) & ((after != pair // actions) | (reward != 0.0))]] = True
-    ends, size = terminated & goes_on[after], states
+    ends = terminated & goes_on[after]
     if ends.any():
         if not rewards.low <= 0.0 <= rewards.high:
             raise ParameterError("reward_range", got=tuple(rewards), expected="0 in it, earned after the end")
-        size = states + 1
         pair = np.append(pair, states * actions + np.arange(actions))
         after = np.append(np.where(ends, states, after), np.full(actions, states))
         probability, reward = np.append(probability, np.ones(actions)), np.append(reward, np.zeros(actions))
-    fields = ("outcomes", "outcomes")
-    return Listing(size, actions, pair, after, probability[np.newaxis], reward, states, fields)
+        states += 1
+    found = Listing(states, actions, pair, after, probability[np.newaxis], reward, "outcomes")
+    found.validate(rewards)
+    order = np.lexsort((reward, after, pair))  # and those with the same pair, next state and reward are added up
+    pair, after, reward = pair[order], after[order], reward[order]
+    first = np.flatnonzero(np.append(True, (np.diff(pair) != 0) | (np.diff(after) != 0) | (np.diff(reward) != 0.0)))
+    merged = np.add.reduceat(found.probability[:, order], first, axis=1)
+    return found._replace(pair=pair[first], next_state=after[first], probability=merged, reward=reward[first])
 
 
-def require_distributions(field: str, rows: Floats) -> None:
-    """Refuse rows [..., n] that are not distributions."""
+def as_distributions(field: str, given: Any, expected: object = "probabilities") -> Floats:
+    """Return rows [..., n] of probabilities as an array, or refuse what is none."""
+    rows = as_floats(field, given, expected)
     for at in map(tuple, np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[:1].tolist()):
         raise ProbabilityError(field, got=float(rows[at]), expected="a probability >= 0", index=at)
     total = rows.sum(axis=-1)
     for at in map(tuple, np.argwhere(np.abs(total - 1.0) > TOLERANCE)[:1].tolist()):
         got = f"a sum of {total[at]:.12g}"
         raise ProbabilityError(field, got=got, expected="probabilities that sum to 1", index=at or None)
-
-
-def as_policy(policy: Any, horizon: int, states: int, actions: int) -> NDArray[Any]:
-    """Return actions [H, S] or probabilities of actions [H, S, A] as an array, or refuse what is neither."""
-    raw = as_array("policy", policy)
-    if raw.shape == (horizon, states) and raw.dtype.kind in "iu":
-        for h, s in np.argwhere((raw < 0) | (raw >= actions))[:1].tolist():
-            raise ParameterError("policy", got=int(raw[h, s]), expected=f"an action in 0..{actions - 1}", index=(h, s))
-        return raw
-    if raw.shape != (horizon, states, actions):
-        expected = f"integers {(horizon, states)} or probabilities {(horizon, states, actions)}"
-        raise ShapeError("policy", got=f"{raw.dtype} {raw.shape}", expected=expected)
-    mixed = as_floats("policy", raw)
-    require_distributions("policy", mixed)
-    return mixed
+    return rows
 
 
 class FiniteMDP:
@@ -336,8 +289,6 @@ class FiniteMDP:
         H, the number of steps of an episode.
     initial_state
         A state, or a distribution over states [S].
-    absorbing
-        States to be made absorbing: under every action they stay, with reward 0, whatever the arrays say there.
     reward_noise
         ``"bernoulli"``: a reward is 1 with its mean as probability, else 0. Values and regret are those of the means.
     """
@@ -358,7 +309,6 @@ class FiniteMDP:
         reward: ArrayLike | SparseMatrix | None = None,
         horizon: int,
         initial_state: int | ArrayLike = 0,
-        absorbing: Sequence[int] | Ints = (),
         outcomes: Table | None = None,
         reward_range: Sequence[float] | None = None,
         reward_noise: str | None = None,
@@ -374,22 +324,14 @@ class FiniteMDP:
             raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
         else:
             listing = read_arrays(transition, reward, horizon)
-        states, actions, listed = listing.states, listing.actions, listing.listed
-        ends = as_integers("absorbing", absorbing).ravel()
-        for s in ends[(ends < 0) | (ends >= listed)].tolist():
-            raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
-        if ends.size:
-            listing = listing.absorb(ends)
-        listing.validate(rewards)
-        if ends.size or outcomes is not None:
-            listing = listing.sort()
-
+            listing.validate(rewards)
+        states, actions = listing.states, listing.actions
+        stated = states if outcomes is None else len(outcomes)  # without an end that was added
         initial = np.zeros(states)
         if as_array("initial_state", initial_state).ndim == 0:
-            initial[require_integer("initial_state", initial_state, 0, most=listed - 1)] = 1.0
+            initial[require_integer("initial_state", initial_state, 0, most=stated - 1)] = 1.0
         else:
-            initial[:listed] = as_floats("initial_state", initial_state, (listed,))
-            require_distributions("initial_state", initial[:listed])
+            initial[:stated] = as_distributions("initial_state", initial_state, (stated,))
 
         start = np.searchsorted(listing.pair, np.arange(states * actions + 1)).astype(np.int64)
         probability, earned = listing.probability, rewards.to_unit(listing.reward)
@@ -417,13 +359,6 @@ class FiniteMDP:
         rewards += f" with {self.reward_noise} noise" if self.reward_noise else ""
         sizes = f"states={self.states}, actions={self.actions}, horizon={self.horizon}"
         return f"FiniteMDP({sizes}, {kernels}, {self.outcomes.next_state.size} outcomes, {rewards})"
-
-    def with_reward_noise(self, reward_noise: str | None) -> FiniteMDP:
-        """Return the same problem with rewards that scatter around their means; without noise for None."""
-        require_choice("reward_noise", reward_noise or "bernoulli", ("bernoulli",))
-        mdp = copy.copy(self)
-        vars(mdp)["reward_noise"] = reward_noise
-        return mdp
 
     @property
     def initial_distribution(self) -> Floats:
@@ -462,7 +397,16 @@ class FiniteMDP:
 
     def evaluate(self, policy: ArrayLike) -> Floats:
         """Return V^pi [H + 1, S], exactly, of actions [H, S] (integers) or of probabilities of actions [H, S, A]."""
-        return bellman.evaluate(self.kernels, as_policy(policy, self.horizon, self.states, self.actions))
+        chosen, shape = as_array("policy", policy), (self.horizon, self.states)
+        if chosen.shape == (*shape, self.actions):
+            chosen = as_distributions("policy", chosen)
+        elif chosen.shape != shape or chosen.dtype.kind not in "iu":
+            expected = f"integers {shape} or probabilities {(*shape, self.actions)}"
+            raise ShapeError("policy", got=f"{chosen.dtype} {chosen.shape}", expected=expected)
+        elif (wrong := np.argwhere((chosen < 0) | (chosen >= self.actions))).size:
+            at, expected = tuple(wrong[0].tolist()), f"an action in 0..{self.actions - 1}"
+            raise ParameterError("policy", got=int(chosen[at]), expected=expected, index=at)
+        return bellman.evaluate(self.kernels, chosen)
 
     def kernel(self) -> Floats:
         """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step; for small problems."""
@@ -500,23 +444,13 @@ def stream(seed: int, *path: int | str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(int(seed), spawn_key=words)))
 
 
-class HasExamples:
-    """A problem whose small instances are listed by their parameters."""
-
-    small: ClassVar[Small]
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Small instances, for the contract checks."""
-        return [cls(**parameters) for parameters in cls.small]
-
-
 class NoisyProblem:
     """A problem with Bernoulli rewards (see :class:`FiniteMDP`); whatever else is asked of it is the problem's own."""
 
     def __init__(self, problem: Any, reward_noise: str) -> None:
-        self.problem, self.reward_noise = problem, reward_noise
-        self.mdp = as_mdp(problem).with_reward_noise(reward_noise)
+        require_choice("reward_noise", reward_noise, ("bernoulli",))
+        self.problem, self.reward_noise, self.mdp = problem, reward_noise, copy.copy(as_mdp(problem))
+        vars(self.mdp)["reward_noise"] = reward_noise
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "problem" not in vars(self):  # a copy in the making has nothing yet

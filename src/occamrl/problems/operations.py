@@ -18,15 +18,20 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import betainc, pdtr
 
-from occamrl.errors import ParameterError, require_choice, require_integers, require_number, require_sequences
-from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small, read_only, reward_map
+from occamrl.errors import ParameterError, require_choice, require_integers, require_sequences
+from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_only, reward_map
 from occamrl.protocols import Floats
 
-_DIGITS = 12  # parameters that agree to this many digits are one hypothesis
 
-
-class NestedClasses(HasExamples, ABC):
+class NestedClasses(ABC):
     """A problem that says what each class adds to those before it; ``Ladder.of_problem`` makes the ladder."""
+
+    small: ClassVar[Small]  # the parameters of small instances
+
+    @property
+    @abstractmethod
+    def theta(self) -> Floats:
+        """theta* [d]."""
 
     @abstractmethod
     def classes(self) -> Sequence[Floats]:
@@ -36,7 +41,7 @@ class NestedClasses(HasExamples, ABC):
     def _ordered(self) -> tuple[Floats, list[int]]:
         added = self.classes()
         stacked = np.concatenate(added)
-        _, first = np.unique(np.round(stacked, _DIGITS), axis=0, return_index=True)
+        _, first = np.unique(np.round(stacked, 12), axis=0, return_index=True)  # those that agree to 12 digits are one
         kept, ends = np.sort(first), np.cumsum([len(part) for part in added])
         return read_only(stacked[kept]), [int(size) for size in np.searchsorted(kept, ends)]
 
@@ -101,11 +106,6 @@ class PracticalProblem(NestedClasses):
     needing: ClassVar[Small]  # the parameters of one problem per class whose truth needs that class and none below
     start = 0  # the state in which episodes begin
 
-    @property
-    @abstractmethod
-    def theta(self) -> Floats:
-        """theta* [d]."""
-
     @abstractmethod
     def entries(self) -> Iterable[Entry]:
         """Return everything that can happen, at every state and action."""
@@ -165,7 +165,7 @@ class ShelfProblem(PracticalProblem):
     fixed: float  # EUR per order
 
     def __post_init__(self) -> None:
-        require_integers(self, shelf=1, order_step=1, horizon=1)
+        require_integers(self, shelf=1, order_step=1)
         if self.order_step > self.shelf:
             raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
 
@@ -331,8 +331,7 @@ class QueueAdmission(PracticalProblem):
     )
 
     def __post_init__(self) -> None:
-        require_integers(self, room=1, horizon=1)
-        require_number("change", self.change, 0.0, 1.0)
+        require_integers(self, room=1)
         require_sequences(self, 0.0, 1.0, "arrivals", "services", "arrival_levels", "service_levels")
         for name, levels in (("arrivals", self.arrival_levels), ("services", self.service_levels)):
             given = getattr(self, name)
@@ -402,7 +401,7 @@ class MachineReplacement(PracticalProblem):
     )
 
     def __post_init__(self) -> None:
-        require_integers(self, oldest=1, stretch=1, horizon=1)
+        require_integers(self, oldest=1, stretch=1)
         if self.oldest % self.stretch:
             raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
         require_sequences(self, 0.0, 1.0, "hazard")
@@ -462,7 +461,7 @@ class Pricing(PracticalProblem):
     )
 
     def __post_init__(self) -> None:
-        require_integers(self, stock=1, prices=1, horizon=1)
+        require_integers(self, stock=1)
         require_sequences(self, 0.0, 1.0, "demand")
         if len(self.demand) != self.prices or not set(self.demand) <= set(LEVELS):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
