@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 import occamrl as orl
 from occamrl.experiments.records import Records
-from occamrl.learners.baselines import Optimal, UniformRandom
+from occamrl.learners.tabular import Optimal, UniformRandom
 from occamrl.report import data
 from occamrl.report.answer import write_page
 from occamrl.report.figures import class_rows, draw_classes, draw_comparison, draw_curves, write_figures

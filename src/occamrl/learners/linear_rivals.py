@@ -48,14 +48,10 @@ import scipy.sparse as sp
 
 from occamrl.errors import require_kind, require_number
 from occamrl.evidence import value
+from occamrl.learners.tabular import best_actions
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin, require_rewards
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
-
-
-def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
-    """Return a best action for every state, given Q [S, A]; among several, each is as likely as another."""
-    return np.asarray((draw.random(q.shape) * (q == q.max(axis=1, keepdims=True))).argmax(axis=1))
+from occamrl.protocols import Floats, Flow, Known, Learner, Plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -141,7 +141,7 @@ def plan_length(replan: float, longest: float, share: float = 1.0, expected: flo
 def require_rewards(known: Known) -> None:
     """Refuse a problem whose rewards are not known."""
     if not known.rewards_known:
-        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...)"
+        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...), or use QLearningUCB"
         raise ParameterError("known.rewards_known", got=False, expected=expected)
 
 
