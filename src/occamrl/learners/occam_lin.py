@@ -46,14 +46,13 @@ from occamrl.errors import FeatureError, require_kind, require_number
 from occamrl.evidence import likelihood
 from occamrl.learners.ucrl_vtr_lin import require_rewards
 from occamrl.models.features import FeatureMap, PerProblem
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Outcomes, Plan
+from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Outcomes, Plan
 
 _GROWTH = 0.02  # of the data until a fit is renewed and another kernel drawn
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
-_LARGEST_SETS = 3  # of simulators that are listed one by one
-_MOST_WEIGHTS = 430_000  # of all sets: those of three simulators up to d = 40, of two up to d = 94, of one beyond
+_MOST_SIMULATORS = {3: 40, 2: 94}  # among which sets of three, and of two, are listed one by one
 _HOPELESS = 40.0  # nats behind Z from which on a set is left out
-_NEWTON_STEPS, _CLOSE, _SHORTEST = 50, 1e-8, 1e-9
+_NEWTON_STEPS, _CLOSE = 50, 1e-8
 _SMALLEST = 1e-12  # probability of an outcome that the base law allows
 _SWEEPS = 2.0  # how often the walk redraws each coordinate between two plans
 _ROUNDING = 1e-8
@@ -89,22 +88,17 @@ class _Counting(Learner):
         counts = likelihood.begin(self.setting(known)[0])
         return {"count": counts["count"], "novel": counts["novel"], "fitted": 0}
 
+    def plan_for(self, known: Known, state: dict[str, Any], outcomes: Outcomes, p: Floats, **more: Any) -> Plan:
+        """Return the optimal policy for probabilities [O] as a plan that lasts until the data have grown by 2 %."""
+        kernel = bellman.kernel_of(outcomes, p, known.base_reward, known.states)
+        values, policy = bellman.solve([kernel], known.states, known.horizon)
+        episodes = max(1, int(_GROWTH * int(state["count"].sum()) / known.horizon))
+        return Plan(policy=policy, episodes=episodes, values=values, **more)
 
-def plan_of(known: Known, outcomes: Outcomes, p: Floats, seen: int, **more: Any) -> Plan:
-    """Return the optimal policy for probabilities [O] as a plan that lasts until the data have grown by 2 %."""
-    kernel = bellman.kernel_of(outcomes, p, known.base_reward, known.states)
-    values, policy = bellman.solve([kernel], known.states, known.horizon)
-    episodes = min(max(1, int(_GROWTH * seen / known.horizon)), MOST_EPISODES)
-    return Plan(policy=policy, episodes=episodes, values=values, **more)
-
-
-def due(state: dict[str, Any]) -> bool:
-    """Say whether the data have grown by 2 % since the last fit."""
-    now = int(state["count"].sum())
-    return bool(now > state["fitted"] and now >= (1.0 + _GROWTH) * state["fitted"])
-
-
-# Mixtures of simulators -----------------------------------------------------------------------------------------------
+    def due(self, state: dict[str, Any]) -> bool:
+        """Say whether the data have grown by 2 % since the last fit."""
+        now = int(state["count"].sum())
+        return bool(now > state["fitted"] and now >= (1.0 + _GROWTH) * state["fitted"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,11 +126,6 @@ class OccamMixture(_Counting):
         single ones.
     delta : float
         Level of the compatible sets.
-
-    Notes
-    -----
-    State: ``count`` and ``novel``, outcomes that no simulator allows; ``fitted``, how many outcomes the last fit had;
-    ``weights`` [sets, d] and ``score`` Q_D [sets], minus infinity for sets that were left out.
     """
 
     delta: float = 0.05
@@ -152,13 +141,14 @@ class OccamMixture(_Counting):
     @cached_property
     def sets(self) -> NDArray[np.bool_]:
         """The sets of simulators that are weighed [n, d], by size; the last is that of all."""
-        d, sizes = self.features.dimension, range(1, min(_LARGEST_SETS, self.features.dimension) + 1)
-        kept = [k for k in sizes if d * sum(math.comb(d, i) for i in range(1, k + 1)) <= _MOST_WEIGHTS] or [1]
-        members = [each for k in kept for each in itertools.combinations(range(d), k)]
-        listed = np.zeros((len(members) + (kept[-1] < d), d), dtype=bool)
-        for row, each in zip(listed, members, strict=False):
+        d = self.features.dimension
+        largest = next((k for k, most in _MOST_SIMULATORS.items() if d <= most), 1)
+        members = [each for k in range(1, min(largest, d) + 1) for each in itertools.combinations(range(d), k)]
+        if largest < d:
+            members.append(tuple(range(d)))
+        listed = np.zeros((len(members), d), dtype=bool)
+        for row, each in zip(listed, members, strict=True):
             row[list(each)] = True
-        listed[-1] = True if kept[-1] < d else listed[-1]
         return listed
 
     @cached_property
@@ -168,7 +158,7 @@ class OccamMixture(_Counting):
         return -np.log(np.append(count[size], 1.0) * (count.size + 1.0))
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data, with even weights."""
+        """Return the counts, even weights [sets, d] and Q_D [sets], which becomes minus infinity for sets left out."""
         even = self.sets / self.sets.sum(axis=1, keepdims=True)
         return super().begin(known) | {"weights": even, "score": np.zeros(len(even))}
 
@@ -184,24 +174,23 @@ class OccamMixture(_Counting):
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Draw a set, then a mixture of it, and return its optimal policy."""
-        (outcomes, kernels), seen = self.setting(known), int(state["count"].sum())
+        outcomes, kernels = self.setting(known)
         every = self.terms(known, state)
         terms, data = every[:-1], likelihood.data_of(state["count"], outcomes, kernels)
         bound = likelihood.hull_bound(data, state["weights"][-1])
         misspecified = bool(len(state["novel"])) or bound < self.least(every)
         facts = {"chosen": np.flatnonzero(self.sets[terms.argmax()]).tolist(), "misspecified": misspecified}
         if misspecified:
-            facts["chosen"] = []
             outcomes, p = likelihood.draw_table(state, outcomes, draw)
-            return plan_of(known, outcomes, p, seen, facts=facts)
+            return self.plan_for(known, state, outcomes, p, facts=facts | {"chosen": []})
         weight = np.exp(terms - terms.max())
         chosen = int(draw.choice(terms.size, p=weight / weight.sum()))
         members = np.flatnonzero(self.sets[chosen])
         weights = 0.9 * state["weights"][chosen, members] + 0.1 / members.size
-        if members.size > 1 and seen:
+        if members.size > 1 and data.count.size:
             drawn = data._replace(count=draw.standard_gamma(data.count), kernels=data.kernels[members])
             weights = likelihood.hull_fit(drawn, weights, _DRAW_STEPS, 0.0)
-        return plan_of(known, outcomes, weights @ kernels[members], seen, facts=facts)
+        return self.plan_for(known, state, outcomes, weights @ kernels[members], facts=facts)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Score the sets on the block, with the weights from before it; then fit these anew when it is time."""
@@ -219,7 +208,7 @@ class OccamMixture(_Counting):
         state["score"][kept] += (predicted - new[came]) @ block[came] + before @ (old - new)
         terms = self.terms(known, state)
         state["score"][terms[:-1] <= self.least(terms) - _HOPELESS] = -np.inf
-        if due(state):
+        if self.due(state):
             alive = np.append(np.flatnonzero(np.isfinite(state["score"][:-1])), len(state["score"]) - 1)
             left, data = state["weights"][alive], likelihood.data_of(state["count"], outcomes, kernels)
             for _ in range(_FIT_STEPS):
@@ -232,12 +221,8 @@ class OccamMixture(_Counting):
     def facts(self, known: Known, state: dict[str, Any]) -> dict[str, Any]:
         """Return what was found.
 
-        Returns
-        -------
-        dict
-            ``smallest``: the smallest compatible sets, of those that are weighed; ``misspecified``: whether none is, so
-            that the truth is no mixture; ``likely``: the set with the largest weight. With probability 1 - delta all
-            sets that hold the truth are compatible; the likely set is measured, not proved.
+        ``smallest``: the smallest compatible sets, of those that are weighed; ``misspecified``: whether none is, so
+        that the truth is no mixture; ``likely``: the set with the largest weight, which is measured, not proved.
         """
         outcomes, kernels = self.setting(known)
         terms = self.terms(known, state)
@@ -252,9 +237,6 @@ class OccamMixture(_Counting):
                 break
         likely = np.flatnonzero(self.sets[terms[:-1].argmax()]).tolist()
         return {"smallest": smallest, "misspecified": not smallest, "likely": likely}
-
-
-# Signed features ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -276,12 +258,6 @@ class OccamLin(_Counting):
         and no direction is sparse, see :class:`OccamMixture`.
     scale : float
         The weights of directions that matter are about this large: eta/scale has the prior N(0, I).
-
-    Notes
-    -----
-    State: ``count`` and ``novel``; ``fitted``, of how many outcomes the last fit was; ``eta`` [n], ``information`` J
-    [n, n] and ``linear`` b [n] of that fit; ``active`` [n], where the walk over sets is. The prior is even over the
-    sizes 0 to n of a set, then over the sets of a size.
     """
 
     scale: float = 1.0
@@ -317,7 +293,7 @@ class OccamLin(_Counting):
 
     @cached_property
     def log_weights(self) -> Floats:
-        """Log w(D) of a set of 0, ..., n directions [n + 1], up to a constant."""
+        """Log w(D) of a set of 0, ..., n directions [n + 1], even over sizes, then over the sets of a size."""
         n = self.directions.shape[1]
         k = np.arange(n + 1.0)
         return np.asarray(gammaln(k + 1.0) + gammaln(n - k + 1.0) - gammaln(n + 1.0))
@@ -328,7 +304,7 @@ class OccamLin(_Counting):
         return np.maximum(columns.T @ self.base, 0.0), columns.T @ self.directions
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data: no direction is active."""
+        """Return the counts, the last fit (eta, J and b), and where the walk over sets is: no direction is active."""
         n = self.directions.shape[1]
         fit = {"eta": np.zeros(n), "information": np.zeros((n, n)), "linear": np.zeros(n)}
         return super().begin(known) | fit | {"active": np.zeros(n, dtype=bool)}
@@ -345,13 +321,13 @@ class OccamLin(_Counting):
         changed = np.flatnonzero(self.directions[:, active].any(axis=1)).tolist()
         theta = (self.base + self.directions[:, active] @ mean).tolist()
         grounds = {"active": inside.tolist(), "drawn": changed, "estimate": theta}
-        return plan_of(known, outcomes, p, int(state["count"].sum()), grounds=grounds)
+        return self.plan_for(known, state, outcomes, p, grounds=grounds)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Count; when it is time, fit eta by Newton's method from where the last fit ended."""
         likelihood.add(state, self.setting(known)[0], known, flow)
         state["active"] = np.array(plan.grounds["active"], dtype=bool)
-        if due(state):
+        if self.due(state):
             base, directions = self.law(known)
             fit = expand(state["count"] + 0.5 * base, base, directions, state["eta"])
             state["eta"], state["information"], state["linear"] = fit
@@ -399,16 +375,15 @@ def expand(counts: Floats, base: Floats, directions: Floats, eta: Floats) -> tup
         scaled = directions * (np.sqrt(counts) / p)[:, None]
         information, slope = scaled.T @ scaled, directions.T @ (counts / p)
         step = np.linalg.solve(information + np.eye(eta.size), slope - eta)
-        rise, length = float((slope - eta) @ step), 1.0
+        rise = float((slope - eta) @ step)
         if rise <= _CLOSE:
             break
-        while length > _SHORTEST:
+        for length in 0.5 ** np.arange(30.0):
             ahead = base + directions @ (eta + length * step)
             if ahead.min() > 0.0:
                 after = counts @ np.log(ahead) - 0.5 * ((eta + length * step) ** 2).sum()
                 if after >= value + 0.1 * length * rise:
                     break
-            length *= 0.5
         else:
             break
         eta, p, value = eta + length * step, ahead, after

@@ -251,8 +251,8 @@ class UCBVI(Learner):
         visits, upper = np.zeros((H + 1, S), np.int64), np.full((H, S, A), float(H))
         return {**likelihood.begin(tabular_outcomes(known)), "visits": visits, "upper": upper}
 
-    def upper_bounds(self, known: Known, state: dict[str, Any]) -> tuple[Floats, Floats]:
-        """Return Q [H, S, A] and V [H + 1, S]."""
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Plan one episode, greedily on the upper bounds."""
         H, S, A = known.horizon, known.states, known.actions
         outcomes, count = tabular_outcomes(known), state["count"]
         start, after, pair = outcomes.start[:-1], outcomes.next_state, outcomes.pair
@@ -274,11 +274,6 @@ class UCBVI(Learner):
             found = np.where(n > 0, known.base_reward.ravel() + mean + self.scale * bonus, float(H))
             q[h] = np.minimum(q[h], found.reshape(S, A))
             values[h] = q[h].max(axis=1)
-        return q, values
-
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Plan one episode, greedily on the upper bounds."""
-        q, values = self.upper_bounds(known, state)
         return Plan(policy=best_actions(q, draw), values=values, carry=q)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
