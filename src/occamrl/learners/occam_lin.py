@@ -13,8 +13,8 @@ outcomes and Q_KT that of Krichevsky and Trofimov's counts,
 w being even over the sizes, then over the sets of a size, and w_0 = 1/(sizes + 1). A set is *compatible* unless an
 upper bound on its likelihood is below Z - log 1/delta: all sets that hold the truth are, at all times, with probability
 1 - delta. For a plan a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced by Gamma(c_o, 1).
-When the set of all is refused the truth is no mixture of the simulators; then tables of probabilities are drawn. Terms
-that are e^-40 below the threshold are left out of Z from then on, which only lowers it.
+When the set of all is refused the truth is no mixture of the simulators; then tables of probabilities are drawn. Other
+terms that are e^-40 below the threshold are left out of Z from then on, which only lowers it.
 
 **Signed features** (:class:`OccamLin`). P = p_0 + X eta, eta ~ N(0, I) on an unknown set D of its coordinates and 0
 elsewhere. With :math:`\bar c = c + p_0/2` and :math:`p = p_0 + X\eta` at the eta that maximises
@@ -207,7 +207,7 @@ class OccamMixture(_Counting):
         # log q(block), less the rise of the likelihood of the frequencies
         state["score"][kept] += (predicted - new[came]) @ block[came] + before @ (old - new)
         terms = self.terms(known, state)
-        state["score"][terms[:-1] <= self.least(terms) - _HOPELESS] = -np.inf
+        state["score"][:-1][terms[:-2] <= self.least(terms) - _HOPELESS] = -np.inf  # the set of all stays
         if self.due(state):
             alive = np.append(np.flatnonzero(np.isfinite(state["score"][:-1])), len(state["score"]) - 1)
             left, data = state["weights"][alive], likelihood.data_of(state["count"], outcomes, kernels)

@@ -76,8 +76,7 @@ def optimistic_values(
         return Optimism(policy, values, largest_step(features, known, policy, norms), 0.0)
     theta = np.zeros((features.groups, features.width))
     theta[:, slice(None) if coordinates is None else coordinates] = ellipsoid.theta[0]
-    longest, expected = path_sums(features, known, theta, policy, norms)
-    return Optimism(policy, values, longest, expected)
+    return Optimism(policy, values, *path_sums(features, known, theta, policy, norms))
 
 
 def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats) -> tuple[float, float]:
@@ -113,29 +112,21 @@ def largest_step(features: FeatureMap, known: Known, policy: Ints, norms: Floats
 
 
 class Pace(NamedTuple):
-    """How fast log-determinants have grown under the last plan."""
+    """How fast log-determinants have grown under the last plan, and for how long the next one lasts."""
 
     logdet: Floats  # [T] before it
-    longest: float  # the most that one of its episodes could add
-    share: float  # of that which was counted on
-    episodes: int  # that were played
+    longest: float = 0.0  # the most that one of its episodes could add
+    share: float = 1.0  # of that which was counted on
+    episodes: int = 0  # that were played
 
-    @classmethod
-    def at_first(cls, steps: int) -> Pace:
-        """Return the pace before any data."""
-        return cls(np.zeros(steps), 0.0, 1.0, 0)
-
-    def share_now(self, logdet: Floats) -> float:
-        """Return the share to count on next: that of the last block, but no less than half of the share before."""
-        most = self.longest * self.episodes
-        return float(np.clip((logdet - self.logdet).max() / most, 0.5 * self.share, 1.0)) if most > 0.0 else self.share
-
-
-def plan_length(replan: float, longest: float, share: float = 1.0, expected: float = 0.0) -> int:
-    """Return for how many episodes logdet Sigma stays within log(1 + replan); one if ``replan`` is 0."""
-    most = math.log1p(replan)
-    added = max(share * longest, expected, most / MOST_EPISODES)
-    return 1 if replan == 0.0 else int(max(1.0, min(most / added, MOST_EPISODES)))
+    def next(self, logdet: Floats, found: Optimism, replan: float) -> Pace:
+        """Return that of a plan during which logdet Sigma stays within log(1 + replan); of one episode if that is 0."""
+        before, share, limit = self.longest * self.episodes, self.share, math.log1p(replan)
+        if before > 0.0:  # the share of the last block, but no less than half of the share before
+            share = float(np.clip((logdet - self.logdet).max() / before, 0.5 * share, 1.0))
+        added = max(share * found.longest, found.expected, limit / MOST_EPISODES)
+        episodes = 1 if replan == 0.0 else int(max(1.0, min(limit / added, MOST_EPISODES)))
+        return Pace(logdet, found.longest, share, episodes)
 
 
 def require_rewards(known: Known) -> None:
@@ -169,10 +160,6 @@ class UCRLVTRLin(Learner):
         c > 0: a plan lasts until det Sigma has grown by a factor of about 1 + c. 0: plan before every episode.
     kernel : "stationary" | "per_step"
         One parameter for all steps, or one for each with an ellipsoid of its own; ``norm_bound`` bounds each of them.
-
-    Notes
-    -----
-    State: the sums ``gram`` [T, G, n, n], ``xy`` [T, G, n] and ``yy`` [T]; ``pace``, what the last block added.
     """
 
     features: FeatureMap
@@ -203,11 +190,11 @@ class UCRLVTRLin(Learner):
         return float(self.regularization)
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
+        """Return the state before any data: the sums over rows, and the pace at which they grow."""
         require_rewards(known)
         self.features.attach(known)  # refuses a problem of other sizes
         steps = known.horizon if self.kernel == "per_step" else 1
-        return value.begin(self.features, steps) | {"pace": Pace.at_first(steps)}
+        return value.begin(self.features, steps) | {"pace": Pace(np.zeros(steps))}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan optimistically over the ellipsoid of the rows seen so far."""
@@ -215,14 +202,11 @@ class UCRLVTRLin(Learner):
         ellipsoid = value.ridge(state["gram"], state["xy"], self.lam)
         logdet, level = ellipsoid.logdet.sum(axis=1), self.delta / steps
         width = self.scale * np.sqrt(value.squared_radius(logdet, level, self.lam, self.norm_bound))
-        policy, values, longest, expected = optimistic_values(self.features, known, ellipsoid, width)
-        share = state["pace"].share_now(logdet)
-        grounds = {"logdet": logdet.tolist(), "longest": longest, "share": share}
-        episodes = plan_length(self.replan, longest, share, expected)
-        return Plan(policy=policy, episodes=episodes, values=values, grounds=grounds)
+        found = optimistic_values(self.features, known, ellipsoid, width)
+        pace = state["pace"].next(logdet, found, self.replan)
+        return Plan(policy=found.policy, episodes=pace.episodes, values=found.values, carry=pace)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Add the rows of the block."""
         value.add(state, self.features, known, plan.values, flow)
-        grounds = plan.grounds
-        state["pace"] = Pace(np.array(grounds["logdet"]), grounds["longest"], grounds["share"], flow.episodes)
+        state["pace"] = plan.carry._replace(episodes=flow.episodes)

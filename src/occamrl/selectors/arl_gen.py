@@ -35,7 +35,7 @@ import numpy as np
 from occamrl.errors import ParameterError, require_choice, require_kind, require_number
 from occamrl.evidence import value
 from occamrl.learners.ucrl_vtr import UCRLVTR
-from occamrl.learners.ucrl_vtr_lin import Pace, optimistic_values, plan_length, require_rewards
+from occamrl.learners.ucrl_vtr_lin import Pace, optimistic_values, require_rewards
 from occamrl.models.families import level, off_grid
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan
@@ -121,7 +121,7 @@ class ARLGen(Learner):
             return {**self._base.begin(known), **more}
         require_rewards(known)
         features.attach(known)  # refuses a problem of other sizes
-        return {**value.begin(features), "episodes": 0, "pace": Pace.at_first(1), **more}
+        return {**value.begin(features), "episodes": 0, "pace": Pace(np.zeros(1)), **more}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Test the classes, and plan on the smallest that is accepted."""
@@ -156,21 +156,16 @@ class ARLGen(Learner):
         ellipsoid = value.ridge(own[0][None], own[1][None], _LAMBDA)
         logdet = ellipsoid.logdet.sum(axis=1)
         width = np.sqrt(value.squared_radius(logdet, self.delta, _LAMBDA, family.norm_bound))
-        policy, values, longest, expected = optimistic_values(family.own_features, known, ellipsoid, width)
-        share = state["pace"].share_now(logdet) if chosen == state["chosen"] else 1.0
-        episodes = plan_length(0.2 if self.replan is None else self.replan, longest, share, expected)
-        grounds = {
-            **self._grounds(known, state, least, most, self._misfit_linear(state, float(least[-1]))),
-            "logdet": logdet.tolist(),
-            "longest": longest,
-            "share": share,
-        }
+        found = optimistic_values(family.own_features, known, ellipsoid, width)
+        before = state["pace"] if chosen == state["chosen"] else Pace(logdet)
+        pace = before.next(logdet, found, 0.2 if self.replan is None else self.replan)
         return Plan(
-            policy=policy,
-            values=values,
-            episodes=min(episodes, max(1, int(_GROWTH * state["episodes"]))),
+            policy=found.policy,
+            values=found.values,
+            episodes=min(pace.episodes, max(1, int(_GROWTH * state["episodes"]))),
             facts=self._facts(state, chosen),
-            grounds=grounds,
+            grounds=self._grounds(known, state, least, most, self._misfit_linear(state, float(least[-1]))),
+            carry=pace,
         )
 
     def _facts(self, state: dict[str, Any], chosen: int) -> dict[str, Any]:
@@ -231,8 +226,7 @@ class ARLGen(Learner):
         else:
             new = value.add(state, features, known, plan.values, flow)
             state["episodes"] += flow.episodes
-            about = plan.grounds
-            state["pace"] = Pace(np.array(about["logdet"]), about["longest"], about["share"], flow.episodes)
+            state["pace"] = plan.carry._replace(episodes=flow.episodes)
         told = new.x.any(axis=1) | (new.square > 0.0)  # rows without range say nothing
         sums = np.column_stack([new.count, new.total, new.count[:, None] * new.x])
         np.add.at(state["pairs"], new.pair[told], sums[told])

@@ -66,7 +66,7 @@ import numpy as np
 
 from occamrl.errors import ParameterError, require_integer, require_number
 from occamrl.evidence import value
-from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, optimistic_values, plan_length, require_rewards
+from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, optimistic_values, require_rewards
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan
 
@@ -140,7 +140,7 @@ class ARLLin(Learner):
             raise ParameterError("norm_bound", got=self.norm_bound, expected=expected)
         require_integer("initial_episodes", self.initial_episodes, 1)
         for name in ("growth", "estimation_growth", "stretch"):
-            require_number(name, getattr(self, name), 1.0, math.inf)
+            require_number(name, getattr(self, name), 1.0, 1e100)
 
     @property
     def fixed_lambda(self) -> float | None:
@@ -187,13 +187,13 @@ class ARLLin(Learner):
         if self.finds_support and self.finds_norm and exploits:
             bound, contradicted = self.refine(state, state["active"], state["carried"])
             state["norm_bound"] = state["carried"] if contradicted else bound
-        planned = self.initial_episodes * _power(self.growth, epoch)
+        planned = self.initial_episodes * self.growth**epoch
         if not exploits:
             first = math.isqrt(self.initial_episodes - 1) + 1
-            planned = first * _power(self.estimation_growth, epoch)
-            longest = first * _power(math.sqrt(self.growth), epoch)
+            planned = first * self.estimation_growth**epoch
+            longest = first * math.sqrt(self.growth) ** epoch
             planned = max(planned, min(state["stretched"] * planned, longest))
-        state["left"], state["pace"] = math.ceil(round(min(planned, MOST_EPISODES), 6)), Pace.at_first(1)
+        state["left"], state["pace"] = math.ceil(round(min(planned, MOST_EPISODES), 6)), Pace(np.zeros(1))
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan with the active coordinates, or with all of them to estimate."""
@@ -202,8 +202,8 @@ class ARLLin(Learner):
         lam, beta = self.smallest_ellipsoid(spectrum, state["norm_bound"])
         ellipsoid = value.Ellipsoid(*(np.asarray(part)[None, None] for part in spectrum.ellipsoid(lam)))
         width, logdet = self.scale * np.sqrt([beta]), ellipsoid.logdet[0]
-        policy, values, longest, expected = optimistic_values(self.features, known, ellipsoid, width, chosen)
-        share = state["pace"].share_now(logdet)
+        found = optimistic_values(self.features, known, ellipsoid, width, chosen)
+        pace = state["pace"].next(logdet, found, self.replan)
         facts: dict[str, Any] = {"epoch": state["epoch"]}
         grounds = {"estimate": ellipsoid.theta[0, 0].tolist(), "regularization": lam}
         if self.finds_support:
@@ -211,15 +211,15 @@ class ARLLin(Learner):
         if self.finds_norm:
             facts |= {"norm_bound": state["norm_bound"]}
             grounds |= {"carried_bound": state["carried"], "contradicted": state["contradicted"]}
-        grounds |= {"logdet": logdet.tolist(), "longest": longest, "share": share}
-        episodes = min(state["left"], plan_length(self.replan, longest, share, expected))
-        return Plan(policy=policy, episodes=episodes, values=values, facts=facts, grounds=grounds)
+        episodes = min(state["left"], pace.episodes)
+        return Plan(
+            policy=found.policy, episodes=episodes, values=found.values, facts=facts, grounds=grounds, carry=pace
+        )
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Add the rows of the block; begin the next phase if this one is over."""
         value.add(state, self.features, known, plan.values, flow)
-        grounds = plan.grounds
-        state["pace"] = Pace(np.array(grounds["logdet"]), grounds["longest"], grounds["share"], flow.episodes)
+        state["pace"] = plan.carry._replace(episodes=flow.episodes)
         state["left"] -= flow.episodes
         if state["left"] > 0:
             return
@@ -297,11 +297,6 @@ class ARLLinNorm(ARLLin):
 def block(state: dict[str, Any], chosen: list[int]) -> tuple[Floats, Floats]:
     """Return the [D, D] and [D] blocks of the pooled sums."""
     return state["gram"][0, 0][np.ix_(chosen, chosen)], state["xy"][0, 0][chosen]
-
-
-def _power(growth: float, epoch: int) -> float:
-    """Return growth^epoch, or a number that no run reaches."""
-    return float(growth**epoch) if epoch * math.log(growth) < math.log(1e18) else 1e18
 
 
 # The support with a small penalised loss ------------------------------------------------------------------------------
