@@ -24,9 +24,8 @@ import occamrl as orl
 from occamrl.experiments.records import Records
 from occamrl.learners.tabular import Optimal, UniformRandom
 from occamrl.report import data
-from occamrl.report.answer import write_page
 from occamrl.report.figures import class_rows, draw_classes, draw_comparison, draw_curves, write_figures
-from occamrl.report.page import render, write_report
+from occamrl.report.page import render, write_page, write_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
