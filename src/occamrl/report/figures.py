@@ -159,7 +159,7 @@ def draw_result(result: Result, axes: Axes | None = None, *, logarithmic: bool =
     axes = plt.gca() if axes is None else axes
     style = {"label": text_of(result.label), **style}
     if result.exact:
-        at = episodes_of(max(result.total_episodes, 1)) if result.total_episodes else np.zeros(1, np.int64)
+        at = episodes_of(result.total_episodes) if result.total_episodes else np.zeros(1, np.int64)
         axes.plot(at, result.regret_at(at), clip_on=False, **style)
         dress(axes)
         axes.set_ylim(bottom=0.0)
@@ -214,20 +214,14 @@ def draw_classes(result: Result, axes: Axes) -> Axes:
     return axes
 
 
-def draw_policy(
-    result: Result,
-    axes: Axes | None = None,
-    *,
-    states: Sequence[str] | None = None,
-    actions: Sequence[str] | None = None,
-) -> Axes:
-    """Draw the policy: a row per state, a column per step, a colour per action."""
+def draw_policy(result: Result, axes: Axes | None = None, **names: Sequence[str]) -> Axes:
+    """Draw the policy: a row per state, a column per step, a colour per action; ``states`` and ``actions`` name."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     axes = plt.gca() if axes is None else axes
-    policy, state_names, action_names = result.named_policy(states, actions)
+    policy, state_names, action_names = result.named_policy(**names)
     colours: list[Any] = list(COLOURS[:-1])
     if len(action_names) > len(colours):
         colours = [plt.get_cmap("turbo")(i / (len(action_names) - 1)) for i in range(len(action_names))]
