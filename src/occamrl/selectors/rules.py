@@ -160,21 +160,17 @@ class RegretBalancing(_Promised):
     r"""Regret bound balancing and elimination: balance regret bounds R_i, and drop a base whose bound is refuted.
 
     Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i plays, among those
-    active; i is dropped for good when
-
-    .. math:: UCB_i + R_i/n_i < \max_{j\ active} LCB_j.
+    active; i is dropped for good when :math:`UCB_i + R_i/n_i < \max_{j\ active} LCB_j`.
 
     Proved: with probability 1 - delta, regret of the order of M times the bound of the best base whose bound holds, if
-    one does, plus terms of lower order for small differences between bounds; c has to be as large as the concentration
-    bound needs.
+    one does and c is as large as the concentration bound needs, plus terms of lower order.
 
     Parameters
     ----------
     promised : tuple of float, optional
         d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, one for each base, for returns in [0, 1]. By default
-        bounds are data-dependent: R_i is the sum of planned value less return over the episodes of base i, so that
-        UCB_i + R_i/n_i is the mean planned value plus w(n_i). It bounds the regret of optimistic bases up to noise.
-        Where a base plans no value, 1 takes its place, the largest possible.
+        R_i is the sum of planned value less return over the episodes of base i, which bounds the regret of optimistic
+        bases up to noise. Where a base plans no value, 1 takes its place, the largest possible.
     power, delta, scale : float
         Of the bounds and of w; ``scale`` is c.
     """
@@ -220,14 +216,13 @@ class ECE(_Promised):
     episodes; base i is dropped when some j > i has :math:`LCB_j > UCB_i + R_i(n_i)/n_i`.
 
     Proved, for the paper's constants: with high probability regret of order :math:`M^{5/6}K^{2/3}` above that of the
-    smallest base whose bound holds. Here the widths are those of the other rules of this file, and the paper's coin is
-    replaced by a schedule: episode k explores when the integer part of :math:`\sum_{j\le k} j^{-1/3}` grows.
+    smallest base whose bound holds. Here the widths are those of the other rules, and a schedule replaces the paper's
+    coin: episode k explores when the integer part of :math:`\sum_{j\le k} j^{-1/3}` grows.
 
     Parameters
     ----------
     promised : tuple of float
-        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, for returns in [0, 1]; bases are in the order of
-        complexity.
+        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`; bases are in the order of complexity.
     power, delta, scale : float
         Of the bounds and of w; ``scale`` is c.
     """
@@ -272,16 +267,12 @@ class UCB1(Rule):
     one mean. Bases learn, so that their means change: there is no guarantee here, and a base that begins badly may be
     left for good. The rule is given nothing.
 
-    Parameters
-    ----------
-    scale : float
-        c; 1 in the paper.
     """
 
     guarantee = "none"
     given = ()
 
-    scale: float = 1.0
+    scale: float = 1.0  # c
 
     def __post_init__(self) -> None:
         require_number("scale", self.scale, 0.0, 1e6)
@@ -310,16 +301,14 @@ class StochasticCORRAL(Rule):
     Pacchiano, Phan, Abbasi-Yadkori, Rao, Zimmert, Lattimore and Szepesvari, "Model selection in contextual stochastic
     bandit problems", NeurIPS 2020 (arXiv 2003.01704), with the master of Agarwal, Luo, Neyshabur and Schapire, COLT
     2017. T = K/2 rounds of two episodes: base i, drawn from q, plays and learns; then a policy drawn uniformly from
-    those that it has played is replayed without learning, with return x. Replayed policies lose what the base loses on
-    average, so that its regret does not depend on when it plays. The master's loss is (1 - x)/q_i of base i and 0 of
-    the others, its descent that of the log-barrier, on p:
+    those that it has played, which loses what the base loses on average, is replayed without learning, with return x.
+    The master's loss is (1 - x)/q_i of base i and 0 of the others, its descent that of the log-barrier, on p:
 
     .. math:: 1/p_j \leftarrow 1/p_j + \eta_j(loss_j - \nu), \quad \sum_j p_j = 1, \qquad q = (1 - 1/T)p + 1/(TM),
 
     and wherever :math:`1/q_j > \rho_j`, at first 2M: :math:`\rho_j \leftarrow 2/q_j`,
-    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`. The step is Log-Barrier-OMD of Agarwal et al.; gamma = 1/T, rho and the
-    growth of eta are those of the authors' code (pacchiano/modelselection), which lets the descent go on from q and
-    keeps rho as integers.
+    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`. (The authors' code, pacchiano/modelselection, lets the descent go on
+    from q and keeps rho as integers.)
 
     Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where U bounds the regret
     that the best base would have alone, with high probability. Here :math:`\eta = \sqrt{M/T}` at first, which needs no
@@ -347,7 +336,7 @@ class StochasticCORRAL(Rule):
 
     @property
     def rounds(self) -> float:
-        """T, at least 2, of which the logarithm is a divisor."""
+        """T, at least 2, as its logarithm is a divisor."""
         return max(2.0, self.episodes / 2.0)
 
     def start(self, bases: int) -> dict[str, Any]:
@@ -376,16 +365,15 @@ class StochasticCORRAL(Rule):
             p[:] = log_barrier_step(p, eta, base, (1.0 - played.value) / float(self.mixed(p)[base]))
             q = self.mixed(p)
             late = 1.0 / q > rho
-            if late.any():
-                rho[late] = 2.0 / q[late]
-                eta[late] *= math.exp(1.0 / math.log(self.rounds))
+            rho[late] = 2.0 / q[late]
+            eta[late] *= math.exp(1.0 / math.log(self.rounds))
 
 
 def log_barrier_step(p: Floats, eta: Floats, base: int, loss: float) -> Floats:
     """Return p' with 1/p'_j = 1/p_j + eta_j (loss [j = base] - nu), where nu makes it sum to one.
 
-    The sum grows with nu and is convex. It is at most one at nu = 0 and not below one at ``loss``, or infinite before
-    that: Newton's method, halving the interval where a step leaves it.
+    The sum is convex in nu, at most one at 0 and at least one at ``loss``, or infinite before that: Newton's method,
+    halving the interval where a step leaves it.
     """
     if loss <= 0.0:
         return p
