@@ -70,11 +70,6 @@ class UCRLVTR(Learner):
     replan : float
         A plan lasts this share of the episodes that its member has played; with one kernel per step, a fifth of this
         share of all episodes. 0: plan before every episode.
-
-    Notes
-    -----
-    State: the sums of :func:`occamrl.evidence.value.begin`; ``rows`` [T], how many there are; ``episodes``; ``starts``
-    [S], the first states; ``plays`` [m], the episodes of each member.
     """
 
     guarantee = "valid"
@@ -104,7 +99,7 @@ class UCRLVTR(Learner):
         return np.log(as_floats("prior", self.prior))
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
+        """Return the state before any data: the sums over rows, and the counts of rows, episodes, starts and plays."""
         require_rewards(known)
         self.family.features.attach(known)  # refuses a problem of other sizes
         steps = known.horizon if self.kernel == "per_step" else 1
@@ -152,10 +147,7 @@ class UCRLVTR(Learner):
         together = max(1, _TOGETHER // outcomes.next_state.size)
         values, policy = np.zeros((H + 1, S)), np.zeros((H, S), dtype=np.int64)
         for h in reversed(range(H)):
-            target, best = (
-                outcomes.bonus + values[h + 1, outcomes.next_state],
-                np.full(outcomes.start.size - 1, -np.inf),
-            )
+            target, best = outcomes.bonus + values[h + 1, outcomes.next_state], np.full(S * known.actions, -np.inf)
             members = np.flatnonzero(inside[h])
             for first in range(0, members.size, together):
                 some = self.family.probability(members[first : first + together]) * target
@@ -183,9 +175,8 @@ _solved: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, Floats]] = Wea
 
 def first_values(family: FiniteFamily, known: Known, members: Ints) -> Floats:
     """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
-    table = _solved.setdefault(family, WeakKeyDictionary()).setdefault(
-        known, np.full((family.size, known.states), np.nan)
-    )
+    solved = _solved.setdefault(family, WeakKeyDictionary())
+    table = solved.setdefault(known, np.full((family.size, known.states), np.nan))
     new, outcomes = members[np.isnan(table[members, 0])], family.features.attach(known)
     together = max(1, _TOGETHER // outcomes.next_state.size)
     for some in (new[first : first + together] for first in range(0, new.size, together)):
