@@ -68,10 +68,8 @@ class LinPSRL(Learner):
     Parameters
     ----------
     features : FeatureMap
-    width : float
-        Standard deviation of the noise of a row. Targets of range one have at most 1/2.
-    regularization : float
-        lambda.
+    width, regularization : float
+        Standard deviation of the noise of a row, at most 1/2 for targets of range one; and lambda.
     """
 
     features: FeatureMap
@@ -85,8 +83,7 @@ class LinPSRL(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the sums before any data."""
-        require_rewards(known)
-        self.features.attach(known)  # refuses a problem of other sizes
+        require_rewards(known, self.features)
         return value.begin(self.features)
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
@@ -125,11 +122,8 @@ class UCRLVTRPlus(Learner):
     Parameters
     ----------
     features : FeatureMap
-    norm_bound : float
-        B.
-    delta : float
-    scale : float
-        Factor of the three radii.
+    norm_bound, delta, scale : float
+        B, the level, and a factor of the three radii.
     """
 
     features: FeatureMap
@@ -167,8 +161,7 @@ class UCRLVTRPlus(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the sums before any data, of x and of z, without lambda I."""
-        require_rewards(known)
-        self.features.attach(known)  # refuses a problem of other sizes
+        require_rewards(known, self.features)
         shape = (2, self.features.groups, self.features.width)
         return {"episodes": 0, "sigma": np.zeros((*shape, shape[-1])), "xy": np.zeros(shape)}
 

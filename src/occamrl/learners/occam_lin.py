@@ -13,8 +13,8 @@ outcomes and Q_KT that of Krichevsky and Trofimov's counts,
 w being even over the sizes, then over the sets of a size, and w_0 = 1/(sizes + 1). A set is *compatible* unless an
 upper bound on its likelihood is below Z - log 1/delta: all sets that hold the truth are, at all times, with probability
 1 - delta. For a plan a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced by Gamma(c_o, 1).
-When the set of all is refused the truth is no mixture of the simulators; then tables of probabilities are drawn. Other
-terms that are e^-40 below the threshold are left out of Z from then on, which only lowers it.
+When the set of all is refused the truth is no mixture, and tables of probabilities are drawn. Other sets that are e^-40
+below the threshold are left out of Z from then on, which only lowers it.
 
 **Signed features** (:class:`OccamLin`). P = p_0 + X eta, eta ~ N(0, I) on an unknown set D of its coordinates and 0
 elsewhere. With :math:`\bar c = c + p_0/2` and :math:`p = p_0 + X\eta` at the eta that maximises
@@ -25,8 +25,8 @@ eta is about :math:`e^{b^T\eta - \eta^T J\eta/2}`. Hence
 .. math:: w(D \mid data) \propto w(D)\, e^{b_D^T (J_D + I)^{-1} b_D/2} \det(I + J_D)^{-1/2}, \quad
     \eta_D \sim N\big((J_D + I)^{-1} b_D, (J_D + I)^{-1}\big).
 
-D is drawn by a walk that redraws every coordinate given the others, at rate 1, and goes on from plan to plan. Its
-stationary law is that of D.
+D is drawn by a walk with this law, which redraws each coordinate given the others at rate 1 and goes on from plan to
+plan.
 """
 
 from __future__ import annotations
@@ -115,17 +115,14 @@ class OccamMixture(_Counting):
     >>> agent.facts(mdp.known, result.state)["smallest"]
     [[1, 3]]
 
-    The compatible sets (:meth:`facts`) are proved to hold the truth with probability 1 - delta. Acting by draws is
-    measured, not proved.
+    The compatible sets (:meth:`facts`) are proved, at level ``delta``; acting by draws is measured.
 
     Parameters
     ----------
     features : FeatureMap
-        One kernel per coordinate, for instance ``Simulators(...).features``. The truth is a mixture of them. Sets of up
-        to three simulators are weighed one by one, and the set of all; beyond d = 40 sets of up to two, beyond d = 94
-        single ones.
+        One kernel per coordinate, for instance ``Simulators(...).features``. Sets of up to three simulators are weighed
+        one by one, and the set of all; beyond d = 40 sets of up to two, beyond d = 94 single ones.
     delta : float
-        Level of the compatible sets.
     """
 
     delta: float = 0.05
@@ -142,14 +139,10 @@ class OccamMixture(_Counting):
     def sets(self) -> NDArray[np.bool_]:
         """The sets of simulators that are weighed [n, d], by size; the last is that of all."""
         d = self.features.dimension
-        largest = next((k for k, most in _MOST_SIMULATORS.items() if d <= most), 1)
-        members = [each for k in range(1, min(largest, d) + 1) for each in itertools.combinations(range(d), k)]
-        if largest < d:
-            members.append(tuple(range(d)))
-        listed = np.zeros((len(members), d), dtype=bool)
-        for row, each in zip(listed, members, strict=True):
-            row[list(each)] = True
-        return listed
+        sizes = range(1, min(next((k for k, most in _MOST_SIMULATORS.items() if d <= most), 1), d) + 1)
+        unit, whole = np.eye(d, dtype=bool), [np.ones(d, dtype=bool)] * (sizes[-1] < d)
+        each = [unit[list(D)].any(axis=0) for k in sizes for D in itertools.combinations(range(d), k)]
+        return np.array(each + whole)
 
     @cached_property
     def log_weights(self) -> Floats:
@@ -253,9 +246,8 @@ class OccamLin(_Counting):
     features : FeatureMap
         Coordinates whose entries sum to zero at every (s, a) are directions: their weights are free. The others must
         sum to one when weighted by theta, and of these theta the smallest gives the base law p_0, which must be
-        positive wherever a direction is not zero; the ways to change it are directions too. In :class:`SparseMixture`
-        p_0 is phi_0, and the directions are the other features. For mixtures of simulators, of which p_0 is the mean
-        and no direction is sparse, see :class:`OccamMixture`.
+        positive wherever a direction is not zero; the ways to change it are directions too. For mixtures of simulators,
+        of which p_0 is the mean and no direction is sparse, see :class:`OccamMixture`.
     scale : float
         The weights of directions that matter are about this large: eta/scale has the prior N(0, I).
     """
@@ -271,20 +263,17 @@ class OccamLin(_Counting):
             raise FeatureError("features", got=got, expected="one that is positive wherever a direction is not zero")
 
     @cached_property
-    def sums(self) -> Floats:
-        """phi_1(s, a), different rows only, without rounding errors."""
-        return np.unique(np.round(self.features.sums, 9), axis=0)
-
-    @cached_property
     def base(self) -> Floats:
         """Theta of the base law p_0 [d]: the smallest that sums to one, without the coordinates that sum to zero."""
-        return np.asarray(np.linalg.lstsq(self.sums, np.ones(len(self.sums)), rcond=None)[0])
+        sums = np.unique(np.round(self.features.sums, 9), axis=0)
+        return np.asarray(np.linalg.lstsq(sums, np.ones(len(sums)), rcond=None)[0])
 
     @cached_property
     def directions(self) -> Floats:
         """Theta of the directions X, times ``scale`` [d, n]: of single coordinates first, by number."""
-        free, bound = (np.flatnonzero(self.sums.any(axis=0) == which) for which in (False, True))
-        _, values, rows = np.linalg.svd(self.sums[:, bound])
+        sums = np.unique(np.round(self.features.sums, 9), axis=0)
+        free, bound = (np.flatnonzero(sums.any(axis=0) == which) for which in (False, True))
+        _, values, rows = np.linalg.svd(sums[:, bound])
         between = rows[(values > _ROUNDING * values.max()).sum() :]
         found = np.zeros((self.features.dimension, free.size + len(between)))
         found[free, np.arange(free.size)] = 1.0

@@ -142,10 +142,8 @@ class RewardsLinear(_WithRewards):
         The one that plans; give it the rest of delta.
     features : array [S, A, p]
         psi.
-    norm_bound : float
-        A bound on the norm of omega.
-    regularization : float
-        lambda of the ridge regression.
+    norm_bound, regularization : float
+        A bound on the norm of omega, and lambda.
     delta, share, scale
         As in :class:`RewardsPerPair`.
     """

@@ -5,11 +5,11 @@ the bonus is the part of a known reward that depends on the outcome:
 
 **PSRL**, posterior sampling (Osband, Russo and Van Roy, NeurIPS 2013): draw a kernel from the posterior, play its
 optimal policy, count what happened. The prior of each row P(.|s, a) is a Dirichlet distribution with one parameter for
-all outcomes, so the posterior is one as well: Dirichlet(alpha + c). A kernel is drawn before every episode. Playing a
-draw for longer, say for 2 % of all episodes, saves planning and loses the exploration that rare draws are. On *lists*
-of kernels the posterior of a member is proportional to w(P) exp(l(P)), l its log-likelihood
-(:mod:`occamrl.evidence.likelihood`), w even or the prior of a ladder. There a draw lasts 2 % of all episodes, which
-cost no regret where it was measured. Once all members make impossible what was seen, draws are tabular.
+all outcomes, so the posterior is one as well: Dirichlet(alpha + c). A kernel is drawn before every episode: to play a
+draw for longer saves planning and loses the exploration that rare draws are. On *lists* of kernels the posterior of a
+member is proportional to w(P) exp(l(P)), l its log-likelihood (:mod:`occamrl.evidence.likelihood`), w even or the prior
+of a ladder. There a draw lasts 2 % of all episodes, which cost no regret where it was measured. Once all members make
+impossible what was seen, draws are tabular.
 
 **UCBVI** (Azar, Osband and Munos, ICML 2017, arXiv 1703.05449). With L = ln(5 S A T/delta), T = K H,
 
@@ -226,9 +226,8 @@ class UCBVI(Learner):
     episodes : int
         K, of which the bonus needs the logarithm.
     bonus : "bernstein" | "hoeffding"
-    delta : float
-    scale : float
-        Factor of the bonus; below one there is no guarantee.
+    delta, scale : float
+        ``scale`` is a factor of the bonus; below one there is no guarantee.
     """
 
     guarantee = "valid"
@@ -293,12 +292,7 @@ class RLSVI(Learner):
 
     Proved, with counts of each step by itself and ``scale`` 1: expected regret
     :math:`\tilde O(H^3 S^{3/2}\sqrt{AK})` in the worst case. Here one kernel serves all steps, its counts are pooled,
-    and rewards are known. It is given nothing.
-
-    Parameters
-    ----------
-    scale : float
-        Factor of the standard deviation of the noise.
+    and rewards are known. It is given nothing. ``scale`` is a factor of the standard deviation of the noise.
     """
 
     guarantee = "valid for counts per step"
@@ -343,15 +337,7 @@ class QLearningUCB(Learner):
 
     Proved: with probability 1 - delta, regret :math:`O(\sqrt{H^4 SAT\iota})` for an absolute constant c that the paper
     leaves open, also where every step has a kernel of its own. It keeps no model and takes rewards as they come, so
-    that they need not be known. It is given K.
-
-    Parameters
-    ----------
-    episodes : int
-        K, of which the bonus needs the logarithm.
-    delta : float
-    scale : float
-        c.
+    that they need not be known. It is given K as ``episodes``; ``scale`` is c.
     """
 
     guarantee = "valid, c left open"
@@ -379,9 +365,7 @@ class QLearningUCB(Learner):
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Move the entries visited; V of the next step is the one from before this block."""
-        H, (upper, visits) = known.horizon, (state["upper"], state["visits"])
-        values = np.zeros((H + 1, known.states))
-        values[:-1] = np.minimum(upper.max(axis=2), H)
+        H, upper, visits, values = known.horizon, state["upper"], state["visits"], np.asarray(plan.values)
         iota = math.log(known.states * known.actions * H * self.episodes / self.delta)
         columns = (flow.step, flow.state, flow.action, flow.next_state, flow.reward, flow.count)
         for h, s, a, after, reward, times in zip(*(column.tolist() for column in columns), strict=True):

@@ -100,8 +100,7 @@ class UCRLVTR(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: the sums over rows, and the counts of rows, episodes, starts and plays."""
-        require_rewards(known)
-        self.family.features.attach(known)  # refuses a problem of other sizes
+        require_rewards(known, self.family.features)
         steps = known.horizon if self.kernel == "per_step" else 1
         counts = {"starts": np.zeros(known.states, np.int64), "plays": np.zeros(self.family.size, np.int64)}
         return {**value.begin(self.family.features, steps), "rows": np.zeros(steps), "episodes": 0, **counts}

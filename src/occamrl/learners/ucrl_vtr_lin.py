@@ -16,9 +16,6 @@ settled before the plan is played. Since logdet(I + M) <= tr M, n episodes add a
 the share of it that the last block added, but is no less than the mean over paths of the estimate, which knows of a
 policy that was not played before; then the factor holds on average. Confidence sets are valid in any case.
 
-**Some coordinates.** :func:`optimistic_values` plans with the coordinates D alone if it is given the ellipsoid of the
-[D, D] block of the sums. Rows still enter the sums in all coordinates, so D may change at any time.
-
 **One kernel per step** is the same regression H times, each with an ellipsoid of its own at level delta/H.
 """
 
@@ -56,7 +53,11 @@ def optimistic_values(
     width: Floats,
     coordinates: Sequence[int] | None = None,
 ) -> Optimism:
-    """Plan optimistically over ellipsoids [T, G, n] of radius ``width`` [T], of some coordinates (G = 1) or of all."""
+    """Plan optimistically over ellipsoids [T, G, n] of radius ``width`` [T].
+
+    With some ``coordinates`` D alone, where G = 1, the ellipsoid is that of the [D, D] block of the sums. Rows enter
+    the sums in all coordinates, so D may change at any time.
+    """
     H, S, A = known.horizon, known.states, known.actions
     values, policy, norms = np.zeros((H + 1, S)), np.zeros((H, S), dtype=np.int64), np.zeros((H, S))
     steps, every = len(ellipsoid.theta), np.arange(S) * A
@@ -129,11 +130,13 @@ class Pace(NamedTuple):
         return Pace(logdet, found.longest, share, episodes)
 
 
-def require_rewards(known: Known) -> None:
-    """Refuse a problem whose rewards are not known."""
+def require_rewards(known: Known, features: FeatureMap | None = None) -> None:
+    """Refuse a problem whose rewards are not known, or whose sizes are not those of the features."""
     if not known.rewards_known:
         expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...), or use QLearningUCB"
         raise ParameterError("known.rewards_known", got=False, expected=expected)
+    if features is not None:
+        features.attach(known)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -185,14 +188,12 @@ class UCRLVTRLin(Learner):
     @property
     def lam(self) -> float:
         """The regularisation lambda as a number."""
-        if isinstance(self.regularization, str):
-            return self.features.dimension / (4.0 * self.norm_bound**2)
-        return float(self.regularization)
+        scaled = self.features.dimension / (4.0 * self.norm_bound**2)
+        return scaled if self.regularization == "scaled" else float(self.regularization)
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: the sums over rows, and the pace at which they grow."""
-        require_rewards(known)
-        self.features.attach(known)  # refuses a problem of other sizes
+        require_rewards(known, self.features)
         steps = known.horizon if self.kernel == "per_step" else 1
         return value.begin(self.features, steps) | {"pace": Pace(np.zeros(steps))}
 

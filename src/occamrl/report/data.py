@@ -116,8 +116,7 @@ def slope(episodes: Ints, cumulative_regret: Floats) -> float:
     if log_k[-1] - log_k[0] < math.log(2.0):
         return math.nan
     x = np.linspace(log_k[0], log_k[-1], 33)
-    fitted = np.polynomial.Polynomial.fit(x, np.interp(x, log_k, log_r), 1).convert().coef
-    return round(float(fitted[1]), 9) + 0.0 if fitted.size > 1 else 0.0
+    return round(float(np.polyfit(x, np.interp(x, log_k, log_r), 1)[0]), 9) + 0.0
 
 
 def plain(value: Any) -> float | int | None:
@@ -270,27 +269,21 @@ def sweeps(groups: Sequence[Group]) -> list[dict[str, Any]]:
     charts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for (name, where, who, _, _), points in lines.items():
         if len(points) > 1:
-            rows = [(x, points[x].values("total_regret")) for x in sorted(points)]
-            line = {"name": who, "x": sorted(points), "mean": plains(row.mean() for _, row in rows)}
-            ends = [ends_of(row) for _, row in rows]
-            known = None not in ends
-            line |= {
-                side: [each[i] for each in ends if each] if known else None for i, side in enumerate(("low", "high"))
-            }
+            rows = [points[x].values("total_regret") for x in sorted(points)]
+            low, high = zip(*(ends_of(row) or (None, None) for row in rows), strict=True)
+            line: dict[str, Any] = {"name": who, "x": sorted(points), "mean": plains(row.mean() for row in rows)}
+            line |= {"low": None, "high": None} if None in low else {"low": low, "high": high}
             charts.setdefault((name, where), []).append(line)
     return [{"parameter": name, "where": where, "lines": drawn} for (name, where), drawn in charts.items()]
 
 
 def status(records: Records) -> dict[str, Any]:
     """Return how far an experiment has come, and why cells failed."""
-    failures = [
-        {
-            "cell": record["cell"],
-            "who": f"{record['problem']['label']}, {record['agent']['label']}, seed {record['seed']}",
-            "reason": str(record.get("reason") or "not stated").strip().splitlines()[-1],
-        }
-        for record in records.failed
-    ]
+    failures = []
+    for record in records.failed:
+        who = f"{record['problem']['label']}, {record['agent']['label']}, seed {record['seed']}"
+        reason = str(record.get("reason") or "not stated").strip().splitlines()[-1]
+        failures.append({"cell": record["cell"], "who": who, "reason": reason})
     counts = {name: len(getattr(records, name)) for name in ("running", "missing", "failed")}
     return {"done": len(records.cells), **counts, "total": records.total, "failures": failures}
 

@@ -214,14 +214,14 @@ def draw_classes(result: Result, axes: Axes) -> Axes:
     return axes
 
 
-def draw_policy(result: Result, axes: Axes | None = None, **names: Sequence[str]) -> Axes:
+def draw_policy(result: Result, axes: Axes | None = None, *, states: Any = None, actions: Any = None) -> Axes:
     """Draw the policy: a row per state, a column per step, a colour per action; ``states`` and ``actions`` name."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     axes = plt.gca() if axes is None else axes
-    policy, state_names, action_names = result.named_policy(**names)
+    policy, state_names, action_names = result.named_policy(states, actions)
     colours: list[Any] = list(COLOURS[:-1])
     if len(action_names) > len(colours):
         colours = [plt.get_cmap("turbo")(i / (len(action_names) - 1)) for i in range(len(action_names))]

@@ -40,8 +40,6 @@ _PAGE = """<!doctype html>
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<meta name="generator" content="occamrl">
 <link rel="icon" href="data:,">
 <title>{title}</title>
 <style>{style}</style>
@@ -55,9 +53,7 @@ _PAGE = """<!doctype html>
 {scripts}</body>
 </html>
 """
-_NO_SCRIPT = (
-    "<noscript><p>This page draws its figures with a script inside it; scripts are switched off.</p></noscript>"
-)
+_NO_SCRIPT = "<noscript><p>This page draws its figures with a script, and scripts are switched off.</p></noscript>"
 
 
 def asset(name: str) -> str:
@@ -143,13 +139,11 @@ def shown(value: Any) -> str:
 def classes_table(verdict: Mapping[str, Any]) -> str:
     """Return the evidence against each class, which of them is in play, and what they are held against."""
     alive, out = verdict.get("alive") or [None] * len(verdict["names"]), bool(verdict.get("misspecified"))
-    rows = []
-    for m, (name, against, left) in enumerate(
-        zip(verdict["names"], verdict["statistics"], alive, strict=True), start=1
-    ):
-        row = {"class": name, "evidence against it": math.inf if against is None else float(against)}
+    rows: list[dict[str, Any]] = []
+    for name, against, left in zip(verdict["names"], verdict["statistics"], alive, strict=True):
+        row: dict[str, Any] = {"class": name, "evidence against it": math.inf if against is None else float(against)}
         row |= {} if left is None else {"models not ruled out": int(left)}
-        rows.append(row | {"": "needed" if m == verdict["chosen"] and not out else ""})
+        rows.append(row | {"": "needed" if len(rows) + 1 == verdict["chosen"] and not out else ""})
     limit = verdict.get("threshold")
     about = [] if limit is None else [f"A class is ruled out when the evidence against it exceeds {limit:.4g}."]
     return table(rows) + paragraphs(*about)
@@ -173,17 +167,13 @@ def render_result(result: Result) -> str:
         label = "cumulative regret" if result.exact else "returns of the episodes, and the class in play"
         evidence = picture(result.plot, label)
         if result.exact and (rows := class_rows(result)):
-            evidence += picture(
-                lambda axes: draw_classes(result, axes), "the class in play", 0.4 + 1.4 * ROW * len(rows)
-            )
+            height = 0.4 + 1.4 * ROW * len(rows)
+            evidence += picture(lambda axes: draw_classes(result, axes), "the class in play", height)
         if isinstance(verdict.get("chosen"), int) and "statistics" in verdict:
             evidence += classes_table(verdict)
-        plain = [
-            {name: value for name, value in row.items() if isinstance(value, (int, float, str))}
-            for row in result.phase_rows[:_MOST_PHASES]
-        ]
-        names = [name for name in plain[0] if all(name in row for row in plain)]
-        listed = table([{name: row[name] for name in names} for row in plain])
+        phases = result.phase_rows[:_MOST_PHASES]
+        names = [name for name in phases[0] if all(isinstance(row.get(name), (int, float, str)) for row in phases)]
+        listed = table([{name: row[name] for name in names} for row in phases])
         evidence += f"<details><summary>Decision by decision</summary>{listed}</details>"
         sections["Evidence over time"] = evidence
         listed = table(result.policy_table().slice(0, _MOST_STATES).to_pylist())

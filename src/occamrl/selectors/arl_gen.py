@@ -115,8 +115,7 @@ class ARLGen(Learner):
         more |= {"chosen": 1, "since": 1}
         if self.ladder.finite:
             return {**self._base.begin(known), **more}
-        require_rewards(known)
-        features.attach(known)  # refuses a problem of other sizes
+        require_rewards(known, features)
         return {**value.begin(features), "episodes": 0, "pace": Pace(np.zeros(1)), **more}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:

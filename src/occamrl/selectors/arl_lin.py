@@ -152,8 +152,7 @@ class ARLLin(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data."""
-        require_rewards(known)
-        self.features.attach(known)  # refuses a problem of other sizes
+        require_rewards(known, self.features)
         bound, every = float(self.norm_bound), list(range(self.features.dimension))
         state = value.begin(self.features) | {"epoch": 0, "label": EXPLOITATION, "active": every, "stretched": 1.0}
         state |= {"carried": bound, "norm_bound": bound, "contradicted": False}
