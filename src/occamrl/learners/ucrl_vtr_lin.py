@@ -74,10 +74,18 @@ def optimistic_values(
         values[h] = np.clip(q.max(axis=1), 0.0, H - h)
         norms[h] = norm[every + policy[h]]
     if steps > 1:
-        return Optimism(policy, values, largest_step(features, known, policy, norms), 0.0)
+        return Optimism(policy, values, worst_path(features, known, policy, norms, np.maximum), 0.0)
     theta = np.zeros((features.groups, features.width))
     theta[:, slice(None) if coordinates is None else coordinates] = ellipsoid.theta[0]
     return Optimism(policy, values, *path_sums(features, known, theta, policy, norms))
+
+
+def worst_path(features: FeatureMap, known: Known, policy: Ints, norms: Floats, join: np.ufunc) -> float:
+    """Return the largest sum (or, joined by ``np.maximum``, term) of ``norms`` [H, S] along a path of the policy."""
+    worst, pairs = np.zeros(known.states), np.arange(known.states) * known.actions + policy
+    for h in reversed(range(known.horizon)):
+        worst = join(norms[h], bellman.ranges(features.outcomes, worst)[1][pairs[h]])
+    return float(worst.max() if known.initial is None else worst[known.initial > 0.0].max())
 
 
 def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats) -> tuple[float, float]:
@@ -85,31 +93,17 @@ def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, n
 
     What the estimate says is cut at 0 and normalised; outcomes of pairs that it knows nothing of are equally likely.
     """
-    outcomes, every = features.outcomes, np.arange(known.states) * known.actions
+    outcomes, pairs = features.outcomes, np.arange(known.states) * known.actions + policy
     weight = np.maximum(features.probabilities(theta), 0.0)
     total, size = np.add.reduceat(weight, outcomes.start[:-1]), np.diff(outcomes.start)
     weight = np.where(np.repeat(total > 0.0, size), weight, 1.0)
     probability = weight / np.repeat(np.where(total > 0.0, total, size), size)
     matrix = bellman.kernel_of(outcomes, probability, known.base_reward, known.states).matrix
-    worst, mean = np.zeros(known.states), np.zeros(known.states)
+    mean = np.zeros(known.states)
     for h in reversed(range(known.horizon)):
-        worst = norms[h] + bellman.ranges(outcomes, worst)[1][every + policy[h]]
-        mean = norms[h] + (matrix @ mean)[every + policy[h]]
-    begins = np.ones(known.states, dtype=bool) if known.initial is None else known.initial > 0.0
-    return float(worst[begins].max()), float(mean[begins].max())
-
-
-def largest_step(features: FeatureMap, known: Known, policy: Ints, norms: Floats) -> float:
-    """Return the largest of ``norms`` [H, S] that can be reached under the policy."""
-    reached = np.ones(known.states, dtype=bool) if known.initial is None else known.initial > 0.0
-    pair, largest = features.outcomes.pair, 0.0
-    for h in range(known.horizon):
-        largest = max(largest, float(norms[h, reached].max()))
-        played = np.zeros(known.states * known.actions, dtype=bool)
-        played[np.flatnonzero(reached) * known.actions + policy[h, reached]] = True
-        reached = np.zeros(known.states, dtype=bool)
-        reached[features.outcomes.next_state[played[pair]]] = True
-    return largest
+        mean = norms[h] + (matrix @ mean)[pairs[h]]
+    expected = float(mean.max() if known.initial is None else mean[known.initial > 0.0].max())
+    return worst_path(features, known, policy, norms, np.add), expected
 
 
 class Pace(NamedTuple):
