@@ -92,8 +92,8 @@ def summarise(values: Floats) -> dict[str, Any]:
 def paired(agent: Mapping[int, float], baseline: Mapping[int, float]) -> dict[str, Any] | None:
     """Return the differences of two agents' numbers over the seeds that both have; None without any.
 
-    Agent minus baseline, under common random numbers: negative differences of regret favour the agent. ``less`` and
-    ``more`` count the seeds in which the agent's number is smaller and larger; ``unpaired`` seeds are left out.
+    Agent minus baseline: negative differences of regret favour the agent. ``less`` and ``more`` count the seeds in
+    which the agent's number is smaller and larger; ``unpaired`` seeds are left out.
     """
     row = np.array([agent[seed] - baseline[seed] for seed in sorted(agent.keys() & baseline.keys())])
     if not row.size:

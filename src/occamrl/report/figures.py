@@ -1,11 +1,8 @@
 """All drawing: results, policies, classes in play, and curves with bands for comparisons and reports.
 
-Colours are those of Okabe and Ito; lines also differ in dashes and marks. Curves are read off the blocks of a run, at
-some hundred episodes, so that a run of 10^15 episodes is drawn like one of a thousand. Logarithmic axes of regret are
-linear below the smallest number that has to be told from zero, so that an agent without regret has a curve too.
-
-:func:`write_figures` writes every plot of a report for a paper: PDF, SVG and PNG at the width of a column. Files carry
-no date, and equal data give equal files.
+Colours are those of Okabe and Ito. Curves are read off the blocks of a run, at some hundred episodes, so that a run of
+10^15 episodes is drawn like one of a thousand. Logarithmic axes of regret are linear below the smallest number that has
+to be told from zero, so that an agent without regret has a curve too. Files carry no date: equal data, equal files.
 """
 
 from __future__ import annotations
@@ -124,8 +121,7 @@ def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, logarithmic:
     for i, curve in enumerate(curves):
         style = look(curve.get("look", i))
         x, mean = np.array(curve["episode"], float), np.array(curve["mean"], float)
-        if x.size < 2:
-            style["markevery"] = None  # a point: its mark is all there is to see
+        style["markevery"] = style["markevery"] if x.size > 1 else None  # the mark of a point is all there is to see
         axes.plot(x, mean, label=text_of(curve["name"]), **style)
         if curve.get("low") is not None:
             low, high = (np.array(curve[side], float) for side in ("low", "high"))
@@ -150,10 +146,7 @@ def draw_comparison(found: Comparison, axes: Axes | None = None, *, logarithmic:
 
 
 def draw_result(result: Result, axes: Axes | None = None, *, logarithmic: bool = False, **style: Any) -> Axes:
-    """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath.
-
-    ``style`` is matplotlib's, for the line.
-    """
+    """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath."""
     import matplotlib.pyplot as plt
 
     axes = plt.gca() if axes is None else axes

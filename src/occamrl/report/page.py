@@ -123,9 +123,8 @@ def paragraphs(*lines: str) -> str:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as a table."""
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(shown(v))}</td>" for v in row.values()) + "</tr>" for row in rows
-    )
+    lines = ("".join(f"<td>{html.escape(shown(value))}</td>" for value in row.values()) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="scroll fit"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 

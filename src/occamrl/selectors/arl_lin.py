@@ -92,10 +92,9 @@ class ARLLin(Learner):
         lambda. By default the grid where the norm is to be found, and 1 elsewhere.
     initial_episodes : int
         k_0.
-    growth, estimation_growth : float
-        g and e: how much longer an exploitation and an estimation phase is than the one before.
-    stretch : float
-        How much longer an estimation phase is after the support changed; 1: never.
+    growth, estimation_growth, stretch : float
+        g and e: how much longer an exploitation and an estimation phase is than the one before; and how much longer an
+        estimation phase is after the support changed.
 
     Notes
     -----
