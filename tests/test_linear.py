@@ -212,8 +212,8 @@ def test_groups_equal_the_same_map_written_densely() -> None:
         flow = some_flow(mdp, 5, seed=k)
         for learner, state, plan in zip(learners, states, plans, strict=True):
             assert np.allclose(np.asarray(plan.values), np.asarray(plans[0].values))
-            assert plan.grounds["longest"] == pytest.approx(plans[0].grounds["longest"])
-            assert np.allclose(plan.grounds["logdet"], plans[0].grounds["logdet"])
+            assert plan.carry.longest == pytest.approx(plans[0].carry.longest)
+            assert np.allclose(plan.carry.logdet, plans[0].carry.logdet)
             learner.learn(mdp.known, state, plan, flow)
 
 
@@ -224,9 +224,9 @@ def test_a_plan_that_is_not_hurried_never_lets_the_determinant_grow_too_much(ker
     before, long = None, 0
     state = agent.begin(mdp.known)
     for k in range(150):
-        state["pace"] = Pace.at_first(steps)
+        state["pace"] = Pace(np.zeros(steps))
         plan = agent.plan(mdp.known, state, np.random.default_rng(0))
-        logdet = np.array(plan.grounds["logdet"])
+        logdet = plan.carry.logdet
         if before is not None:
             assert (logdet - before).max() <= math.log(1.2) + 1e-9
         before = logdet if plan.episodes > 1 else None
@@ -293,8 +293,8 @@ def test_greedy_and_the_paper_agree_when_data_are_plenty() -> None:
 
 def _plan_for(agent: Any, mdp: FiniteMDP, state: Any) -> Plan:
     """Return the agent's plan with other values, that show every direction."""
-    own = agent.plan(mdp.known, state, np.random.default_rng(0))
-    return Plan(policy=own.policy, values=some_values(mdp), facts=own.facts, grounds=own.grounds)
+    own: Plan = agent.plan(mdp.known, state, np.random.default_rng(0))
+    return replace(own, values=some_values(mdp))
 
 
 # Selection ------------------------------------------------------------------------------------------------------------
@@ -490,6 +490,14 @@ def test_compatible_sets_hold_the_truth_and_become_small() -> None:
     assert agent.plan(outside.known, state, draw).facts == {"chosen": [], "misspecified": True}
     with pytest.raises(FeatureError, match="kernel in every coordinate"):
         OccamMixture(features=reference()[1])
+
+
+def test_the_set_of_all_plays_on_when_it_predicts_worse_than_counts() -> None:
+    kernels = np.random.default_rng(0).dirichlet(np.full(2, 3.0), size=(100, 2, 2))
+    kernels[:2] = np.array([[0.97, 0.03], [0.9, 0.1]])[:, None, None]
+    mdp = FiniteMDP(transition=kernels[:2].mean(axis=0), reward=np.eye(2), horizon=5)
+    _, state = play(OccamMixture(features=FeatureMap(list(kernels))), mdp, 20_000)
+    assert np.flatnonzero(np.isfinite(state["score"])).tolist() == [100]
 
 
 def test_signed_features_by_likelihood() -> None:

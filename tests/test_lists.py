@@ -19,7 +19,7 @@ from occamrl.errors import ParameterError
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
 from occamrl.learners.occam import Occam
-from occamrl.learners.psrl import PSRL
+from occamrl.learners.tabular import PSRL
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, CoverFamily, FiniteFamily, LinearFamily
@@ -159,11 +159,12 @@ def hull_data(n: int, seed: int) -> tuple[likelihood.Data, Any]:
 def test_mixtures_against_a_general_optimiser(seed: int) -> None:
     data, draw = hull_data(5, seed)
 
-    def loss(free: Any) -> float:
-        weights = np.exp(free - logsumexp(free))
+    def loss(weights: Any) -> float:
         return -float(data.count @ (np.log(weights @ data.kernels) - data.frequency))
 
-    best = -min(minimize(loss, draw.normal(size=5), options={"gtol": 1e-9}).fun for _ in range(3))
+    simplex: Any = {"bounds": [(0.0, 1.0)] * 5, "constraints": {"type": "eq", "fun": lambda weights: weights.sum() - 1}}
+    starts = draw.dirichlet(np.ones(5), size=3)
+    best = -min(minimize(loss, start, method="SLSQP", tol=1e-12, **simplex).fun for start in starts)
     even, last = np.full(5, 0.2), -math.inf
     for steps in (0, 1, 5, 30, 400):
         weights = likelihood.hull_fit(data, even, steps, 0.0)

@@ -27,20 +27,20 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.experiments.comparison import compare as compare
     from occamrl.experiments.execution import Experiment as Experiment
     from occamrl.experiments.records import load as load
-    from occamrl.learners.baselines import Optimal as Optimal
-    from occamrl.learners.baselines import UniformRandom as UniformRandom
     from occamrl.learners.linear_rivals import Greedy as Greedy
     from occamrl.learners.linear_rivals import LinPSRL as LinPSRL
     from occamrl.learners.linear_rivals import UCRLVTRPlus as UCRLVTRPlus
     from occamrl.learners.occam import Occam as Occam
     from occamrl.learners.occam_lin import OccamLin as OccamLin
     from occamrl.learners.occam_lin import OccamMixture as OccamMixture
-    from occamrl.learners.psrl import PSRL as PSRL
     from occamrl.learners.rewards import RewardsLinear as RewardsLinear
     from occamrl.learners.rewards import RewardsPerPair as RewardsPerPair
+    from occamrl.learners.tabular import PSRL as PSRL
     from occamrl.learners.tabular import RLSVI as RLSVI
     from occamrl.learners.tabular import UCBVI as UCBVI
+    from occamrl.learners.tabular import Optimal as Optimal
     from occamrl.learners.tabular import QLearningUCB as QLearningUCB
+    from occamrl.learners.tabular import UniformRandom as UniformRandom
     from occamrl.learners.ucrl_vtr import UCRLVTR as UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin as UCRLVTRLin
     from occamrl.logs.log import read_log as read_log

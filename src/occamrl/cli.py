@@ -468,7 +468,7 @@ def select(
     found = test(log, read_ladder(ladder, horizon=horizon), delta=delta, evidence=evidence)
     print_lines(found.as_data() if as_json else str(found).splitlines())
     if page is not None:
-        from occamrl.report.answer import write_page
+        from occamrl.report.page import write_page
 
         tell(f"The page: {write_page(found, page)}")
     if found.status in UNDECIDED:

@@ -220,11 +220,13 @@ def require_kind(field: str, value: object, kind: type[Any] | tuple[type[Any], .
         raise ParameterError(field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {name}(...)")
 
 
-def require_rewards(known: Any) -> None:
-    """Refuse a problem whose rewards are not known."""
+def require_rewards(known: Any, features: Any = None) -> None:
+    """Refuse a problem whose rewards are not known, or whose sizes are not those of the features."""
     if not known.rewards_known:
-        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...)"
+        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...), or use QLearningUCB"
         raise ParameterError("known.rewards_known", got=False, expected=expected)
+    if features is not None:
+        features.attach(known)
 
 
 def require_memory(field: str, value: object, *sizes: int) -> None:

@@ -39,23 +39,18 @@ Here one theta serves all steps: its regression has kH rows, and l = ln(4(kH)^2/
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import require_kind, require_number
+from occamrl.errors import require_kind, require_number, require_rewards
 from occamrl.evidence import value
-from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin, require_rewards
+from occamrl.learners.tabular import best_actions
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
-
-
-def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
-    """Return a best action for every state, given Q [S, A]; among several, each is as likely as another."""
-    return np.asarray((draw.random(q.shape) * (q == q.max(axis=1, keepdims=True))).argmax(axis=1))
+from occamrl.protocols import Floats, Flow, Known, Learner, Plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,16 +62,14 @@ class LinPSRL(Learner):
     >>> agent = orl.LinPSRL(features=orl.FeatureMap(problem.phi))
     >>> result = orl.run(agent, problem, episodes=20)
 
-    It is posterior sampling (Osband, Russo and Van Roy 2013) with the ridge estimate of UCRL-VTR-LIN and a Gaussian in
-    place of its ellipsoid, as Agrawal and Goyal (2013) have it for linear bandits; no paper states it in this form.
+    A Gaussian takes the place of the ellipsoid of UCRL-VTR-LIN, as Agrawal and Goyal (2013) have it for linear bandits;
+    no paper states it in this form.
 
     Parameters
     ----------
     features : FeatureMap
-    width : float
-        Standard deviation of the noise of a row. Targets of range one have at most 1/2.
-    regularization : float
-        lambda.
+    width, regularization : float
+        Standard deviation of the noise of a row, at most 1/2 for targets of range one; and lambda.
     """
 
     features: FeatureMap
@@ -90,8 +83,7 @@ class LinPSRL(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the sums before any data."""
-        require_rewards(known)
-        self.features.attach(known)  # refuses a problem of other sizes
+        require_rewards(known, self.features)
         return value.begin(self.features)
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
@@ -130,16 +122,8 @@ class UCRLVTRPlus(Learner):
     Parameters
     ----------
     features : FeatureMap
-    norm_bound : float
-        B.
-    delta : float
-    scale : float
-        Factor of the three radii.
-
-    Notes
-    -----
-    State: ``episodes``; ``sigma`` [2, G, n, n], of x and of z, without lambda I; ``xy`` [2, G, n], their right-hand
-    sides.
+    norm_bound, delta, scale : float
+        B, the level, and a factor of the three radii.
     """
 
     features: FeatureMap
@@ -176,9 +160,8 @@ class UCRLVTRPlus(Learner):
         return (x * found.theta[group]).sum(axis=1), norm
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the sums before any data."""
-        require_rewards(known)
-        self.features.attach(known)  # refuses a problem of other sizes
+        """Return the sums before any data, of x and of z, without lambda I."""
+        require_rewards(known, self.features)
         shape = (2, self.features.groups, self.features.width)
         return {"episodes": 0, "sigma": np.zeros((*shape, shape[-1])), "xy": np.zeros(shape)}
 
@@ -217,37 +200,16 @@ class UCRLVTRPlus(Learner):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Greedy(Learner):
+class Greedy(UCRLVTRLin):
     """Certainty equivalence, UCRL-VTR-LIN without its bonus: the optimal policy of the ridge estimate.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
     >>> result = orl.run(orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), problem, episodes=50)
 
-    A reference point without a guarantee. Parameters are those of :class:`~occamrl.learners.ucrl_vtr_lin.UCRLVTRLin`.
+    A reference point without a guarantee. Parameters are those of :class:`~occamrl.learners.ucrl_vtr_lin.UCRLVTRLin`
+    but for the bound on the norm and the scale of the radius, which is 0.
     """
 
-    features: FeatureMap
-    regularization: float = 1.0
-    replan: float = 0.2
-
-    def __post_init__(self) -> None:
-        _ = self.base  # checks the parameters
-
-    @cached_property
-    def base(self) -> UCRLVTRLin:
-        """UCRL-VTR-LIN with an ellipsoid of radius 0."""
-        own: dict[str, Any] = {"regularization": self.regularization, "replan": self.replan}
-        return UCRLVTRLin(features=self.features, norm_bound=1.0, scale=0.0, **own)
-
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
-        return self.base.begin(known)
-
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Plan with the ridge estimate."""
-        return self.base.plan(known, state, draw)
-
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
-        """Add the rows of the block."""
-        self.base.learn(known, state, plan, flow)
+    norm_bound: float = field(default=1.0, init=False, repr=False)
+    scale: float = field(default=0.0, init=False, repr=False)

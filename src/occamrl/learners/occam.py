@@ -87,9 +87,6 @@ class Occam(Learner):
     evidence against the class; None: it makes impossible what was seen) and the ``threshold`` log(1/delta) above which
     a class is refused, how many members of each are ``alive``, the classes whose ``hulls`` are not refused,
     ``misspecified_since`` when, and how many outcomes were ``novel``, that is, impossible in every member.
-
-    State: the evidence of :func:`occamrl.evidence.likelihood.begin`; ``episodes``; ``starts`` [S]; ``plays`` of
-    members; ``chosen``, ``since`` and ``misspecified_since`` (0: it is not) as of the last plan.
     """
 
     given = ("order",)
@@ -108,9 +105,7 @@ class Occam(Learner):
         if not isinstance(self.ladder, Ladder) or not self.ladder.finite:
             raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels")
         if self.ladder.family.reach > 0.0:
-            expected = (
-                "lists without a cover radius: CoverFamily(..., reach=0.0) if the truth is a grid point, else ARLGen"
-            )
+            expected = "no cover radius: CoverFamily(..., reach=0.0) if the truth is a grid point, else use ARLGen"
             raise ParameterError("ladder", got="classes that are covers", expected=expected)
 
     @property
@@ -131,18 +126,12 @@ class Occam(Learner):
         return likelihood.log_weights(self.ladder)
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
+        """Return the state before any data: the evidence, the plays of members, and what was decided last."""
         require_rewards(known)
         members = Members.of(self.ladder.family, known)
-        return {
-            **likelihood.begin(members.outcomes, list(self.hulls.values())),
-            "episodes": 0,
-            "starts": np.zeros(known.states, np.int64),
-            "plays": np.zeros(members.size, np.int64),
-            "chosen": 1,
-            "since": 1,
-            "misspecified_since": 0,
-        }
+        evidence = likelihood.begin(members.outcomes, list(self.hulls.values()))
+        counts = {"starts": np.zeros(known.states, np.int64), "plays": np.zeros(members.size, np.int64)}
+        return {**evidence, "episodes": 0, **counts, "chosen": 1, "since": 1, "misspecified_since": 0}
 
     def judge(self, known: Known, state: dict[str, Any]) -> Judgement:
         """Weigh members, hulls and counts."""
@@ -167,15 +156,15 @@ class Occam(Learner):
         source = self._source(known, state, found, may_play, draw)
         kernel = self._kernel(known, state, source, draw)
         values, policy = bellman.solve([kernel], known.states, known.horizon)
+        episodes = 1
+        if source < self.log_weights.size - 1:  # not the tabular class
+            drawn = self.acting == "sampling" or source >= level.size
+            played = _DRAWS * state["episodes"] if drawn else state["plays"][source]
+            episodes = max(1, int(self.replan * played))
         since = state["since"] if state["episodes"] and chosen == state["chosen"] else state["episodes"] + 1
         facts = {"chosen": chosen, "playing": playing, "misspecified": misspecified, "since": since}
-        return Plan(
-            policy=policy,
-            values=values,
-            episodes=self._length(state, source),
-            facts=facts,
-            grounds={**self.grounds(state, found), "source": source},
-        )
+        grounds = {**self.grounds(state, found), "source": source}
+        return Plan(policy=policy, values=values, episodes=episodes, facts=facts, grounds=grounds)
 
     def _source(
         self, known: Known, state: dict[str, Any], found: Judgement, may_play: Any, draw: np.random.Generator
@@ -203,23 +192,13 @@ class Occam(Learner):
             outcomes, probability = likelihood.draw_table(state, members.outcomes, draw)
         return bellman.kernel_of(outcomes, probability, known.base_reward, known.states)
 
-    def _length(self, state: dict[str, Any], source: int) -> int:
-        """Return for how many episodes a plan lasts."""
-        if source == self.log_weights.size - 1:
-            return 1
-        drawn = self.acting == "sampling" or source >= state["plays"].size
-        played = _DRAWS * state["episodes"] if drawn else state["plays"][source]
-        return max(1, int(self.replan * played))
-
     def grounds(self, state: dict[str, Any], found: Judgement) -> dict[str, Any]:
         """Return on what grounds the classes were judged."""
         classes, level = self.ladder.classes, self.ladder.level
         best = np.full(classes, -np.inf)
         np.maximum.at(best, level, found.scores[: level.size])
         against = found.z - np.maximum.accumulate(best)
-        since = 0
-        if not found.alive.any():
-            since = state["misspecified_since"] or state["episodes"] + 1
+        since = 0 if found.alive.any() else state["misspecified_since"] or state["episodes"] + 1
         return {
             "names": list(self.ladder.names),
             "statistics": [float(each) if math.isfinite(each) else None for each in against],

@@ -13,8 +13,8 @@ outcomes and Q_KT that of Krichevsky and Trofimov's counts,
 w being even over the sizes, then over the sets of a size, and w_0 = 1/(sizes + 1). A set is *compatible* unless an
 upper bound on its likelihood is below Z - log 1/delta: all sets that hold the truth are, at all times, with probability
 1 - delta. For a plan a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced by Gamma(c_o, 1).
-When the set of all is refused the truth is no mixture of the simulators; then tables of probabilities are drawn. Terms
-that are e^-40 below the threshold are left out of Z from then on, which only lowers it.
+When the set of all is refused the truth is no mixture, and tables of probabilities are drawn. Other sets that are e^-40
+below the threshold are left out of Z from then on, which only lowers it.
 
 **Signed features** (:class:`OccamLin`). P = p_0 + X eta, eta ~ N(0, I) on an unknown set D of its coordinates and 0
 elsewhere. With :math:`\bar c = c + p_0/2` and :math:`p = p_0 + X\eta` at the eta that maximises
@@ -25,8 +25,8 @@ eta is about :math:`e^{b^T\eta - \eta^T J\eta/2}`. Hence
 .. math:: w(D \mid data) \propto w(D)\, e^{b_D^T (J_D + I)^{-1} b_D/2} \det(I + J_D)^{-1/2}, \quad
     \eta_D \sim N\big((J_D + I)^{-1} b_D, (J_D + I)^{-1}\big).
 
-D is drawn by a walk that redraws every coordinate given the others, at rate 1, and goes on from plan to plan. Its
-stationary law is that of D.
+D is drawn by a walk with this law, which redraws each coordinate given the others at rate 1 and goes on from plan to
+plan.
 """
 
 from __future__ import annotations
@@ -42,18 +42,16 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
 from occamrl import bellman
-from occamrl.errors import FeatureError, require_kind, require_number
+from occamrl.errors import FeatureError, require_kind, require_number, require_rewards
 from occamrl.evidence import likelihood
-from occamrl.learners.ucrl_vtr_lin import require_rewards
 from occamrl.models.features import FeatureMap, PerProblem
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Outcomes, Plan
+from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Outcomes, Plan
 
 _GROWTH = 0.02  # of the data until a fit is renewed and another kernel drawn
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
-_LARGEST_SETS = 3  # of simulators that are listed one by one
-_MOST_WEIGHTS = 430_000  # of all sets: those of three simulators up to d = 40, of two up to d = 94, of one beyond
+_MOST_SIMULATORS = {3: 40, 2: 94}  # among which sets of three, and of two, are listed one by one
 _HOPELESS = 40.0  # nats behind Z from which on a set is left out
-_NEWTON_STEPS, _CLOSE, _SHORTEST = 50, 1e-8, 1e-9
+_NEWTON_STEPS, _CLOSE = 50, 1e-8
 _SMALLEST = 1e-12  # probability of an outcome that the base law allows
 _SWEEPS = 2.0  # how often the walk redraws each coordinate between two plans
 _ROUNDING = 1e-8
@@ -89,22 +87,17 @@ class _Counting(Learner):
         counts = likelihood.begin(self.setting(known)[0])
         return {"count": counts["count"], "novel": counts["novel"], "fitted": 0}
 
+    def plan_for(self, known: Known, state: dict[str, Any], outcomes: Outcomes, p: Floats, **more: Any) -> Plan:
+        """Return the optimal policy for probabilities [O] as a plan that lasts until the data have grown by 2 %."""
+        kernel = bellman.kernel_of(outcomes, p, known.base_reward, known.states)
+        values, policy = bellman.solve([kernel], known.states, known.horizon)
+        episodes = max(1, int(_GROWTH * int(state["count"].sum()) / known.horizon))
+        return Plan(policy=policy, episodes=episodes, values=values, **more)
 
-def plan_of(known: Known, outcomes: Outcomes, p: Floats, seen: int, **more: Any) -> Plan:
-    """Return the optimal policy for probabilities [O] as a plan that lasts until the data have grown by 2 %."""
-    kernel = bellman.kernel_of(outcomes, p, known.base_reward, known.states)
-    values, policy = bellman.solve([kernel], known.states, known.horizon)
-    episodes = min(max(1, int(_GROWTH * seen / known.horizon)), MOST_EPISODES)
-    return Plan(policy=policy, episodes=episodes, values=values, **more)
-
-
-def due(state: dict[str, Any]) -> bool:
-    """Say whether the data have grown by 2 % since the last fit."""
-    now = int(state["count"].sum())
-    return bool(now > state["fitted"] and now >= (1.0 + _GROWTH) * state["fitted"])
-
-
-# Mixtures of simulators -----------------------------------------------------------------------------------------------
+    def due(self, state: dict[str, Any]) -> bool:
+        """Say whether the data have grown by 2 % since the last fit."""
+        now = int(state["count"].sum())
+        return bool(now > state["fitted"] and now >= (1.0 + _GROWTH) * state["fitted"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,22 +114,14 @@ class OccamMixture(_Counting):
     >>> agent.facts(mdp.known, result.state)["smallest"]
     [[1, 3]]
 
-    The compatible sets (:meth:`facts`) are proved to hold the truth with probability 1 - delta. Acting by draws is
-    measured, not proved.
+    The compatible sets (:meth:`facts`) are proved, at level ``delta``; acting by draws is measured.
 
     Parameters
     ----------
     features : FeatureMap
-        One kernel per coordinate, for instance ``Simulators(...).features``. The truth is a mixture of them. Sets of up
-        to three simulators are weighed one by one, and the set of all; beyond d = 40 sets of up to two, beyond d = 94
-        single ones.
+        One kernel per coordinate, for instance ``Simulators(...).features``. Sets of up to three simulators are weighed
+        one by one, and the set of all; beyond d = 40 sets of up to two, beyond d = 94 single ones.
     delta : float
-        Level of the compatible sets.
-
-    Notes
-    -----
-    State: ``count`` and ``novel``, outcomes that no simulator allows; ``fitted``, how many outcomes the last fit had;
-    ``weights`` [sets, d] and ``score`` Q_D [sets], minus infinity for sets that were left out.
     """
 
     delta: float = 0.05
@@ -152,14 +137,11 @@ class OccamMixture(_Counting):
     @cached_property
     def sets(self) -> NDArray[np.bool_]:
         """The sets of simulators that are weighed [n, d], by size; the last is that of all."""
-        d, sizes = self.features.dimension, range(1, min(_LARGEST_SETS, self.features.dimension) + 1)
-        kept = [k for k in sizes if d * sum(math.comb(d, i) for i in range(1, k + 1)) <= _MOST_WEIGHTS] or [1]
-        members = [each for k in kept for each in itertools.combinations(range(d), k)]
-        listed = np.zeros((len(members) + (kept[-1] < d), d), dtype=bool)
-        for row, each in zip(listed, members, strict=False):
-            row[list(each)] = True
-        listed[-1] = True if kept[-1] < d else listed[-1]
-        return listed
+        d = self.features.dimension
+        sizes = range(1, min(next((k for k, most in _MOST_SIMULATORS.items() if d <= most), 1), d) + 1)
+        unit, whole = np.eye(d, dtype=bool), [np.ones(d, dtype=bool)] * (sizes[-1] < d)
+        each = [unit[list(D)].any(axis=0) for k in sizes for D in itertools.combinations(range(d), k)]
+        return np.array(each + whole)
 
     @cached_property
     def log_weights(self) -> Floats:
@@ -168,7 +150,7 @@ class OccamMixture(_Counting):
         return -np.log(np.append(count[size], 1.0) * (count.size + 1.0))
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data, with even weights."""
+        """Return the counts, even weights [sets, d] and Q_D [sets], which becomes minus infinity for sets left out."""
         even = self.sets / self.sets.sum(axis=1, keepdims=True)
         return super().begin(known) | {"weights": even, "score": np.zeros(len(even))}
 
@@ -184,24 +166,23 @@ class OccamMixture(_Counting):
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Draw a set, then a mixture of it, and return its optimal policy."""
-        (outcomes, kernels), seen = self.setting(known), int(state["count"].sum())
+        outcomes, kernels = self.setting(known)
         every = self.terms(known, state)
         terms, data = every[:-1], likelihood.data_of(state["count"], outcomes, kernels)
         bound = likelihood.hull_bound(data, state["weights"][-1])
         misspecified = bool(len(state["novel"])) or bound < self.least(every)
         facts = {"chosen": np.flatnonzero(self.sets[terms.argmax()]).tolist(), "misspecified": misspecified}
         if misspecified:
-            facts["chosen"] = []
             outcomes, p = likelihood.draw_table(state, outcomes, draw)
-            return plan_of(known, outcomes, p, seen, facts=facts)
+            return self.plan_for(known, state, outcomes, p, facts=facts | {"chosen": []})
         weight = np.exp(terms - terms.max())
         chosen = int(draw.choice(terms.size, p=weight / weight.sum()))
         members = np.flatnonzero(self.sets[chosen])
         weights = 0.9 * state["weights"][chosen, members] + 0.1 / members.size
-        if members.size > 1 and seen:
+        if members.size > 1 and data.count.size:
             drawn = data._replace(count=draw.standard_gamma(data.count), kernels=data.kernels[members])
             weights = likelihood.hull_fit(drawn, weights, _DRAW_STEPS, 0.0)
-        return plan_of(known, outcomes, weights @ kernels[members], seen, facts=facts)
+        return self.plan_for(known, state, outcomes, weights @ kernels[members], facts=facts)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Score the sets on the block, with the weights from before it; then fit these anew when it is time."""
@@ -218,8 +199,8 @@ class OccamMixture(_Counting):
         # log q(block), less the rise of the likelihood of the frequencies
         state["score"][kept] += (predicted - new[came]) @ block[came] + before @ (old - new)
         terms = self.terms(known, state)
-        state["score"][terms[:-1] <= self.least(terms) - _HOPELESS] = -np.inf
-        if due(state):
+        state["score"][:-1][terms[:-2] <= self.least(terms) - _HOPELESS] = -np.inf  # the set of all stays
+        if self.due(state):
             alive = np.append(np.flatnonzero(np.isfinite(state["score"][:-1])), len(state["score"]) - 1)
             left, data = state["weights"][alive], likelihood.data_of(state["count"], outcomes, kernels)
             for _ in range(_FIT_STEPS):
@@ -232,12 +213,8 @@ class OccamMixture(_Counting):
     def facts(self, known: Known, state: dict[str, Any]) -> dict[str, Any]:
         """Return what was found.
 
-        Returns
-        -------
-        dict
-            ``smallest``: the smallest compatible sets, of those that are weighed; ``misspecified``: whether none is, so
-            that the truth is no mixture; ``likely``: the set with the largest weight. With probability 1 - delta all
-            sets that hold the truth are compatible; the likely set is measured, not proved.
+        ``smallest``: the smallest compatible sets, of those that are weighed; ``misspecified``: whether none is, so
+        that the truth is no mixture; ``likely``: the set with the largest weight, which is measured, not proved.
         """
         outcomes, kernels = self.setting(known)
         terms = self.terms(known, state)
@@ -254,9 +231,6 @@ class OccamMixture(_Counting):
         return {"smallest": smallest, "misspecified": not smallest, "likely": likely}
 
 
-# Signed features ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OccamLin(_Counting):
     """Learn a linear kernel of which few coordinates matter, by likelihood and draws. Measured, not proved.
@@ -271,17 +245,10 @@ class OccamLin(_Counting):
     features : FeatureMap
         Coordinates whose entries sum to zero at every (s, a) are directions: their weights are free. The others must
         sum to one when weighted by theta, and of these theta the smallest gives the base law p_0, which must be
-        positive wherever a direction is not zero; the ways to change it are directions too. In :class:`SparseMixture`
-        p_0 is phi_0, and the directions are the other features. For mixtures of simulators, of which p_0 is the mean
-        and no direction is sparse, see :class:`OccamMixture`.
+        positive wherever a direction is not zero; the ways to change it are directions too. For mixtures of simulators,
+        of which p_0 is the mean and no direction is sparse, see :class:`OccamMixture`.
     scale : float
         The weights of directions that matter are about this large: eta/scale has the prior N(0, I).
-
-    Notes
-    -----
-    State: ``count`` and ``novel``; ``fitted``, of how many outcomes the last fit was; ``eta`` [n], ``information`` J
-    [n, n] and ``linear`` b [n] of that fit; ``active`` [n], where the walk over sets is. The prior is even over the
-    sizes 0 to n of a set, then over the sets of a size.
     """
 
     scale: float = 1.0
@@ -295,20 +262,17 @@ class OccamLin(_Counting):
             raise FeatureError("features", got=got, expected="one that is positive wherever a direction is not zero")
 
     @cached_property
-    def sums(self) -> Floats:
-        """phi_1(s, a), different rows only, without rounding errors."""
-        return np.unique(np.round(self.features.sums, 9), axis=0)
-
-    @cached_property
     def base(self) -> Floats:
         """Theta of the base law p_0 [d]: the smallest that sums to one, without the coordinates that sum to zero."""
-        return np.asarray(np.linalg.lstsq(self.sums, np.ones(len(self.sums)), rcond=None)[0])
+        sums = np.unique(np.round(self.features.sums, 9), axis=0)
+        return np.asarray(np.linalg.lstsq(sums, np.ones(len(sums)), rcond=None)[0])
 
     @cached_property
     def directions(self) -> Floats:
         """Theta of the directions X, times ``scale`` [d, n]: of single coordinates first, by number."""
-        free, bound = (np.flatnonzero(self.sums.any(axis=0) == which) for which in (False, True))
-        _, values, rows = np.linalg.svd(self.sums[:, bound])
+        sums = np.unique(np.round(self.features.sums, 9), axis=0)
+        free, bound = (np.flatnonzero(sums.any(axis=0) == which) for which in (False, True))
+        _, values, rows = np.linalg.svd(sums[:, bound])
         between = rows[(values > _ROUNDING * values.max()).sum() :]
         found = np.zeros((self.features.dimension, free.size + len(between)))
         found[free, np.arange(free.size)] = 1.0
@@ -317,7 +281,7 @@ class OccamLin(_Counting):
 
     @cached_property
     def log_weights(self) -> Floats:
-        """Log w(D) of a set of 0, ..., n directions [n + 1], up to a constant."""
+        """Log w(D) of a set of 0, ..., n directions [n + 1], even over sizes, then over the sets of a size."""
         n = self.directions.shape[1]
         k = np.arange(n + 1.0)
         return np.asarray(gammaln(k + 1.0) + gammaln(n - k + 1.0) - gammaln(n + 1.0))
@@ -328,7 +292,7 @@ class OccamLin(_Counting):
         return np.maximum(columns.T @ self.base, 0.0), columns.T @ self.directions
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data: no direction is active."""
+        """Return the counts, the last fit (eta, J and b), and where the walk over sets is: no direction is active."""
         n = self.directions.shape[1]
         fit = {"eta": np.zeros(n), "information": np.zeros((n, n)), "linear": np.zeros(n)}
         return super().begin(known) | fit | {"active": np.zeros(n, dtype=bool)}
@@ -345,13 +309,13 @@ class OccamLin(_Counting):
         changed = np.flatnonzero(self.directions[:, active].any(axis=1)).tolist()
         theta = (self.base + self.directions[:, active] @ mean).tolist()
         grounds = {"active": inside.tolist(), "drawn": changed, "estimate": theta}
-        return plan_of(known, outcomes, p, int(state["count"].sum()), grounds=grounds)
+        return self.plan_for(known, state, outcomes, p, grounds=grounds)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Count; when it is time, fit eta by Newton's method from where the last fit ended."""
         likelihood.add(state, self.setting(known)[0], known, flow)
         state["active"] = np.array(plan.grounds["active"], dtype=bool)
-        if due(state):
+        if self.due(state):
             base, directions = self.law(known)
             fit = expand(state["count"] + 0.5 * base, base, directions, state["eta"])
             state["eta"], state["information"], state["linear"] = fit
@@ -399,16 +363,15 @@ def expand(counts: Floats, base: Floats, directions: Floats, eta: Floats) -> tup
         scaled = directions * (np.sqrt(counts) / p)[:, None]
         information, slope = scaled.T @ scaled, directions.T @ (counts / p)
         step = np.linalg.solve(information + np.eye(eta.size), slope - eta)
-        rise, length = float((slope - eta) @ step), 1.0
+        rise = float((slope - eta) @ step)
         if rise <= _CLOSE:
             break
-        while length > _SHORTEST:
+        for length in 0.5 ** np.arange(30.0):
             ahead = base + directions @ (eta + length * step)
             if ahead.min() > 0.0:
                 after = counts @ np.log(ahead) - 0.5 * ((eta + length * step) ** 2).sum()
                 if after >= value + 0.1 * length * rise:
                     break
-            length *= 0.5
         else:
             break
         eta, p, value = eta + length * step, ahead, after

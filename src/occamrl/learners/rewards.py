@@ -48,8 +48,7 @@ class _WithRewards(Learner):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        missing = [name for name in ("begin", "plan", "learn") if not callable(getattr(self.agent, name, None))]
-        if missing or isinstance(self.agent, type):
+        if isinstance(self.agent, type) or not isinstance(self.agent, Learner):
             raise ParameterError("agent", got=f"{self.agent!r:.80}", expected="a learner: begin, plan and learn")
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
         require_number("share", self.share, 0.0, 1.0, open_low=True)
@@ -67,8 +66,7 @@ class _WithRewards(Learner):
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: of each pair the number of rewards, their sum and the sum of their squares."""
         pairs = known.states * known.actions
-        state: dict[str, Any] = {"count": np.zeros(pairs, np.int64)}
-        state |= {"total": np.zeros(pairs), "squares": np.zeros(pairs)}
+        state = {"count": np.zeros(pairs, np.int64), "total": np.zeros(pairs), "squares": np.zeros(pairs)}
         return {**state, "agent": self.agent.begin(self.seen(known, state))}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
@@ -102,7 +100,7 @@ class RewardsPerPair(_WithRewards):
     bound : "bernstein" | "hoeffding"
         The width of the estimate. Bernstein's is meant for rewards that vary little and small gaps.
     delta, share : float
-        ``share * delta`` pays for the rewards, divided evenly among the pairs.
+        ``share * delta`` pays for the rewards.
     scale : float
         Multiplies the width. Below 1 the guarantee is lost.
     """
@@ -144,10 +142,8 @@ class RewardsLinear(_WithRewards):
         The one that plans; give it the rest of delta.
     features : array [S, A, p]
         psi.
-    norm_bound : float
-        A bound on the norm of omega.
-    regularization : float
-        lambda of the ridge regression.
+    norm_bound, regularization : float
+        A bound on the norm of omega, and lambda.
     delta, share, scale
         As in :class:`RewardsPerPair`.
     """
@@ -166,7 +162,7 @@ class RewardsLinear(_WithRewards):
         require_number("regularization", self.regularization, 1e-100, 1e100)
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return a fresh state; see the module."""
+        """Return a fresh state."""
         if self.features.shape[:2] != (known.states, known.actions):
             expected = f"[S, A, p] with S={known.states}, A={known.actions}"
             raise ShapeError("features", got=f"shape {self.features.shape}", expected=expected)

@@ -1,7 +1,15 @@
-r"""Tabular rivals that plan before every episode: UCBVI, RLSVI and optimistic Q-learning.
+r"""Tabular rivals and baselines: PSRL, UCBVI, RLSVI and optimistic Q-learning; the optimal policy and random actions.
 
 All keep tables. With c_o the count of outcome o at (s, a), n = N(s, a) visits and W(o) = bonus(o) + V_{h+1}(s'), where
 the bonus is the part of a known reward that depends on the outcome:
+
+**PSRL**, posterior sampling (Osband, Russo and Van Roy, NeurIPS 2013): draw a kernel from the posterior, play its
+optimal policy, count what happened. The prior of each row P(.|s, a) is a Dirichlet distribution with one parameter for
+all outcomes, so the posterior is one as well: Dirichlet(alpha + c). A kernel is drawn before every episode: to play a
+draw for longer saves planning and loses the exploration that rare draws are. On *lists* of kernels the posterior of a
+member is proportional to w(P) exp(l(P)), l its log-likelihood (:mod:`occamrl.evidence.likelihood`), w even or the prior
+of a ladder. There a draw lasts 2 % of all episodes, which cost no regret where it was measured. Once all members make
+impossible what was seen, draws are tabular.
 
 **UCBVI** (Azar, Osband and Munos, ICML 2017, arXiv 1703.05449). With L = ln(5 S A T/delta), T = K H,
 
@@ -35,15 +43,27 @@ from typing import Any, Literal
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_choice, require_integer, require_number
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Outcomes, Plan
+from occamrl import bellman
+from occamrl.errors import (
+    ParameterError,
+    ShapeError,
+    require_choice,
+    require_integer,
+    require_kind,
+    require_number,
+    require_rewards,
+)
+from occamrl.evidence import likelihood
+from occamrl.evidence.likelihood import JEFFREYS, Members
+from occamrl.models.families import FiniteFamily
+from occamrl.models.ladder import Ladder
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Outcomes, Plan
 
 
 def tabular_outcomes(known: Known) -> Outcomes:
     """Return what may follow every (s, a): the outcomes that the known rewards list, or every state."""
-    if not known.rewards_known:
-        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...), or use QLearningUCB"
-        raise ParameterError("rewards", got="unknown rewards", expected=expected)
+    require_rewards(known)
     if known.transition_rewards is not None:
         return known.transition_rewards
     pairs, states = known.states * known.actions, known.states
@@ -51,21 +71,149 @@ def tabular_outcomes(known: Known) -> Outcomes:
     return Outcomes(start, np.tile(np.arange(states), pairs), np.zeros(pairs * states))
 
 
-def count(known: Known, outcomes: Outcomes, counts: Ints, flow: Flow) -> None:
-    """Add the outcomes of a flow to counts [T, O], T = 1 or H; what the reward table does not list is left out."""
-    pair = flow.state * known.actions + flow.action
-    if known.transition_rewards is None:
-        index = pair * known.states + flow.next_state
-    else:
-        bonus = flow.reward - known.base_reward.ravel()[pair]
-        index = outcomes.locate(pair, flow.next_state, bonus, known.states)
-    listed = index >= 0
-    np.add.at(counts, (flow.step[listed] % len(counts), index[listed]), flow.count[listed])
-
-
-def best(q: Floats, draw: np.random.Generator) -> Ints:
+def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
     """Return the best actions over the last axis, ties at random."""
     return np.asarray((draw.random(q.shape) * (q == q.max(axis=-1, keepdims=True))).argmax(axis=-1))
+
+
+# Baselines that learn nothing -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UniformRandom(Learner):
+    """Draw every action uniformly; regret is that of the random policy, exactly.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.UniformRandom(), problem, episodes=50)
+    """
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the empty state."""
+        return {}
+
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Return the uniform policy, for ever."""
+        sizes = known.horizon, known.states, known.actions
+        return Plan(policy=np.full(sizes, 1.0 / known.actions), episodes=MOST_EPISODES)
+
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Learn nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Optimal(Learner):
+    """Follow the optimal policy of ``mdp``; its regret is zero.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.Optimal(mdp=problem.mdp), problem, episodes=50)
+    >>> result.total_regret
+    0.0
+    """
+
+    mdp: FiniteMDP
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the empty state."""
+        own, given = ((each.horizon, each.states, each.actions) for each in (self.mdp, known))
+        if own != given:
+            raise ShapeError("mdp", got=f"H, S, A = {own}", expected=f"the problem's {given}")
+        return {}
+
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Return the optimal policy, for ever."""
+        return Plan(policy=self.mdp.optimal_policy, episodes=MOST_EPISODES, values=self.mdp.optimal_values)
+
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Learn nothing."""
+
+
+# Posterior sampling ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PSRL(Learner):
+    """Posterior sampling: draw a kernel from the posterior, and play its optimal policy.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.PSRL(), problem, episodes=50)
+
+    The regret is bounded on average over the prior; there is no guarantee for a single truth.
+
+    Parameters
+    ----------
+    family : FiniteFamily, optional
+        The kernels drawn from, each as likely as any other before any data. By default every kernel: rows are drawn
+        from Dirichlet distributions.
+    ladder : Ladder, optional
+        Instead of a family: nested lists of kernels, with the prior that gives every class the same weight.
+    concentration : float
+        Of the Dirichlet distributions, for each outcome before any data. 1 is uniform over all rows.
+    replan : float
+        A draw of a member lasts this share of all episodes. 0: draw before every episode.
+    """
+
+    guarantee = "on average over its prior"
+    given = ("a prior",)
+
+    family: FiniteFamily | None = None
+    ladder: Ladder | None = None
+    concentration: float = JEFFREYS
+    replan: float = 0.02
+
+    def __post_init__(self) -> None:
+        require_number("concentration", self.concentration, 0.05, 1e6)  # of less, draws could underflow
+        require_number("replan", self.replan, 0.0, 1e100)
+        if self.family is not None:
+            require_kind("family", self.family, FiniteFamily)
+        if self.ladder is not None:
+            require_kind("ladder", self.ladder, Ladder)
+            if self.family is not None or not self.ladder.finite:
+                got = "a family beside it" if self.family is not None else repr(self.ladder)
+                raise ParameterError("ladder", got=got, expected="a Ladder of lists of kernels alone")
+
+    @property
+    def _list(self) -> FiniteFamily | None:
+        """The kernels drawn from; None for the tabular class."""
+        return self.family if self.ladder is None else self.ladder.family
+
+    def _outcomes(self, known: Known) -> Outcomes:
+        """Return the outcomes that are counted."""
+        return tabular_outcomes(known) if self._list is None else Members.of(self._list, known).outcomes
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the state before any data: the evidence by likelihood, and the number of episodes."""
+        require_rewards(known)
+        return {**likelihood.begin(self._outcomes(known)), "episodes": 0}
+
+    def log_posterior(self, known: Known, state: dict[str, Any]) -> Floats:
+        """Return the logarithms of the weights of the members, up to a constant; none for the tabular class."""
+        if self._list is None or len(state["novel"]):
+            return np.full(0, -np.inf)
+        prior = np.log(self.ladder.prior) if self.ladder is not None else -math.log(self._list.size)
+        return np.asarray(Members.of(self._list, known).likelihoods(state["count"]) + prior)
+
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Draw a kernel and solve it."""
+        weight, episodes = self.log_posterior(known, state), 1
+        if self._list is not None and np.isfinite(weight).any():
+            member = int((weight + draw.gumbel(size=weight.size)).argmax())
+            kernel, episodes = self._list.kernel_of(member, known), max(1, int(self.replan * state["episodes"]))
+        else:
+            drawn = likelihood.draw_table(state, self._outcomes(known), draw, self.concentration)
+            kernel = bellman.kernel_of(*drawn, known.base_reward, known.states)
+        values, policy = bellman.solve([kernel], known.states, known.horizon)
+        return Plan(policy=policy, values=values, episodes=episodes)
+
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Count the outcomes of the block."""
+        likelihood.add(state, self._outcomes(known), known, flow)
+        state["episodes"] += flow.episodes
+
+
+# Plans before every episode -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,9 +233,8 @@ class UCBVI(Learner):
     episodes : int
         K, of which the bonus needs the logarithm.
     bonus : "bernstein" | "hoeffding"
-    delta : float
-    scale : float
-        Factor of the bonus; below one there is no guarantee.
+    delta, scale : float
+        ``scale`` is a factor of the bonus; below one there is no guarantee.
     """
 
     guarantee = "valid"
@@ -107,17 +254,16 @@ class UCBVI(Learner):
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: counts of outcomes, N', and the smallest upper bounds Q so far."""
         H, S, A = known.horizon, known.states, known.actions
-        size = tabular_outcomes(known).next_state.size
-        upper = np.full((H, S, A), float(H))
-        return {"counts": np.zeros((1, size), np.int64), "visits": np.zeros((H + 1, S), np.int64), "upper": upper}
+        visits, upper = np.zeros((H + 1, S), np.int64), np.full((H, S, A), float(H))
+        return {**likelihood.begin(tabular_outcomes(known)), "visits": visits, "upper": upper}
 
-    def upper_bounds(self, known: Known, state: dict[str, Any]) -> tuple[Floats, Floats]:
-        """Return Q [H, S, A] and V [H + 1, S]."""
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Plan one episode, greedily on the upper bounds."""
         H, S, A = known.horizon, known.states, known.actions
-        outcomes, counts = tabular_outcomes(known), state["counts"][0]
+        outcomes, count = tabular_outcomes(known), state["count"]
         start, after, pair = outcomes.start[:-1], outcomes.next_state, outcomes.pair
-        n = np.add.reduceat(counts, start)
-        share = counts / np.maximum(n, 1)[pair]
+        n = np.add.reduceat(count, start)
+        share = count / np.maximum(n, 1)[pair]
         L = math.log(5.0 * S * A * self.episodes * H / self.delta)
         large, root = 1e4 * H**3 * S**2 * A * L**2, np.sqrt(np.maximum(n, 1))
         q, values = state["upper"].copy(), np.zeros((H + 1, S))
@@ -134,17 +280,12 @@ class UCBVI(Learner):
             found = np.where(n > 0, known.base_reward.ravel() + mean + self.scale * bonus, float(H))
             q[h] = np.minimum(q[h], found.reshape(S, A))
             values[h] = q[h].max(axis=1)
-        return q, values
-
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Plan one episode, greedily on the upper bounds."""
-        q, values = self.upper_bounds(known, state)
-        return Plan(policy=best(q, draw), values=values, carry=q)
+        return Plan(policy=best_actions(q, draw), values=values, carry=q)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Count, and keep the upper bounds that the plan was made with: they never rise."""
         state["upper"][:] = plan.carry
-        count(known, tabular_outcomes(known), state["counts"], flow)
+        likelihood.add(state, tabular_outcomes(known), known, flow)
         np.add.at(state["visits"], (flow.step + 1, flow.next_state), flow.count)
 
 
@@ -158,12 +299,7 @@ class RLSVI(Learner):
 
     Proved, with counts of each step by itself and ``scale`` 1: expected regret
     :math:`\tilde O(H^3 S^{3/2}\sqrt{AK})` in the worst case. Here one kernel serves all steps, its counts are pooled,
-    and rewards are known. It is given nothing.
-
-    Parameters
-    ----------
-    scale : float
-        Factor of the standard deviation of the noise.
+    and rewards are known. It is given nothing. ``scale`` is a factor of the standard deviation of the noise.
     """
 
     guarantee = "valid for counts per step"
@@ -176,25 +312,25 @@ class RLSVI(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: counts of outcomes, and of episodes."""
-        return {"counts": np.zeros((1, tabular_outcomes(known).next_state.size), np.int64), "episodes": 0}
+        return {**likelihood.begin(tabular_outcomes(known)), "episodes": 0}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan one episode on values that are drawn."""
         H, S, A = known.horizon, known.states, known.actions
-        outcomes, counts = tabular_outcomes(known), state["counts"][0]
-        start, n = outcomes.start[:-1], np.add.reduceat(counts, outcomes.start[:-1]) + 1.0
+        outcomes, count = tabular_outcomes(known), state["count"]
+        start, n = outcomes.start[:-1], np.add.reduceat(count, outcomes.start[:-1]) + 1.0
         deviation = self.scale * np.sqrt(0.5 * S * H**3 * math.log(2.0 * H * S * A * (state["episodes"] + 1)) / n)
         policy, values = np.zeros((H, S), dtype=np.int64), np.zeros((H + 1, S))
         for h in reversed(range(H)):
             w = outcomes.bonus + values[h + 1, outcomes.next_state]
             noise = deviation * draw.standard_normal(S * A)
-            q = (known.base_reward.ravel() + np.add.reduceat(counts * w, start) / n + noise).reshape(S, A)
+            q = (known.base_reward.ravel() + np.add.reduceat(count * w, start) / n + noise).reshape(S, A)
             policy[h], values[h] = q.argmax(axis=1), q.max(axis=1)
         return Plan(policy=policy, values=values)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Count."""
-        count(known, tabular_outcomes(known), state["counts"], flow)
+        likelihood.add(state, tabular_outcomes(known), known, flow)
         state["episodes"] += flow.episodes
 
 
@@ -208,15 +344,7 @@ class QLearningUCB(Learner):
 
     Proved: with probability 1 - delta, regret :math:`O(\sqrt{H^4 SAT\iota})` for an absolute constant c that the paper
     leaves open, also where every step has a kernel of its own. It keeps no model and takes rewards as they come, so
-    that they need not be known. It is given K.
-
-    Parameters
-    ----------
-    episodes : int
-        K, of which the bonus needs the logarithm.
-    delta : float
-    scale : float
-        c.
+    that they need not be known. It is given K as ``episodes``; ``scale`` is c.
     """
 
     guarantee = "valid, c left open"
@@ -240,13 +368,11 @@ class QLearningUCB(Learner):
         """Plan one episode, greedily on the table."""
         values = np.zeros((known.horizon + 1, known.states))
         values[:-1] = np.minimum(state["upper"].max(axis=2), known.horizon)
-        return Plan(policy=best(state["upper"], draw), values=values)
+        return Plan(policy=best_actions(state["upper"], draw), values=values)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Move the entries visited; V of the next step is the one from before this block."""
-        H, (upper, visits) = known.horizon, (state["upper"], state["visits"])
-        values = np.zeros((H + 1, known.states))
-        values[:-1] = np.minimum(upper.max(axis=2), H)
+        H, upper, visits, values = known.horizon, state["upper"], state["visits"], np.asarray(plan.values)
         iota = math.log(known.states * known.actions * H * self.episodes / self.delta)
         columns = (flow.step, flow.state, flow.action, flow.next_state, flow.reward, flow.count)
         for h, s, a, after, reward, times in zip(*(column.tolist() for column in columns), strict=True):

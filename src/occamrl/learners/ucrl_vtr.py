@@ -35,9 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl import bellman
-from occamrl.errors import ParameterError, as_floats, require_choice, require_kind, require_number
+from occamrl.errors import ParameterError, as_floats, require_choice, require_kind, require_number, require_rewards
 from occamrl.evidence import value
-from occamrl.learners.ucrl_vtr_lin import require_rewards
 from occamrl.models.families import FiniteFamily, level, off_grid
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
 
@@ -70,11 +69,6 @@ class UCRLVTR(Learner):
     replan : float
         A plan lasts this share of the episodes that its member has played; with one kernel per step, a fifth of this
         share of all episodes. 0: plan before every episode.
-
-    Notes
-    -----
-    State: the sums of :func:`occamrl.evidence.value.begin`; ``rows`` [T], how many there are; ``episodes``; ``starts``
-    [S], the first states; ``plays`` [m], the episodes of each member.
     """
 
     guarantee = "valid"
@@ -104,9 +98,8 @@ class UCRLVTR(Learner):
         return np.log(as_floats("prior", self.prior))
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
-        require_rewards(known)
-        self.family.features.attach(known)  # refuses a problem of other sizes
+        """Return the state before any data: the sums over rows, and the counts of rows, episodes, starts and plays."""
+        require_rewards(known, self.family.features)
         steps = known.horizon if self.kernel == "per_step" else 1
         counts = {"starts": np.zeros(known.states, np.int64), "plays": np.zeros(self.family.size, np.int64)}
         return {**value.begin(self.family.features, steps), "rows": np.zeros(steps), "episodes": 0, **counts}
@@ -152,10 +145,7 @@ class UCRLVTR(Learner):
         together = max(1, _TOGETHER // outcomes.next_state.size)
         values, policy = np.zeros((H + 1, S)), np.zeros((H, S), dtype=np.int64)
         for h in reversed(range(H)):
-            target, best = (
-                outcomes.bonus + values[h + 1, outcomes.next_state],
-                np.full(outcomes.start.size - 1, -np.inf),
-            )
+            target, best = outcomes.bonus + values[h + 1, outcomes.next_state], np.full(S * known.actions, -np.inf)
             members = np.flatnonzero(inside[h])
             for first in range(0, members.size, together):
                 some = self.family.probability(members[first : first + together]) * target
@@ -183,9 +173,8 @@ _solved: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, Floats]] = Wea
 
 def first_values(family: FiniteFamily, known: Known, members: Ints) -> Floats:
     """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
-    table = _solved.setdefault(family, WeakKeyDictionary()).setdefault(
-        known, np.full((family.size, known.states), np.nan)
-    )
+    solved = _solved.setdefault(family, WeakKeyDictionary())
+    table = solved.setdefault(known, np.full((family.size, known.states), np.nan))
     new, outcomes = members[np.isnan(table[members, 0])], family.features.attach(known)
     together = max(1, _TOGETHER // outcomes.next_state.size)
     for some in (new[first : first + together] for first in range(0, new.size, together)):

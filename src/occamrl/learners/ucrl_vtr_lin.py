@@ -16,9 +16,6 @@ settled before the plan is played. Since logdet(I + M) <= tr M, n episodes add a
 the share of it that the last block added, but is no less than the mean over paths of the estimate, which knows of a
 policy that was not played before; then the factor holds on average. Confidence sets are valid in any case.
 
-**Some coordinates.** :func:`optimistic_values` plans with the coordinates D alone if it is given the ellipsoid of the
-[D, D] block of the sums. Rows still enter the sums in all coordinates, so D may change at any time.
-
 **One kernel per step** is the same regression H times, each with an ellipsoid of its own at level delta/H.
 """
 
@@ -32,8 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import require_choice, require_kind, require_number
-from occamrl.errors import require_rewards as require_rewards
+from occamrl.errors import require_choice, require_kind, require_number, require_rewards
 from occamrl.evidence import value
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan
@@ -57,7 +53,11 @@ def optimistic_values(
     width: Floats,
     coordinates: Sequence[int] | None = None,
 ) -> Optimism:
-    """Plan optimistically over ellipsoids [T, G, n] of radius ``width`` [T], of some coordinates (G = 1) or of all."""
+    """Plan optimistically over ellipsoids [T, G, n] of radius ``width`` [T].
+
+    With some ``coordinates`` D alone, where G = 1, the ellipsoid is that of the [D, D] block of the sums. Rows enter
+    the sums in all coordinates, so D may change at any time.
+    """
     H, S, A = known.horizon, known.states, known.actions
     values, policy, norms = np.zeros((H + 1, S)), np.zeros((H, S), dtype=np.int64), np.zeros((H, S))
     steps, every = len(ellipsoid.theta), np.arange(S) * A
@@ -74,11 +74,18 @@ def optimistic_values(
         values[h] = np.clip(q.max(axis=1), 0.0, H - h)
         norms[h] = norm[every + policy[h]]
     if steps > 1:
-        return Optimism(policy, values, largest_step(features, known, policy, norms), 0.0)
+        return Optimism(policy, values, worst_path(features, known, policy, norms, np.maximum), 0.0)
     theta = np.zeros((features.groups, features.width))
     theta[:, slice(None) if coordinates is None else coordinates] = ellipsoid.theta[0]
-    longest, expected = path_sums(features, known, theta, policy, norms)
-    return Optimism(policy, values, longest, expected)
+    return Optimism(policy, values, *path_sums(features, known, theta, policy, norms))
+
+
+def worst_path(features: FeatureMap, known: Known, policy: Ints, norms: Floats, join: np.ufunc) -> float:
+    """Return the largest sum (or, joined by ``np.maximum``, term) of ``norms`` [H, S] along a path of the policy."""
+    worst, pairs = np.zeros(known.states), np.arange(known.states) * known.actions + policy
+    for h in reversed(range(known.horizon)):
+        worst = join(norms[h], bellman.ranges(features.outcomes, worst)[1][pairs[h]])
+    return float(worst.max() if known.initial is None else worst[known.initial > 0.0].max())
 
 
 def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats) -> tuple[float, float]:
@@ -86,57 +93,35 @@ def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, n
 
     What the estimate says is cut at 0 and normalised; outcomes of pairs that it knows nothing of are equally likely.
     """
-    outcomes, every = features.outcomes, np.arange(known.states) * known.actions
+    outcomes, pairs = features.outcomes, np.arange(known.states) * known.actions + policy
     weight = np.maximum(features.probabilities(theta), 0.0)
     total, size = np.add.reduceat(weight, outcomes.start[:-1]), np.diff(outcomes.start)
     weight = np.where(np.repeat(total > 0.0, size), weight, 1.0)
     probability = weight / np.repeat(np.where(total > 0.0, total, size), size)
     matrix = bellman.kernel_of(outcomes, probability, known.base_reward, known.states).matrix
-    worst, mean = np.zeros(known.states), np.zeros(known.states)
+    mean = np.zeros(known.states)
     for h in reversed(range(known.horizon)):
-        worst = norms[h] + bellman.ranges(outcomes, worst)[1][every + policy[h]]
-        mean = norms[h] + (matrix @ mean)[every + policy[h]]
-    begins = np.ones(known.states, dtype=bool) if known.initial is None else known.initial > 0.0
-    return float(worst[begins].max()), float(mean[begins].max())
-
-
-def largest_step(features: FeatureMap, known: Known, policy: Ints, norms: Floats) -> float:
-    """Return the largest of ``norms`` [H, S] that can be reached under the policy."""
-    reached = np.ones(known.states, dtype=bool) if known.initial is None else known.initial > 0.0
-    pair, largest = features.outcomes.pair, 0.0
-    for h in range(known.horizon):
-        largest = max(largest, float(norms[h, reached].max()))
-        played = np.zeros(known.states * known.actions, dtype=bool)
-        played[np.flatnonzero(reached) * known.actions + policy[h, reached]] = True
-        reached = np.zeros(known.states, dtype=bool)
-        reached[features.outcomes.next_state[played[pair]]] = True
-    return largest
+        mean = norms[h] + (matrix @ mean)[pairs[h]]
+    expected = float(mean.max() if known.initial is None else mean[known.initial > 0.0].max())
+    return worst_path(features, known, policy, norms, np.add), expected
 
 
 class Pace(NamedTuple):
-    """How fast log-determinants have grown under the last plan."""
+    """How fast log-determinants have grown under the last plan, and for how long the next one lasts."""
 
     logdet: Floats  # [T] before it
-    longest: float  # the most that one of its episodes could add
-    share: float  # of that which was counted on
-    episodes: int  # that were played
+    longest: float = 0.0  # the most that one of its episodes could add
+    share: float = 1.0  # of that which was counted on
+    episodes: int = 0  # that were played
 
-    @classmethod
-    def at_first(cls, steps: int) -> Pace:
-        """Return the pace before any data."""
-        return cls(np.zeros(steps), 0.0, 1.0, 0)
-
-    def share_now(self, logdet: Floats) -> float:
-        """Return the share to count on next: that of the last block, but no less than half of the share before."""
-        most = self.longest * self.episodes
-        return float(np.clip((logdet - self.logdet).max() / most, 0.5 * self.share, 1.0)) if most > 0.0 else self.share
-
-
-def plan_length(replan: float, longest: float, share: float = 1.0, expected: float = 0.0) -> int:
-    """Return for how many episodes logdet Sigma stays within log(1 + replan); one if ``replan`` is 0."""
-    most = math.log1p(replan)
-    added = max(share * longest, expected, most / MOST_EPISODES)
-    return 1 if replan == 0.0 else int(max(1.0, min(most / added, MOST_EPISODES)))
+    def next(self, logdet: Floats, found: Optimism, replan: float) -> Pace:
+        """Return that of a plan during which logdet Sigma stays within log(1 + replan); of one episode if that is 0."""
+        before, share, limit = self.longest * self.episodes, self.share, math.log1p(replan)
+        if before > 0.0:  # the share of the last block, but no less than half of the share before
+            share = float(np.clip((logdet - self.logdet).max() / before, 0.5 * share, 1.0))
+        added = max(share * found.longest, found.expected, limit / MOST_EPISODES)
+        episodes = 1 if replan == 0.0 else int(max(1.0, min(limit / added, MOST_EPISODES)))
+        return Pace(logdet, found.longest, share, episodes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,10 +148,6 @@ class UCRLVTRLin(Learner):
         c > 0: a plan lasts until det Sigma has grown by a factor of about 1 + c. 0: plan before every episode.
     kernel : "stationary" | "per_step"
         One parameter for all steps, or one for each with an ellipsoid of its own; ``norm_bound`` bounds each of them.
-
-    Notes
-    -----
-    State: the sums ``gram`` [T, G, n, n], ``xy`` [T, G, n] and ``yy`` [T]; ``pace``, what the last block added.
     """
 
     features: FeatureMap
@@ -192,16 +173,14 @@ class UCRLVTRLin(Learner):
     @property
     def lam(self) -> float:
         """The regularisation lambda as a number."""
-        if isinstance(self.regularization, str):
-            return self.features.dimension / (4.0 * self.norm_bound**2)
-        return float(self.regularization)
+        scaled = self.features.dimension / (4.0 * self.norm_bound**2)
+        return scaled if self.regularization == "scaled" else float(self.regularization)
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
-        require_rewards(known)
-        self.features.attach(known)  # refuses a problem of other sizes
+        """Return the state before any data: the sums over rows, and the pace at which they grow."""
+        require_rewards(known, self.features)
         steps = known.horizon if self.kernel == "per_step" else 1
-        return value.begin(self.features, steps) | {"pace": Pace.at_first(steps)}
+        return value.begin(self.features, steps) | {"pace": Pace(np.zeros(steps))}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan optimistically over the ellipsoid of the rows seen so far."""
@@ -209,14 +188,11 @@ class UCRLVTRLin(Learner):
         ellipsoid = value.ridge(state["gram"], state["xy"], self.lam)
         logdet, level = ellipsoid.logdet.sum(axis=1), self.delta / steps
         width = self.scale * np.sqrt(value.squared_radius(logdet, level, self.lam, self.norm_bound))
-        policy, values, longest, expected = optimistic_values(self.features, known, ellipsoid, width)
-        share = state["pace"].share_now(logdet)
-        grounds = {"logdet": logdet.tolist(), "longest": longest, "share": share}
-        episodes = plan_length(self.replan, longest, share, expected)
-        return Plan(policy=policy, episodes=episodes, values=values, grounds=grounds)
+        found = optimistic_values(self.features, known, ellipsoid, width)
+        pace = state["pace"].next(logdet, found, self.replan)
+        return Plan(policy=found.policy, episodes=pace.episodes, values=found.values, carry=pace)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Add the rows of the block."""
         value.add(state, self.features, known, plan.values, flow)
-        grounds = plan.grounds
-        state["pace"] = Pace(np.array(grounds["logdet"]), grounds["longest"], grounds["share"], flow.episodes)
+        state["pace"] = plan.carry._replace(episodes=flow.episodes)

@@ -5,9 +5,8 @@ one algorithm, with the paper's constants, its clip of values at H, a plan befor
 selectors, fresh data and a smaller level in every epoch. Where the paper contradicts itself a parameter chooses, and
 the default is the reading that can be proved. :mod:`occamrl.paper.theorems` has the right-hand sides of its theorems.
 
-These learners take the same problems and model classes as those of :mod:`occamrl.learners` and
-:mod:`occamrl.selectors`, share no code with them, and are what those are tested against. Rewards are known and a
-function of (s, a), and one kernel serves all steps, as in the paper.
+They share no code with :mod:`occamrl.learners` and :mod:`occamrl.selectors`, which are tested against
+them. Rewards are known and a function of (s, a), and one kernel serves all steps, as in the paper.
 """
 
 from __future__ import annotations

@@ -42,12 +42,6 @@ class ARLGen(Learner):
         Nested finite families F_1 < ... < F_M.
     delta : float
         Epoch i runs UCRL-VTR at level delta/2^i.
-
-    Notes
-    -----
-    State: ``epoch`` i; ``chosen`` m_i; ``left``, episodes that remain of the epoch; ``statistics``, T_1, ..., T_M at
-    the beginning of the epoch, and its ``threshold`` gamma_i; ``all``, the state of UCRL-VTR on F_M with the rows of
-    all epochs, for the losses; ``learner``, that of UCRL-VTR on F_{m_i} in this epoch.
     """
 
     ladder: Ladder
@@ -71,7 +65,7 @@ class ARLGen(Learner):
         return UCRLVTR(family=self._families[state["chosen"] - 1], delta=self.delta / 2 ** state["epoch"])
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state at the beginning of epoch 1."""
+        """Return the state at the beginning of epoch 1: in ``all``, of UCRL-VTR on F_M with the rows of all epochs."""
         state: dict[str, Any] = {"epoch": 0, "all": self._largest.begin(known)}
         self._begin_epoch(known, state)
         return state

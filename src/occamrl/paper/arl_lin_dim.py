@@ -41,17 +41,12 @@ class ARLLinDim(Learner):
     initial_episodes : int
         k_0.
     growth, estimation_growth : float
-        36 and 6; the paper's remark asks to keep them and ``threshold`` as tuning parameters and names 4, 2 and 0.9.
+        36 and 6; the paper's remark keeps them and ``threshold`` as tuning parameters and names 4, 2 and 0.9.
     threshold : float
         The base of the thresholds, 0.5.
     threshold_epoch : "text" | "box"
-        Erratum. The text compares theta^(i+1) with 0.5^(i+1), which is 0.5^i for D_i; the algorithm box has 0.5^(i+1)
-        for D_i. With the error 0.5^i of the paper's lemma 5 only the text's rule leaves out every zero coordinate.
-
-    Notes
-    -----
-    State: ``epoch`` i; ``phase`` and the episodes ``left`` of it; ``active`` D_i; ``estimate`` theta^(i);
-    ``restricted`` and ``full``, the states of the two learners.
+        Erratum. The text has 0.5^i for D_i, the algorithm box 0.5^(i+1). With the error 0.5^i of the paper's lemma 5
+        only the text's rule leaves out every zero coordinate.
     """
 
     features: FeatureMap

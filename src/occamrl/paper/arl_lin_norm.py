@@ -38,11 +38,6 @@ class ARLLinNorm(Learner):
     norm_estimate : "maximum" | "sum"
         Erratum. The algorithm asks for the largest norm in the ellipsoid ("maximum"); the proof writes
         ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
-
-    Notes
-    -----
-    State: ``epoch`` i; ``norm_bound`` b_i; ``left``, episodes that remain of the epoch; ``learner``, the state of
-    UCRL-VTR-LIN in this epoch.
     """
 
     features: FeatureMap
@@ -105,9 +100,8 @@ def largest_norm(theta: Floats, sigma: Floats, beta: float) -> float:
     r"""Return max ||theta'|| over (theta' - theta)^T Sigma (theta' - theta) <= beta, exactly.
 
     By strong duality, with the eigenvalues :math:`s_1 \le s_2 \le \dots` of Sigma and :math:`g = U^\top\theta`, the
-    square is :math:`\min_{\mu \ge 1/s_1} \mu\beta + \sum_j \mu s_j g_j^2/(\mu s_j - 1)`, convex in mu. Its derivative,
-    :math:`\beta - \sum_j s_j g_j^2/(\mu s_j - 1)^2`, grows from minus infinity, unless g vanishes where s_j = s_1: then
-    the minimum may lie at the end mu = 1/s_1 of the interval. The search is over o = mu s_1 - 1 on a logarithmic scale.
+    square is :math:`\min_{\mu \ge 1/s_1} \mu\beta + \sum_j \mu s_j g_j^2/(\mu s_j - 1)`, convex in mu with derivative
+    :math:`\beta - \sum_j s_j g_j^2/(\mu s_j - 1)^2`. The search is over o = mu s_1 - 1 on a logarithmic scale.
     """
     s, axes = np.linalg.eigh(sigma)
     weight = s * (axes.T @ theta) ** 2  # s_j g_j^2

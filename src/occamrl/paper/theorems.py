@@ -1,8 +1,7 @@
 r"""Complexity measures and the theorems' right-hand sides, every constant written out.
 
-The paper states its regret theorems and selection lemmas up to constants. Its proofs with the constants kept give these
-functions: bounds on the regret, term by term, and the epochs from which a selector is right. Where the paper's own
-statement cannot be proved they say what holds instead.
+The paper's proofs with the constants kept give these bounds on the regret, term by term, and the epochs from which a
+selector is right. Where the paper's own statement cannot be proved they say what holds instead.
 
 =============  ==================================================================  ======================
 any class      :func:`regret_bound_generic`, :func:`selection_epoch_generic`       theorem 1, lemma 1
@@ -106,9 +105,8 @@ def linear_eluder_bound(dimension: int, scale: float, norm_bound: float, feature
 def regret_bound_vtr(setting: Setting, *, radius: float, eluder: float) -> dict[str, float]:
     """Return the bound on the regret of UCRL-VTR, which holds with probability 1 - 2 delta.
 
-    1 + H^2 d + 4 sqrt(beta d K H) (``eluder``, the sum of the widths) and H sqrt(2 K H log(1/delta)) (``noise``), with
-    beta = ``radius`` that of the last set, which may not fall with k, and d = ``eluder`` the eluder dimension of
-    (P V)(s, a) at scale 1/(KH).
+    1 + H^2 d + 4 sqrt(beta d K H) (``eluder``, the sum of the widths) and the ``noise``, with beta = ``radius`` that of
+    the last set, which may not fall with k, and d = ``eluder`` the eluder dimension of (P V)(s, a) at scale 1/(KH).
     """
     H, K = setting.horizon, setting.episodes
     widths = 1.0 + H**2 * eluder + 4.0 * math.sqrt(radius * eluder * K * H)
@@ -140,9 +138,8 @@ def selection_epoch_generic(
 ) -> int:
     """Return i* of lemma 1: from this epoch on the paper's test chooses the right class, with probability 1 - 2 delta.
 
-    The paper has 2^i >= C max(H^3 log K log(1/delta)/Delta^2, H (log |F_M| + log(1/delta))) with a C that its proof
-    does not give, and no 1/Delta in the second term, which cannot be. What is proved, with g = sqrt(i)/2^(i/2),
-    tau = 2^i - 2 and R = H - 1 (for rewards r(s, a), not on transitions): the first i from which
+    With g = sqrt(i)/2^(i/2), tau = 2^i - 2 and R = H - 1 (for rewards r(s, a), not on transitions): the first i from
+    which
 
         R^2 (l/2 + e)/(tau H) <= g,    Delta > 2 g + R^2 (2 l + 3 e)/(tau H),    l = log(|F_M|/delta),
 
@@ -163,8 +160,8 @@ def selection_epoch_generic(
 def regret_bound_linear(setting: Setting) -> dict[str, float]:
     """Return the bound on the regret of UCRL-VTR-LIN with the paper's radius, c = 1, with probability 1 - 2 delta.
 
-    2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KHg^2/d)) with U = H g^2 (``width``), and the ``noise``. A
-    ``feature_bound`` for which c = 1 is not proved is refused.
+    2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KU/d)) with U = H g^2 (``width``), and the ``noise``. A ``feature_bound``
+    for which c = 1 is not proved is refused.
     """
     H, K, d, delta, g = setting.horizon, setting.episodes, setting.dimension, setting.delta, setting.feature_bound
     spare = d * math.log(H) * math.log(H / delta) ** 2 - (d * math.log1p(H) - 2.0 * math.log(delta)) / 4.0
@@ -179,8 +176,7 @@ def regret_bound_linear(setting: Setting) -> dict[str, float]:
 def tau_min(setting: Setting) -> float:
     """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta), rho/g^2 in place of rho.
 
-    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. (Assumption 2 of the paper asks
-    for more, and cannot hold.)
+    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta.
     """
     rho = setting.excitation / setting.feature_bound**2
     rows = setting.episodes * setting.horizon
@@ -232,7 +228,7 @@ def norm_epochs(setting: Setting, *, true_norm: float) -> list[Setting]:
     """Return k_i, delta_i and an upper bound on b^(i) for the epochs i = 1, 2, ... of ARL-LIN(norm) within K.
 
     b^(i+1) <= ||theta*|| + 2 sqrt(beta_{k_i}(delta_i; b^(i))/lambda), lambda = 1 + rho H k_i/2 from tau_min(delta_i) on
-    and 1 before: the recursion of lemma 6 without its C_1, C_2, p and q. All hold with probability 1 - 4 delta.
+    and 1 before. All hold with probability 1 - 4 delta.
     """
     found, left, k, level, bound = [], setting.episodes, setting.initial_episodes, setting.delta, setting.norm_bound
     while left > 0:
@@ -246,19 +242,13 @@ def norm_epochs(setting: Setting, *, true_norm: float) -> list[Setting]:
 
 
 def selection_epoch_norm(setting: Setting, *, true_norm: float, excess: float) -> int:
-    """Return the first epoch from which b^(i) <= ||theta*|| + ``excess``, one more than the last within K if none.
-
-    The excess falls like i^1.5/2^(i/2), not like i^1.5/2^i as lemma 6 has it.
-    """
+    """Return the first epoch from which b^(i) <= ||theta*|| + ``excess``, one more than the last within K if none."""
     epochs = enumerate(norm_epochs(setting, true_norm=true_norm), start=1)
     return 1 + max((i for i, epoch in epochs if epoch.norm_bound > true_norm + excess), default=0)
 
 
 def regret_bound_norm(setting: Setting, *, true_norm: float) -> dict[str, float]:
-    """Return the right side of theorem 3, the sum of :func:`regret_bound_linear` over :func:`norm_epochs`.
-
-    With probability 1 - 6 delta, as in the paper.
-    """
+    """Return the right side of theorem 3, over :func:`norm_epochs`, with probability 1 - 6 delta."""
     epochs = [regret_bound_linear(epoch) for epoch in norm_epochs(setting, true_norm=true_norm)]
     return {name: sum(epoch[name] for epoch in epochs) for name in ("width", "noise", "total")}
 

@@ -25,14 +25,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
+from occamrl.errors import ParameterError, require_choice, require_kind, require_number
 from occamrl.models.families import Family, FiniteFamily
+from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
 
 
@@ -52,10 +53,6 @@ class UCRLVTR(Learner):
     cover_scales : "dyadic" | "per_episode"
         Erratum. The paper covers F at scale 1/(kH) for every k ("per_episode"), but its union bound pays for one cover.
         "dyadic" takes the largest 2^-j <= 1/(kH) at level delta/((j+1)(j+2)); these levels add up to delta.
-
-    Notes
-    -----
-    State: ``episodes`` k; ``starts`` [S]; ``zz`` [n, n], ``yz`` [n] and ``yy``, the sums over rows.
     """
 
     family: FiniteFamily
@@ -72,7 +69,7 @@ class UCRLVTR(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: every loss and distance is zero, so that B_0 = F."""
-        require_setting(known, self.family.features.states, self.family.features.actions)
+        require_setting(known, self.family.features)
         sums = {"zz": np.zeros((self.family.size, self.family.size)), "yz": np.zeros(self.family.size), "yy": 0.0}
         return {"episodes": 0, "starts": np.zeros(known.states, np.int64), **sums}
 
@@ -99,9 +96,8 @@ class UCRLVTR(Learner):
         """Return the radius beta_k(delta)."""
         if self.infinite_class is None:
             return 8 * horizon**2 * math.log(self.family.size / self.delta)
-        return beta_infinite(
-            self.infinite_class, horizon=horizon, episodes=k, delta=self.delta, cover_scales=self.cover_scales
-        )
+        about: Any = {"horizon": horizon, "episodes": k, "delta": self.delta, "cover_scales": self.cover_scales}
+        return beta_infinite(self.infinite_class, **about)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows; their value functions are those of the plan."""
@@ -127,38 +123,29 @@ def beta_infinite(family: Family, *, horizon: int, episodes: int, delta: float, 
     return 8 * horizon**2 * (entropy + math.log(2 / level)) + 4 * horizon**2 * discretisation
 
 
-_kernels: WeakKeyDictionary[FiniteFamily, Floats] = WeakKeyDictionary()
-_values: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, tuple[Floats, Ints]]] = WeakKeyDictionary()
-
-
+@lru_cache(maxsize=16)
 def dense_kernels(family: FiniteFamily) -> Floats:
     """Return the members of a family as one array P[n, s, a, s']."""
-    if family not in _kernels:
-        _kernels[family] = np.stack([family.kernel(member) for member in range(family.size)])
-    return _kernels[family]
+    return np.stack([family.kernel(member) for member in range(family.size)])
 
 
+@lru_cache(maxsize=16)
 def optimal_values(family: FiniteFamily, known: Known) -> tuple[Floats, Ints]:
     """Return V*_{P,h}(s) [n, H + 1, S] of every member P and its greedy policy [n, H, S], by backward induction.
 
     Steps count from 0 here: ``values[:, h]`` is V_{h+1} of the formulas, and ``values[:, H]`` is zero.
     """
-    found = _values.setdefault(family, WeakKeyDictionary())
-    if known not in found:
-        kernels, (n, H, S) = dense_kernels(family), (family.size, known.horizon, known.states)
-        values, policies = np.zeros((n, H + 1, S)), np.zeros((n, H, S), dtype=np.int64)
-        for h in reversed(range(H)):
-            q = known.base_reward + (kernels @ values[:, h + 1, None, :, None])[..., 0]  # r + P V_{h+1}
-            values[:, h], policies[:, h] = q.max(axis=2), q.argmax(axis=2)
-        found[known] = values, policies
-    return found[known]
+    kernels, (n, H, S) = dense_kernels(family), (family.size, known.horizon, known.states)
+    values, policies = np.zeros((n, H + 1, S)), np.zeros((n, H, S), dtype=np.int64)
+    for h in reversed(range(H)):
+        q = known.base_reward + (kernels @ values[:, h + 1, None, :, None])[..., 0]  # r + P V_{h+1}
+        values[:, h], policies[:, h] = q.max(axis=2), q.argmax(axis=2)
+    return values, policies
 
 
-def require_setting(known: Known, states: int, actions: int) -> None:
+def require_setting(known: Known, features: FeatureMap) -> None:
     """Refuse what is outside the paper's setting: rewards are known and depend on (s, a) alone."""
-    if (known.states, known.actions) != (states, actions):
-        got, expected = f"S={states}, A={actions}", f"the problem's S={known.states}, A={known.actions}"
-        raise ShapeError("family or features", got=got, expected=expected)
+    features.attach(known)  # refuses a problem of other sizes
     if not known.rewards_known or known.transition_rewards is not None:
         got = "rewards on transitions" if known.rewards_known else "unknown rewards"
         raise ParameterError("rewards", got=got, expected="known rewards r(s, a), as the paper assumes")

@@ -31,8 +31,9 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
+from occamrl.errors import require_choice, require_kind, require_number
 from occamrl.models.features import FeatureMap
+from occamrl.paper.ucrl_vtr import require_setting
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan
 
 
@@ -56,10 +57,6 @@ class UCRLVTRLin(Learner):
     radius : "paper" | "ayoub"
     paper_constant : float
         c, which the paper hides in O(.).
-
-    Notes
-    -----
-    State: ``episodes`` k; ``sigma`` Sigma_k [d, d]; ``xy``, the right-hand side [d].
     """
 
     features: FeatureMap
@@ -75,11 +72,6 @@ class UCRLVTRLin(Learner):
         require_choice("radius", self.radius, ("paper", "ayoub"))
         require_number("paper_constant", self.paper_constant, 0.0, math.inf, open_low=True)
 
-    @property
-    def phi(self) -> Floats:
-        """The features as one array phi[s, a, j, s'], so that ``phi @ V`` is phi_V(s, a) [S, A, d]."""
-        return dense_features(self.features)
-
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: Sigma_0 = I."""
         require_setting(known, self.features)
@@ -91,7 +83,7 @@ class UCRLVTRLin(Learner):
         H, theta, inverse = known.horizon, self.estimate(state), np.linalg.inv(state["sigma"])
         values, policy = np.zeros((H + 1, known.states)), np.zeros((H, known.states), dtype=np.int64)
         for h in reversed(range(H)):
-            x = self.phi @ values[h + 1]
+            x = dense_features(self.features) @ values[h + 1]
             norm = np.sqrt(np.maximum(((x @ inverse) * x).sum(axis=2), 0.0))
             q = known.base_reward + x @ theta + self.width(H, h + 1, state) * norm
             policy[h] = q.argmax(axis=1)
@@ -113,9 +105,9 @@ class UCRLVTRLin(Learner):
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows of the episode into the regression."""
-        values: Any = plan.values
+        phi, values = dense_features(self.features), np.asarray(plan.values)
         for h, s, a, following, n in zip(flow.step, flow.state, flow.action, flow.next_state, flow.count, strict=True):
-            x = self.phi[s, a] @ values[h + 1]
+            x = phi[s, a] @ values[h + 1]
             state["sigma"] += n * np.outer(x, x)
             state["xy"] += n * values[h + 1, following] * x
         state["episodes"] += flow.episodes
@@ -123,20 +115,9 @@ class UCRLVTRLin(Learner):
 
 @lru_cache(maxsize=16)
 def dense_features(features: FeatureMap) -> Floats:
-    """Return the features as one array phi[s, a, j, s']."""
-    units = []
-    for g, size in enumerate(features.sizes):
-        for j in range(size):
-            unit = np.zeros((features.groups, features.width))
-            unit[g, j] = 1.0
-            units.append(features.kernel(unit))
-    return np.stack(units, axis=2)
-
-
-def require_setting(known: Known, features: FeatureMap) -> None:
-    """Refuse a problem that is not as in the paper: rewards are known, and a function of (s, a)."""
-    if not known.rewards_known or known.transition_rewards is not None:
-        raise ParameterError("rewards", got="others", expected="known rewards that depend on (s, a) alone")
-    if (known.states, known.actions) != (features.states, features.actions):
-        expected = f"the problem's S={known.states}, A={known.actions}"
-        raise ShapeError("features", got=f"S={features.states}, A={features.actions}", expected=expected)
+    """Return the features as one array phi[s, a, j, s'], so that ``phi @ V`` is phi_V(s, a) [S, A, d]."""
+    units = np.eye(features.groups * features.width).reshape(-1, features.groups, features.width)
+    each = [features.kernel(unit) for unit in units]
+    return np.stack(
+        [each[g * features.width + j] for g, size in enumerate(features.sizes) for j in range(size)], axis=2
+    )

@@ -2,8 +2,8 @@
 
 Records that differ only in their seed are a group. Each seed is one observation: nothing inside a run counts as a
 repetition. **Intervals** are bootstrap intervals of a mean over seeds, as :func:`occamrl.compare` has them; their draws
-are fixed, so a report that is written again is the same. Below :data:`FEWEST` seeds there is none: two numbers do not
-tell how a third would fall. With ten seeds a nominal 95 % interval covers about 90 %.
+are fixed, so a report that is written again is the same. Below three seeds there is none: two numbers do not tell how a
+third would fall. With ten seeds a nominal 95 % interval covers about 90 %.
 
 **Decisions** are compared over seeds on a grid of episodes: what was in play there, in which share of the seeds.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -26,15 +26,19 @@ from scipy import stats
 from occamrl.experiments.comparison import interval, league
 from occamrl.experiments.records import Records
 from occamrl.protocols import Floats, Ints
+from occamrl.report.figures import FEWEST, band, episodes_of
 from occamrl.running.verdict import since
 
-FEWEST = 3  # seeds for an interval
-POINTS, EVERY = 200, 4  # of a curve; intervals are computed at some of its points and linear between
 COLUMNS = 48  # of a picture of decisions
 MOST_ROWS, MOST_SEEDS = 64, 50  # coordinates, and single seeds, that it shows
 MOST_BASELINES = 12  # with more agents, differences are against one baseline only
 REFERENCES = ("oracle", "largest", "smallest")
-DECISIONS = {"class": "chosen", "norm": "norm_bound", "base": "base"}  # the fact of a phase that holds them
+DECISIONS = {  # the fact of a phase that holds them, and its types
+    "features": ("chosen", (list,)),
+    "class": ("chosen", (int,)),
+    "norm": ("norm_bound", (int, float)),
+    "base": ("base", (int,)),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +53,6 @@ class Group:
     def seeds(self) -> list[int]:
         """The seeds, in the order of the records."""
         return [record["seed"] for record in self.records]
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """Name, label and parameters of the agent."""
-        found: Mapping[str, Any] = self.records[0]["agent"]
-        return found
-
-    @property
-    def resolved(self) -> Mapping[str, Any]:
-        """The agent's parameters in plain words, and what is true of the problem."""
-        found: Mapping[str, Any] = self.records[0].get("resolved") or {}
-        return found
 
     @cached_property
     def curves(self) -> list[tuple[Ints, Floats]]:
@@ -92,16 +84,16 @@ def ends_of(values: Any) -> list[Any] | None:
 
 
 def summarise(values: Floats) -> dict[str, Any]:
-    """Return mean with its interval, median, mean of the middle half (``iqm``) and largest of one number per seed."""
+    """Return mean with its interval, median and mean of the middle half (``iqm``) of one number per seed."""
     found = {"mean": plain(values.mean()), "interval": ends_of(values), "median": plain(np.median(values))}
-    return found | {"iqm": plain(stats.trim_mean(values, 0.25)), "worst": plain(values.max())}
+    return found | {"iqm": plain(stats.trim_mean(values, 0.25))}
 
 
 def paired(agent: Mapping[int, float], baseline: Mapping[int, float]) -> dict[str, Any] | None:
     """Return the differences of two agents' numbers over the seeds that both have; None without any.
 
-    Agent minus baseline, under common random numbers: negative differences of regret favour the agent. ``less`` and
-    ``more`` count the seeds in which the agent's number is smaller and larger; ``unpaired`` seeds are left out.
+    Agent minus baseline: negative differences of regret favour the agent. ``less`` and ``more`` count the seeds in
+    which the agent's number is smaller and larger; ``unpaired`` seeds are left out.
     """
     row = np.array([agent[seed] - baseline[seed] for seed in sorted(agent.keys() & baseline.keys())])
     if not row.size:
@@ -124,8 +116,7 @@ def slope(episodes: Ints, cumulative_regret: Floats) -> float:
     if log_k[-1] - log_k[0] < math.log(2.0):
         return math.nan
     x = np.linspace(log_k[0], log_k[-1], 33)
-    fitted = np.polynomial.Polynomial.fit(x, np.interp(x, log_k, log_r), 1).convert().coef
-    return round(float(fitted[1]), 9) + 0.0 if fitted.size > 1 else 0.0
+    return round(float(np.polyfit(x, np.interp(x, log_k, log_r), 1)[0]), 9) + 0.0
 
 
 def plain(value: Any) -> float | int | None:
@@ -141,48 +132,27 @@ def plains(values: Iterable[Any]) -> list[Any]:
     return [plain(value) for value in values]
 
 
-def is_number(value: Any) -> bool:
-    """Say whether a fact from a record is a finite number."""
-    return type(value) in (int, float) and math.isfinite(value)
-
-
 def mean_curve(group: Group) -> dict[str, Any]:
     """Return the mean cumulative regret over seeds, its pointwise interval, and the range of all seeds.
 
     Curves are linear between the episodes recorded. Runs of unequal length are cut at the shortest.
     """
-    last = min(int(episodes[-1]) for episodes, _ in group.curves)
-    spread = [ends(1, last, POINTS // 2) for ends in (np.linspace, np.geomspace)]
-    at = np.unique(np.concatenate(spread).round().astype(np.int64))
+    at = episodes_of(min(int(episodes[-1]) for episodes, _ in group.curves))
     lines = [np.interp(at, np.append(0, episodes), np.append(0.0, regret)) for episodes, regret in group.curves]
-    values = np.stack(lines, axis=1)
-    found: dict[str, Any] = {"episode": at.tolist(), "mean": plains(values.mean(axis=1)), "low": None, "high": None}
-    if len(lines) >= FEWEST:
-        some = np.unique(np.append(np.arange(0, at.size, EVERY), at.size - 1))
-        ends = np.array([interval(values[i]) for i in some], dtype=np.float64)
-        found["low"], found["high"] = (plains(np.interp(at, at[some], side)) for side in ends.T)
-    return found | {"smallest": plains(values.min(axis=1)), "largest": plains(values.max(axis=1))}
-
-
-def kind_of(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return what the phases of runs decide: a class, features, a norm bound, which base plays; None if nothing."""
-    for row in rows:
-        if isinstance(row.get("chosen"), list):
-            return "features"
-        for kind, name in DECISIONS.items():
-            if is_number(row.get(name)):
-                return kind
-    return None
+    found = band(at, np.array(lines)) | {"smallest": np.min(lines, axis=0), "largest": np.max(lines, axis=0)}
+    return {name: None if line is None else plains(line) for name, line in found.items()}
 
 
 def decisions(group: Group) -> dict[str, Any] | None:
     """Return the decisions of a group over episodes; None for agents that make none."""
     runs = [[row for row in record["phases"] if row.get("label") != "estimation"] for record in group.records]
-    kind = kind_of([row for rows in runs for row in rows])
-    if kind is None or not all(runs):
+    phases = [row for rows in runs for row in rows]
+    kinds = [kind for kind, (name, form) in DECISIONS.items() if any(type(row.get(name)) in form for row in phases)]
+    if not kinds or not all(runs):
         return None
-    name, last = DECISIONS.get(kind, "chosen"), int(min(group.values("episodes")))
-    at = np.unique(np.geomspace(1, last, COLUMNS).round().astype(np.int64))
+    kind, resolved = kinds[0], group.records[0].get("resolved") or {}
+    name = DECISIONS[kind][0]
+    at = np.unique(np.geomspace(1, min(group.values("episodes")), COLUMNS).round().astype(np.int64))
     table = []  # [seed][column]
     for rows in runs:
         places = np.searchsorted([row["first"] for row in rows], at, side="right") - 1
@@ -191,44 +161,25 @@ def decisions(group: Group) -> dict[str, Any] | None:
     found["choices"] = table[:MOST_SEEDS]
     columns = [[choice for choice in column if choice is not None] for column in zip(*table, strict=True)]
     if kind == "norm":
-        ends: dict[str, Callable[..., Any]] = {"median": np.median, "low": np.min, "high": np.max}
-        return found | {key: [plain(f(c)) if c else None for c in columns] for key, f in ends.items()}
+        ends = np.array([np.quantile(c or [np.nan], [0.5, 0.0, 1.0]) for c in columns]).T
+        return found | {key: plains(line) for key, line in zip(("median", "low", "high"), ends, strict=True)}
     if kind != "base":
         locks = [since(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
         (final, agree), *_ = Counter(json.dumps(rows[-1]["chosen"]) for rows in runs).most_common(1)
-        found["settled"] = {"episode": plain(np.median(locks)), "late": sum(lock > last / 2 for lock in locks)}
-        found["settled"] |= {"final": json.loads(final), "agree": agree, "seeds": len(runs)}
+        settled = {"final": json.loads(final), "agree": agree, "seeds": len(runs)}
+        found["settled"] = {"episode": plain(np.median(locks)), **settled}
     counts = [Counter(row for c in column for row in (c if isinstance(c, list) else [c])) for column in columns]
     totals: Counter[int] = sum(counts, Counter())
-    names = group.resolved.get("classes") or []
+    names = resolved.get("classes") or []
     totals.update(dict.fromkeys(range(1, len(names) + 1) if kind == "class" else (), 0))
     kept = sorted(row for row, _ in totals.most_common(MOST_ROWS))
-    true = [group.resolved.get("true_class")] if kind == "class" else group.resolved.get("true_support") or []
+    true = [resolved.get("true_class")] if kind == "class" else resolved.get("true_support") or []
     labels = [f"{row} {names[row - 1]}" if kind == "class" and 0 < row <= len(names) else str(row) for row in kept]
     found["rows"], found["hidden"], found["reached"] = kept, len(totals) - len(kept), [len(c) for c in columns]
     found["labels"] = [label[:28] + (" *" if row in true else "") for row, label in zip(kept, labels, strict=True)]
     shares = [(count, max(len(column), 1)) for count, column in zip(counts, columns, strict=True)]
     found["share"] = [[plain(count[row] / of) for count, of in shares] for row in kept]
-    return found | {
-        "evidence": evidence(runs, kind),
-        "features": max(map(len, columns[0])) if kind == "features" else 0,
-    }
-
-
-def evidence(runs: Sequence[Sequence[Mapping[str, Any]]], kind: str) -> list[dict[str, Any]] | None:
-    """Return what was last held against the threshold: for each class median, least and largest over seeds."""
-    last = [rows[-1] for rows in runs if isinstance(rows[-1].get("statistics"), list)]
-    if kind != "class" or not last:
-        return None
-    limits = [row["threshold"] for row in last if is_number(row.get("threshold"))]
-    limit, found = (plain(np.median(limits)) if limits else None), []
-    for m in range(max(len(row["statistics"]) for row in last)):
-        each = [row["statistics"][m] for row in last if m < len(row["statistics"])]
-        known = [value for value in each if is_number(value)]  # the others are impossible by now
-        middle = plains(f(known) for f in (np.median, np.min, np.max)) if known else [None] * 3
-        found.append({"class": m + 1, "threshold": limit, "impossible": len(each) - len(known)})
-        found[-1] |= dict(zip(("median", "low", "high"), middle, strict=True))
-    return found
+    return found | {"features": max(map(len, columns[0])) if kind == "features" else 0}
 
 
 def describe(groups: Sequence[Group], baseline: str | None = None) -> dict[str, Any]:
@@ -243,7 +194,8 @@ def describe(groups: Sequence[Group], baseline: str | None = None) -> dict[str, 
         pairs = [pair for pair in permutations(members, 2) if len(members) <= MOST_BASELINES or against in pair]
         differences = [(a, b, paired(regrets[a], regrets[b])) for a, b in pairs]
         rows = [{"agent": a, "baseline": b, **found} for a, b, found in differences if found is not None]
-        told = headline([(agents[one["agent"]], members[one["agent"]].about["name"], one) for one in shown])
+        names = {i: group.records[0]["agent"]["name"] for i, group in members.items()}
+        told = headline([(agents[one["agent"]], names[one["agent"]], one) for one in shown])
         problems.append({"name": name, "headline": told, "agents": shown, "differences": rows})
     return {"agents": agents, "baseline": against, "problems": problems, "sweeps": sweeps(groups)}
 
@@ -308,42 +260,30 @@ def sweeps(groups: Sequence[Group]) -> list[dict[str, Any]]:
             if (rule := rule_of(parameters)) is not None:
                 parameters |= {**rule.get("parameters", {}), "rule": rule["name"]}
             for name, value in parameters.items():
-                if is_number(value):
+                if type(value) in (int, float) and math.isfinite(value):
                     rest = json.dumps({key: each for key, each in parameters.items() if key != name}, sort_keys=True)
-                    who = (
-                        about["agent"]["label"]
-                        if kind == "problem"
-                        else str(parameters.get("rule", about["agent"]["name"]))
-                    )
-                    where = about["problem"]["name" if kind == "problem" else "label"]
-                    lines.setdefault((name, where, who, kind, rest), {})[float(value)] = group
+                    who, where = about["agent"]["label"], about["problem"]["name"]
+                    if kind == "agent":
+                        who, where = parameters.get("rule", about["agent"]["name"]), about["problem"]["label"]
+                    lines.setdefault((name, where, str(who), kind, rest), {})[float(value)] = group
     charts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for (name, where, who, _, _), points in lines.items():
         if len(points) > 1:
-            rows = [(x, points[x].values("total_regret")) for x in sorted(points)]
-            ends = [ends_of(row) for _, row in rows]
-            low, high = zip(*(each or [None, None] for each in ends), strict=True)
-            line: dict[str, Any] = {
-                "name": who,
-                "x": [x for x, _ in rows],
-                "mean": plains(row.mean() for _, row in rows),
-            }
-            all_known = None not in ends
-            line |= {"low": list(low) if all_known else None, "high": list(high) if all_known else None}
+            rows = [points[x].values("total_regret") for x in sorted(points)]
+            low, high = zip(*(ends_of(row) or (None, None) for row in rows), strict=True)
+            line: dict[str, Any] = {"name": who, "x": sorted(points), "mean": plains(row.mean() for row in rows)}
+            line |= {"low": None, "high": None} if None in low else {"low": low, "high": high}
             charts.setdefault((name, where), []).append(line)
     return [{"parameter": name, "where": where, "lines": drawn} for (name, where), drawn in charts.items()]
 
 
 def status(records: Records) -> dict[str, Any]:
     """Return how far an experiment has come, and why cells failed."""
-    failures = [
-        {
-            "cell": record["cell"],
-            "who": f"{record['problem']['label']}, {record['agent']['label']}, seed {record['seed']}",
-            "reason": str(record.get("reason") or "not stated").strip().splitlines()[-1],
-        }
-        for record in records.failed
-    ]
+    failures = []
+    for record in records.failed:
+        who = f"{record['problem']['label']}, {record['agent']['label']}, seed {record['seed']}"
+        reason = str(record.get("reason") or "not stated").strip().splitlines()[-1]
+        failures.append({"cell": record["cell"], "who": who, "reason": reason})
     counts = {name: len(getattr(records, name)) for name in ("running", "missing", "failed")}
     return {"done": len(records.cells), **counts, "total": records.total, "failures": failures}
 
@@ -352,7 +292,7 @@ def build(records: Records) -> dict[str, Any]:
     """Return the data of a report; its differences open with the spec's ``baseline``, or with the first agent."""
     tunes = set(records.spec.get("tuning_seeds", ()))  # on which constants are chosen: nothing is shown of them
     groups = groups_of(record for record in records.cells if record["seed"] not in tunes)
-    competing = tunes or any(rule_of(group.about["parameters"]) for group in groups)
+    competing = tunes or any(rule_of(group.records[0]["agent"]["parameters"]) for group in groups)
     ran: dict[str, Counter[str]] = {}
     for record in records.cells:
         for name, text in {**record["versions"], "platform": record["platform"]}.items():

@@ -1,17 +1,15 @@
 """All drawing: results, policies, classes in play, and curves with bands for comparisons and reports.
 
-Colours are those of Okabe and Ito; lines also differ in dashes and marks. Curves are read off the blocks of a run, at
-some hundred episodes, so that a run of 10^15 episodes is drawn like one of a thousand. Logarithmic axes of regret are
-linear below the smallest number that has to be told from zero, so that an agent without regret has a curve too.
-
-:func:`write_figures` writes every plot of a report for a paper: PDF, SVG and PNG at the width of a column. Files carry
-no date, and equal data give equal files.
+Colours are those of Okabe and Ito. Curves are read off the blocks of a run, at some hundred episodes, so that a run of
+10^15 episodes is drawn like one of a thousand. Logarithmic axes of regret are linear below the smallest number that has
+to be told from zero, so that an agent without regret has a curve too. Files carry no date: equal data, equal files.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
+import math
 import re
 import textwrap
 import warnings
@@ -34,18 +32,16 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
 MARKS = ("o", "s", "^", "D", "v", "P", "h")
 FORMATS = ("pdf", "svg", "png")
-POINTS, EVERY = 400, 8  # of a curve; intervals are computed at some of its points and linear between
+FEWEST = 3  # seeds for an interval
+POINTS, EVERY = 200, 4  # of a curve; intervals are computed at some of its points and linear between
 DECADES = 6  # that a logarithmic axis of regret shows at most
 MOST_NAMES = 24  # states, classes or coordinates that an axis names
 LONGEST_NAME = 28  # characters
 ROW = 0.17  # inches that a name of small print takes
 COLUMN: Any = {
     "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 7,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
+    "axes.titlesize": "medium",
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
     "lines.linewidth": 1.2,
     "lines.markersize": 3.5,
     "pdf.fonttype": 42,
@@ -79,10 +75,16 @@ def dress(axes: Axes, y: str = "cumulative regret", x: str = "episode") -> None:
     axes.set(xlabel=x, ylabel=y)
     axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.xaxis.set_major_formatter(number)
-    axes.yaxis.set_major_formatter(number)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(number)
     if axes.get_xscale() == axes.get_yscale() == "linear":
         axes.locator_params(nbins=6)
+
+
+def name_rows(axes: Axes, names: Sequence[object]) -> None:
+    """Name the rows of a picture; of very many, some."""
+    every = -(-len(names) // MOST_NAMES)
+    axes.set_yticks(range(0, len(names), every), [text_of(name) for name in names[::every]], fontsize="small")
 
 
 def to_logarithms(axes: Axes) -> None:
@@ -94,8 +96,8 @@ def to_logarithms(axes: Axes) -> None:
         least = 10.0 ** np.floor(np.log10(max(positive.min(), positive.max() * 10.0**-DECADES)))
         axes.set_yscale("symlog", linthresh=least, linscale=0.4)
         axes.set_ylim(bottom=-0.15 * least)
-    axes.xaxis.set_major_formatter(number)
-    axes.yaxis.set_major_formatter(number)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(number)
 
 
 def episodes_of(last: int) -> Ints:
@@ -104,13 +106,22 @@ def episodes_of(last: int) -> Ints:
     return np.unique(np.clip(np.concatenate(spread).round(), 1, last).astype(np.int64))
 
 
+def band(at: Ints, values: Floats) -> dict[str, Any]:
+    """Return the mean over seeds of values [seeds, episodes] at some episodes, and its pointwise interval."""
+    found: dict[str, Any] = {"episode": at, "mean": values.mean(axis=0), "low": None, "high": None}
+    if len(values) >= FEWEST:
+        some = np.unique(np.append(np.arange(0, at.size, EVERY), at.size - 1))
+        ends = np.array([interval(column) for column in values.T[some]], dtype=np.float64).T
+        found["low"], found["high"] = (np.interp(at, at[some], side) for side in ends)
+    return found
+
+
 def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, logarithmic: bool = False) -> None:
     """Draw mean regret over seeds with bands; a curve has name, episode, mean, low, high and perhaps look."""
     for i, curve in enumerate(curves):
         style = look(curve.get("look", i))
         x, mean = np.array(curve["episode"], float), np.array(curve["mean"], float)
-        if x.size < 2:
-            style["markevery"] = None  # a point: its mark is all there is to see
+        style["markevery"] = style["markevery"] if x.size > 1 else None  # the mark of a point is all there is to see
         axes.plot(x, mean, label=text_of(curve["name"]), **style)
         if curve.get("low") is not None:
             low, high = (np.array(curve[side], float) for side in ("low", "high"))
@@ -127,13 +138,7 @@ def draw_comparison(found: Comparison, axes: Axes | None = None, *, logarithmic:
     axes, curves = plt.gca() if axes is None else axes, []
     for name, results in found.results.items():
         at = episodes_of(min(result.total_episodes for result in results))
-        values = np.array([result.regret_at(at) for result in results])
-        curve: dict[str, Any] = {"name": name, "episode": at, "mean": values.mean(axis=0)}
-        if len(results) > 1:
-            some = np.unique(np.append(np.arange(0, at.size, EVERY), at.size - 1))
-            ends = np.array([interval(column) for column in values.T[some]], dtype=np.float64).T
-            curve["low"], curve["high"] = (np.interp(at, at[some], side) for side in ends)
-        curves.append(curve)
+        curves.append({"name": name, **band(at, np.array([result.regret_at(at) for result in results]))})
     draw_curves(axes, curves, logarithmic=logarithmic)
     axes.set_title(text_of(found.problem), loc="left", fontsize="medium")
     axes.legend(frameon=False, fontsize="small", handlelength=3.4)
@@ -141,16 +146,13 @@ def draw_comparison(found: Comparison, axes: Axes | None = None, *, logarithmic:
 
 
 def draw_result(result: Result, axes: Axes | None = None, *, logarithmic: bool = False, **style: Any) -> Axes:
-    """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath.
-
-    ``style`` is matplotlib's, for the line.
-    """
+    """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath."""
     import matplotlib.pyplot as plt
 
     axes = plt.gca() if axes is None else axes
     style = {"label": text_of(result.label), **style}
     if result.exact:
-        at = episodes_of(max(result.total_episodes, 1)) if result.total_episodes else np.zeros(1, np.int64)
+        at = episodes_of(result.total_episodes) if result.total_episodes else np.zeros(1, np.int64)
         axes.plot(at, result.regret_at(at), clip_on=False, **style)
         dress(axes)
         axes.set_ylim(bottom=0.0)
@@ -175,10 +177,9 @@ def smoothed(result: Result) -> tuple[Ints, Floats, Floats]:
     returns = result.returns
     width = min(returns.size, max(10, returns.size // 20))
     ends = np.unique(np.linspace(width, returns.size, POINTS).astype(np.int64))
-    sums, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (returns, returns**2))
-    mean = (sums[ends] - sums[ends - width]) / max(width, 1)
-    spread = np.maximum((squares[ends] - squares[ends - width]) / max(width, 1) - mean**2, 0.0)
-    return result.episodes[np.maximum(ends, 1) - 1][: mean.size], mean, np.sqrt(spread / max(1, width - 1))
+    windows = [returns[end - width : end] for end in ends if end]
+    mean, spread = np.array([[window.mean(), window.std()] for window in windows]).reshape(-1, 2).T
+    return result.episodes[ends[ends > 0] - 1], mean, spread / math.sqrt(max(1, width - 1))
 
 
 def class_rows(result: Result) -> dict[int, str]:
@@ -199,42 +200,31 @@ def draw_classes(result: Result, axes: Axes) -> Axes:
         if row.get("chosen") in places:
             i = places[row["chosen"]]
             axes.broken_barh([(row["first"] - 0.5, row["episodes"])], (i - 0.36, 0.72), color=COLOURS[i % len(COLOURS)])
-    axes.set_yticks(range(len(shown)), [text_of(name) for name in shown.values()], fontsize="small")
-    axes.set_ylim(-0.6, len(shown) - 0.4)
-    axes.set_xlim(0.5, result.total_episodes + 0.5)
-    axes.set_xlabel("episode")
+    name_rows(axes, list(shown.values()))
+    axes.set(xlabel="episode", xlim=(0.5, result.total_episodes + 0.5), ylim=(-0.6, len(shown) - 0.4))
     axes.xaxis.set_major_formatter(number)
     axes.spines[["top", "right"]].set_visible(False)
     return axes
 
 
-def draw_policy(
-    result: Result,
-    axes: Axes | None = None,
-    *,
-    states: Sequence[str] | None = None,
-    actions: Sequence[str] | None = None,
-) -> Axes:
-    """Draw the policy: a row per state, a column per step, a colour per action."""
+def draw_policy(result: Result, axes: Axes | None = None, *, states: Any = None, actions: Any = None) -> Axes:
+    """Draw the policy: a row per state, a column per step, a colour per action; ``states`` and ``actions`` name."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     axes = plt.gca() if axes is None else axes
     policy, state_names, action_names = result.named_policy(states, actions)
-    horizon, size = policy.shape
     colours: list[Any] = list(COLOURS[:-1])
     if len(action_names) > len(colours):
         colours = [plt.get_cmap("turbo")(i / (len(action_names) - 1)) for i in range(len(action_names))]
     ends: Any = {"vmin": -0.5, "vmax": len(action_names) - 0.5}
-    axes.imshow(
-        policy.T, aspect="auto", cmap=ListedColormap(colours[: len(action_names)]), interpolation="nearest", **ends
-    )
-    every = -(-size // MOST_NAMES)
-    axes.set_yticks(range(0, size, every), [text_of(name) for name in state_names[::every]], fontsize="small")
+    cmap = ListedColormap(colours[: len(action_names)])
+    axes.imshow(policy.T, aspect="auto", cmap=cmap, interpolation="nearest", **ends)
+    name_rows(axes, state_names)
     axes.locator_params(axis="x", integer=True)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value + 1:.0f}")
-    axes.set(xlabel="step", ylabel="state", xlim=(-0.5, horizon - 0.5))
+    axes.set(xlabel="step", ylabel="state", xlim=(-0.5, len(policy) - 0.5))
     used = np.unique(policy)
     if used.size <= MOST_NAMES:
         keys = [Patch(color=colours[a], label=text_of(action_names[a])) for a in used]
@@ -254,7 +244,7 @@ def draw_differences(axes: Axes, model: Mapping[str, Any], rows: Sequence[Mappin
     dress(axes, "", f"total regret minus that of {text_of(model['agents'][rows[0]['baseline']])}")
     if max(sizes) > 30 * min(sizes):  # one agent would push the others onto zero
         axes.set_xscale("symlog", linthresh=min(sizes))
-    axes.set_yticks(range(len(rows)), [text_of(model["agents"][row["agent"]]) for row in rows])
+    name_rows(axes, [model["agents"][row["agent"]] for row in rows])
     axes.margins(y=0.15)
     axes.invert_yaxis()
 
@@ -274,8 +264,7 @@ def draw_decisions(axes: Axes, found: Mapping[str, Any]) -> None:
     places = np.arange(len(rows) + 1) - 0.5
     image = axes.pcolormesh(edges, places, np.array(found["share"], float), cmap="Blues", vmin=0.0, vmax=1.0)
     axes.set_xscale("log")
-    every = -(-len(rows) // MOST_NAMES)
-    axes.set_yticks(range(0, len(rows), every), [text_of(label) for label in rows[::every]])
+    name_rows(axes, rows)
     axes.invert_yaxis()
     axes.set(xlabel="episode", ylabel={"class": "class", "base": "base"}.get(found["kind"], "coordinate"))
     axes.xaxis.set_major_formatter(number)
@@ -298,26 +287,22 @@ def plates(model: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
 
     for p, problem in enumerate(model["problems"], 1):
         place = f"{p:02d}-{slug(problem['name'])}"
-        curves = [
-            {**one["curve"], "name": model["agents"][one["agent"]], "look": one["agent"]} for one in problem["agents"]
-        ]
+        agents = [(one["agent"], model["agents"][one["agent"]], one) for one in problem["agents"]]
+        curves = [{**one["curve"], "name": agent, "look": i} for i, agent, one in agents]
         for name, logarithmic in (("linear", False), ("loglog", True)):
             figure, axes = made(problem["name"], 2.5 + 0.08 * len(curves))
             draw_curves(axes, curves, logarithmic=logarithmic)
-            figure.legend(
-                loc="outside lower center", ncols=2, frameon=False, handlelength=3.4
-            )  # where it hides nothing
+            figure.legend(loc="outside lower center", ncols=2, frameon=False, handlelength=3.4)
             yield f"{place}-regret-{name}", figure
         if rows := [row for row in problem["differences"] if row["baseline"] == model["baseline"]]:
             figure, axes = made(problem["name"], 0.9 + 0.22 * len(rows))
             draw_differences(axes, model, rows)
             yield f"{place}-differences", figure
-        for one in problem["agents"]:
+        for i, agent, one in agents:
             if (found := one["decisions"]) is not None:
-                agent = model["agents"][one["agent"]]
                 figure, axes = made(f"{agent}, {problem['name']}", 1.2 + min(ROW * len(found.get("rows", [])), 4.0))
                 draw_decisions(axes, found)
-                yield f"{place}-{one['agent'] + 1:02d}-{slug(agent)}-decisions", figure
+                yield f"{place}-{i + 1:02d}-{slug(agent)}-decisions", figure
 
 
 def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

@@ -255,7 +255,7 @@ class Result:
 
     def page(self, path: str | Path) -> Path:
         """Write the answer as one HTML page: the verdict, the evidence over time, the policy."""
-        written: Path = importlib.import_module("occamrl.report.answer").write_page(self, path)
+        written: Path = importlib.import_module("occamrl.report.page").write_page(self, path)
         return written
 
     def __repr__(self) -> str:

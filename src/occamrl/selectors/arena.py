@@ -35,14 +35,12 @@ class Arena(Learner):
     rule : Rule
         Says before every episode which base plays it, and is told the return.
     share : bool
-        Let every base learn from every episode. A base then plans for an episode from what it knew before, whoever
-        plays it, and its rows are (s, a, V, s') with V fixed before s' was seen: confidence sets, counts and
-        posteriors stay valid, because they allow any choice of (s, a) that does not look ahead. What is lost is a bound
-        on the regret of a base by its own plays, on which rules rely that compare bases. Learners whose updates assume
-        that they play their own policy must not share. Replays are shared with nobody.
+        Let every base learn from every episode. Confidence sets, counts and posteriors stay valid, because they allow
+        any choice of (s, a) that does not look ahead. What is lost is a bound on the regret of a base by its own plays,
+        on which rules rely that compare bases. Learners whose updates assume that they play their own policy must not
+        share. Replays are shared with nobody.
     largest_return : float, optional
-        The largest possible sum of rewards of an episode; the horizon by default, because rewards lie in [0, 1]. Rules
-        see returns divided by it.
+        The largest possible sum of rewards of an episode, which rules see returns divided by; by default the horizon.
     """
 
     bases: Sequence[Any]
@@ -75,8 +73,7 @@ class Arena(Learner):
         chosen = self.rule.choose(state["memory"], draw)
         if isinstance(chosen, Replay):
             past = state["past"][chosen.base]
-            plan = Plan(policy=past[int(draw.integers(len(past)))])
-            plans, base = None, chosen.base
+            plan, plans, base = Plan(policy=past[int(draw.integers(len(past)))]), None, chosen.base
         else:
             base = int(chosen)
             asked = range(len(self.bases)) if self.share else [base]
@@ -84,9 +81,8 @@ class Arena(Learner):
             plan = plans[base]
         facts = {"base": base + 1, "label": "replay"} if plans is None else {"base": base + 1}
         keep = int(draw.integers(max(1, state["plays"][base] + 1)))  # a place in the reservoir of past policies
-        grounds = {"plays": list(state["plays"])}
-        carry = (base, plans, keep)
-        return Plan(policy=plan.policy, values=plan.values, facts=facts, grounds=grounds, carry=carry)
+        told: Any = {"facts": facts, "grounds": {"plays": list(state["plays"])}, "carry": (base, plans, keep)}
+        return Plan(policy=plan.policy, values=plan.values, **told)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Tell the base that played, or all of them, and the rule."""

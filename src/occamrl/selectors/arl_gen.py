@@ -31,11 +31,12 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from scipy.linalg import block_diag
 
-from occamrl.errors import ParameterError, require_choice, require_kind, require_number
+from occamrl.errors import ParameterError, require_choice, require_kind, require_number, require_rewards
 from occamrl.evidence import value
 from occamrl.learners.ucrl_vtr import UCRLVTR
-from occamrl.learners.ucrl_vtr_lin import Pace, optimistic_values, plan_length, require_rewards
+from occamrl.learners.ucrl_vtr_lin import Pace, optimistic_values
 from occamrl.models.families import level, off_grid
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan
@@ -77,9 +78,6 @@ class ARLGen(Learner):
     T_m (the smallest mean loss of each class), the ``threshold`` up to which a class is accepted, how many members of
     each list are ``alive``, and whether the ladder is ``misspecified``, by a ``misfit`` above 0 (the loss that even
     F_M does not explain) or by transitions that F_M does not list (``novel``).
-
-    State: that of :class:`occamrl.UCRLVTR` on F_M, or the sums over rows and their pace; ``pairs`` [S*A, 2 + n], the
-    number of rows of every (s, a) and their sums of y and x; ``novel``; ``chosen`` and ``since`` as of the last plan.
     """
 
     given = ("order",)
@@ -96,9 +94,7 @@ class ARLGen(Learner):
         if self.replan is not None:
             require_number("replan", self.replan, 0.0, 1e100)
         if self.scope == "all" and not self.ladder.finite:
-            expected = (
-                '"smallest" where classes are not lists of kernels; playing the largest class is the same as "all"'
-            )
+            expected = '"smallest" where classes are not lists; playing the largest class is the same as "all"'
             raise ParameterError("scope", got='"all"', expected=expected)
 
     @property
@@ -113,22 +109,19 @@ class ARLGen(Learner):
         return UCRLVTR(family=self.ladder.family, delta=self.delta, prior=self.ladder.prior, replan=replan)
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
+        """Return the state before any data; ``pairs``, of every (s, a): the number of rows, their sums of y and x."""
         features = self.ladder.features
         more = {"pairs": np.zeros((known.states * known.actions, 2 + features.width)), "novel": 0}
         more |= {"chosen": 1, "since": 1}
         if self.ladder.finite:
             return {**self._base.begin(known), **more}
-        require_rewards(known)
-        features.attach(known)  # refuses a problem of other sizes
-        return {**value.begin(features), "episodes": 0, "pace": Pace.at_first(1), **more}
+        require_rewards(known, features)
+        return {**value.begin(features), "episodes": 0, "pace": Pace(np.zeros(1)), **more}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Test the classes, and plan on the smallest that is accepted."""
-        return self._plan_list(known, state) if self.ladder.finite else self._plan_linear(known, state)
-
-    def _plan_list(self, known: Known, state: dict[str, Any]) -> Plan:
-        """Plan on the smallest list that meets the sharp set."""
+        """Test the classes, and plan on the smallest that is accepted: the first list that meets the sharp set."""
+        if not self.ladder.finite:
+            return self._plan_linear(known, state)
         first, base = self.ladder.level, self._base
         losses = base.losses(state)
         most = base.thresholds(state, losses)
@@ -136,14 +129,12 @@ class ARLGen(Learner):
         chosen = int(first[inside].min()) + 1
         least = np.full(self.ladder.classes, np.inf)
         np.minimum.at(least, first, losses[0])
-        theta = self.ladder.family.theta[losses[0].argmin()]
-        found = self._grounds(
-            known, state, np.minimum.accumulate(least), float(most[0]), self._misfit_list(state, theta)
-        )
-        found["alive"] = np.bincount(first[inside], minlength=self.ladder.classes).cumsum().tolist()
+        misfit = self._misfit_list(state, self.ladder.family.theta[losses[0].argmin()])
+        alive = np.bincount(first[inside], minlength=self.ladder.classes).cumsum().tolist()
         plan = base.plan_among(known, state, inside & (first < chosen) if self.scope == "smallest" else inside)
-        found["member"] = plan.grounds["member"]
-        return replace(plan, facts=self._facts(state, chosen), grounds=found)
+        told = self._grounds(known, state, np.minimum.accumulate(least), float(most[0]), misfit)
+        grounds = {**plan.grounds, **told, "alive": alive}
+        return replace(plan, facts=self._facts(state, chosen), grounds=grounds)
 
     def _plan_linear(self, known: Known, state: dict[str, Any]) -> Plan:
         """Plan on the smallest linear class or aggregation whose loss the largest one does not undercut by too much."""
@@ -156,21 +147,16 @@ class ARLGen(Learner):
         ellipsoid = value.ridge(own[0][None], own[1][None], _LAMBDA)
         logdet = ellipsoid.logdet.sum(axis=1)
         width = np.sqrt(value.squared_radius(logdet, self.delta, _LAMBDA, family.norm_bound))
-        policy, values, longest, expected = optimistic_values(family.own_features, known, ellipsoid, width)
-        share = state["pace"].share_now(logdet) if chosen == state["chosen"] else 1.0
-        episodes = plan_length(0.2 if self.replan is None else self.replan, longest, share, expected)
-        grounds = {
-            **self._grounds(known, state, least, most, self._misfit_linear(state, float(least[-1]))),
-            "logdet": logdet.tolist(),
-            "longest": longest,
-            "share": share,
-        }
+        found = optimistic_values(family.own_features, known, ellipsoid, width)
+        before = state["pace"] if chosen == state["chosen"] else Pace(logdet)
+        pace = before.next(logdet, found, 0.2 if self.replan is None else self.replan)
         return Plan(
-            policy=policy,
-            values=values,
-            episodes=min(episodes, max(1, int(_GROWTH * state["episodes"]))),
+            policy=found.policy,
+            values=found.values,
+            episodes=min(pace.episodes, max(1, int(_GROWTH * state["episodes"]))),
             facts=self._facts(state, chosen),
-            grounds=grounds,
+            grounds=self._grounds(known, state, least, most, self._misfit_linear(state, float(least[-1]))),
+            carry=pace,
         )
 
     def _facts(self, state: dict[str, Any], chosen: int) -> dict[str, Any]:
@@ -206,18 +192,14 @@ class ARLGen(Learner):
 
     def _misfit_linear(self, state: dict[str, Any], least: float) -> float | None:
         """Return the same for linear classes: against all coordinates and a mean at every (s, a); None if too many."""
-        gram, xy, features = state["gram"][0], state["xy"][0], self.ladder.features
+        gram, xy, group = state["gram"][0], state["xy"][0], self.ladder.features.group
         count, total, x = state["pairs"][:, 0], state["pairs"][:, 1], state["pairs"][:, 2:]
-        (groups, n), pairs = xy.shape, count.size
-        if xy.size + pairs > _MOST_COORDINATES:
+        if xy.size + count.size > _MOST_COORDINATES:
             return None
-        whole = np.zeros((xy.size + pairs, xy.size + pairs))
-        for g in range(groups):
-            whole[g * n : (g + 1) * n, g * n : (g + 1) * n] = gram[g]
-        rows, columns = features.group[:, None] * n + np.arange(n), xy.size + np.arange(pairs)
-        whole[rows, columns[:, None]] = x
-        whole[columns[:, None], rows] = x
-        whole[columns, columns] = count
+        rows = group[:, None] * xy.shape[1] + np.arange(xy.shape[1])  # the coordinates of each (s, a)
+        across = np.zeros((count.size, xy.size))
+        np.put_along_axis(across, rows, x, axis=1)
+        whole = np.block([[block_diag(*gram), across.T], [across, np.diag(count)]])
         return least - _bound(whole[None], np.append(xy, total)[None], self.delta)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
@@ -231,8 +213,7 @@ class ARLGen(Learner):
         else:
             new = value.add(state, features, known, plan.values, flow)
             state["episodes"] += flow.episodes
-            about = plan.grounds
-            state["pace"] = Pace(np.array(about["logdet"]), about["longest"], about["share"], flow.episodes)
+            state["pace"] = plan.carry._replace(episodes=flow.episodes)
         told = new.x.any(axis=1) | (new.square > 0.0)  # rows without range say nothing
         sums = np.column_stack([new.count, new.total, new.count[:, None] * new.x])
         np.add.at(state["pairs"], new.pair[told], sums[told])

@@ -17,18 +17,14 @@ paper's own algorithms, on fresh data and with decaying levels, are in :mod:`occ
 
 the loss of its ridge estimate plus what its ellipsoid costs with every set of that size held possible at once. All 2^d
 sets are out of reach: the search starts from the last set and from the best sets of a forward path and of a beam, and
-steps by additions, removals and exchanges until none helps. It has met the set of all coordinates on its way, so
-leaving out j raises the loss by no more than the penalties allow: :math:`\hat\theta_j^2 \le (pen([d]) - pen(D))\,
-(\Sigma^{-1})_{jj}` for every j outside D. Where a direction was not excited this says nothing, which is why estimation
-phases exist. After D has changed, the next estimation phase is ``stretch`` times as long as planned, at most about
-sqrt(k_i), and returns to the plan step by step once D rests. A true coordinate that is missed costs optimism, not the
-run: estimation goes on in all coordinates and brings it back as soon as it pays for itself.
+steps by additions, removals and exchanges until none helps. Having met the set of all coordinates, it leaves out no j
+with :math:`\hat\theta_j^2 > (pen([d]) - pen(D))(\Sigma^{-1})_{jj}`. Where a direction was not excited this says
+nothing, which is why estimation phases exist. After D has changed, the next one is ``stretch`` times as long as
+planned, at most about sqrt(k_i), and returns to the plan step by step once D rests. A true coordinate that is missed
+costs optimism, not the run: estimation goes on in all coordinates and brings it back as soon as it pays for itself.
 
-*Guarantee.* With probability 1 - delta, at all times, for every D that holds the support T of theta*, its ellipsoid
-at level delta e^{-price} holds theta*. Only sets that hold T can fail, and their levels add up to
-
-.. math:: \tfrac\delta2 + \sum_{m<d} \tbinom{d-s}{m-s} \frac{\delta}{(d+1)\binom dm}
-    = \tfrac\delta2 + \frac{\delta}{s+1} - \frac{\delta}{d+1} < \delta, \qquad s = |T| \ge 1 .
+*Guarantee.* With probability 1 - delta, at all times, for every D that holds the support of theta*, its ellipsoid at
+level delta e^{-price} holds theta*: of the sets that hold it, the levels add up to less than delta.
 
 **ARL-LIN(norm)** finds how large theta* is::
 
@@ -64,9 +60,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integer, require_number
+from occamrl.errors import ParameterError, require_integer, require_number, require_rewards
 from occamrl.evidence import value
-from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, optimistic_values, plan_length, require_rewards
+from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, optimistic_values
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan
 
@@ -86,7 +82,6 @@ class ARLLin(Learner):
     >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
     >>> agent = orl.ARLLin(features=orl.FeatureMap(problem.phi), norm_bound=100.0)
     >>> result = orl.run(agent, problem, episodes=100)
-    >>> verdict = str(result.verdict)
 
     Parameters
     ----------
@@ -97,16 +92,14 @@ class ARLLin(Learner):
         lambda. By default the grid where the norm is to be found, and 1 elsewhere.
     initial_episodes : int
         k_0.
-    growth, estimation_growth : float
-        g and e: how much longer an exploitation and an estimation phase is than the one before.
-    stretch : float
-        How much longer an estimation phase is after the support changed; 1: never.
+    growth, estimation_growth, stretch : float
+        g and e: how much longer an exploitation and an estimation phase is than the one before; and how much longer an
+        estimation phase is after the support changed.
 
     Notes
     -----
-    Facts of a plan: ``chosen``, the coordinates selected; ``norm_bound``; ``epoch``; ``label``, "exploitation"
-    or "estimation". Grounds: ``estimate``, theta of the coordinates that plan; ``contradicted``, whether the rows leave
-    no kernel within the bound.
+    Facts of a plan: ``epoch``; ``label``; ``chosen``, the coordinates selected; ``norm_bound``. Grounds: ``estimate``,
+    theta of the coordinates that plan; ``contradicted``, whether the rows leave no kernel within the bound.
     """
 
     finds_support: ClassVar[bool] = True
@@ -124,14 +117,8 @@ class ARLLin(Learner):
     stretch: float = 2.0
 
     def __post_init__(self) -> None:
-        UCRLVTRLin(  # checks the parameters that are its own
-            features=self.features,
-            norm_bound=self.norm_bound,
-            delta=self.delta,
-            regularization=self.fixed_lambda or 1.0,
-            scale=self.scale,
-            replan=self.replan,
-        )
+        own: Any = {"delta": self.delta, "regularization": self.fixed_lambda or 1.0, "replan": self.replan}
+        UCRLVTRLin(features=self.features, norm_bound=self.norm_bound, scale=self.scale, **own)  # checks them
         if self.features.groups > 1:
             expected = "coordinates that pairs (s, a) share; on one-hot ones play UCRLVTRLin, or ARLGen on a Ladder"
             raise ParameterError("features", got="a map with groups of coordinates", expected=expected)
@@ -140,7 +127,7 @@ class ARLLin(Learner):
             raise ParameterError("norm_bound", got=self.norm_bound, expected=expected)
         require_integer("initial_episodes", self.initial_episodes, 1)
         for name in ("growth", "estimation_growth", "stretch"):
-            require_number(name, getattr(self, name), 1.0, math.inf)
+            require_number(name, getattr(self, name), 1.0, 1e100)
 
     @property
     def fixed_lambda(self) -> float | None:
@@ -164,8 +151,7 @@ class ARLLin(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data."""
-        require_rewards(known)
-        self.features.attach(known)  # refuses a problem of other sizes
+        require_rewards(known, self.features)
         bound, every = float(self.norm_bound), list(range(self.features.dimension))
         state = value.begin(self.features) | {"epoch": 0, "label": EXPLOITATION, "active": every, "stretched": 1.0}
         state |= {"carried": bound, "norm_bound": bound, "contradicted": False}
@@ -187,13 +173,13 @@ class ARLLin(Learner):
         if self.finds_support and self.finds_norm and exploits:
             bound, contradicted = self.refine(state, state["active"], state["carried"])
             state["norm_bound"] = state["carried"] if contradicted else bound
-        planned = self.initial_episodes * _power(self.growth, epoch)
+        planned = self.initial_episodes * self.growth**epoch
         if not exploits:
             first = math.isqrt(self.initial_episodes - 1) + 1
-            planned = first * _power(self.estimation_growth, epoch)
-            longest = first * _power(math.sqrt(self.growth), epoch)
+            planned = first * self.estimation_growth**epoch
+            longest = first * math.sqrt(self.growth) ** epoch
             planned = max(planned, min(state["stretched"] * planned, longest))
-        state["left"], state["pace"] = math.ceil(round(min(planned, MOST_EPISODES), 6)), Pace.at_first(1)
+        state["left"], state["pace"] = math.ceil(round(min(planned, MOST_EPISODES), 6)), Pace(np.zeros(1))
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan with the active coordinates, or with all of them to estimate."""
@@ -202,8 +188,8 @@ class ARLLin(Learner):
         lam, beta = self.smallest_ellipsoid(spectrum, state["norm_bound"])
         ellipsoid = value.Ellipsoid(*(np.asarray(part)[None, None] for part in spectrum.ellipsoid(lam)))
         width, logdet = self.scale * np.sqrt([beta]), ellipsoid.logdet[0]
-        policy, values, longest, expected = optimistic_values(self.features, known, ellipsoid, width, chosen)
-        share = state["pace"].share_now(logdet)
+        found = optimistic_values(self.features, known, ellipsoid, width, chosen)
+        pace = state["pace"].next(logdet, found, self.replan)
         facts: dict[str, Any] = {"epoch": state["epoch"]}
         grounds = {"estimate": ellipsoid.theta[0, 0].tolist(), "regularization": lam}
         if self.finds_support:
@@ -211,15 +197,13 @@ class ARLLin(Learner):
         if self.finds_norm:
             facts |= {"norm_bound": state["norm_bound"]}
             grounds |= {"carried_bound": state["carried"], "contradicted": state["contradicted"]}
-        grounds |= {"logdet": logdet.tolist(), "longest": longest, "share": share}
-        episodes = min(state["left"], plan_length(self.replan, longest, share, expected))
-        return Plan(policy=policy, episodes=episodes, values=values, facts=facts, grounds=grounds)
+        told: Any = {"facts": facts, "grounds": grounds, "carry": pace}
+        return Plan(policy=found.policy, values=found.values, episodes=min(state["left"], pace.episodes), **told)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Add the rows of the block; begin the next phase if this one is over."""
         value.add(state, self.features, known, plan.values, flow)
-        grounds = plan.grounds
-        state["pace"] = Pace(np.array(grounds["logdet"]), grounds["longest"], grounds["share"], flow.episodes)
+        state["pace"] = plan.carry._replace(episodes=flow.episodes)
         state["left"] -= flow.episodes
         if state["left"] > 0:
             return
@@ -247,10 +231,8 @@ class ARLLin(Learner):
             betas = self.squared_radii(spectrum, lams, level, bound).min(axis=1)
             if (betas < 0.0).any() or bound < (1.0 - _ROUNDING) * self.smallest_norm:
                 return float(self.norm_bound), True
-            smaller = min(
-                value.largest_norm_along(spectrum.eigenvalues + lam, spectrum.center(lam), beta)
-                for lam, beta in zip(lams.tolist(), betas.tolist(), strict=True)
-            )
+            each = zip(spectrum.eigenvalues + lams[:, None], map(spectrum.center, lams), betas.tolist(), strict=True)
+            smaller = min(value.largest_norm_along(*ellipsoid) for ellipsoid in each)
             if smaller > (1.0 - _WORTHWHILE) * bound:
                 break
             bound = smaller
@@ -299,11 +281,6 @@ def block(state: dict[str, Any], chosen: list[int]) -> tuple[Floats, Floats]:
     return state["gram"][0, 0][np.ix_(chosen, chosen)], state["xy"][0, 0][chosen]
 
 
-def _power(growth: float, epoch: int) -> float:
-    """Return growth^epoch, or a number that no run reaches."""
-    return float(growth**epoch) if epoch * math.log(growth) < math.log(1e18) else 1e18
-
-
 # The support with a small penalised loss ------------------------------------------------------------------------------
 
 
@@ -315,28 +292,26 @@ def log_price(d: int, m: int) -> float:
     return math.log(d + 1) + math.lgamma(d + 1) - math.lgamma(m + 1) - math.lgamma(d - m + 1)
 
 
-def sharp_support(sigma: Floats, xy: Floats, regularization: float, last: Iterable[int] = ()) -> list[int]:
+def sharp_support(sigma: Floats, xy: Floats, lam: float, last: Iterable[int] = ()) -> list[int]:
     """Return the set of coordinates with the smallest penalised loss that the search finds, increasing; never empty.
 
     ``sigma`` [d, d] has lambda I in it. The result is never worse than the set of all coordinates.
     """
-    path = beam(sigma, xy, regularization, width=1, patience=xy.size)
-    starts = [path, beam(sigma, xy, regularization), sorted(set(last))]
-    ends = [descend(sigma, xy, regularization, start) for start in dict.fromkeys(map(tuple, starts)) if start]
-    return min(ends, key=lambda end: penalised_loss(sigma, xy, regularization, end))
+    path = beam(sigma, xy, lam, width=1, patience=xy.size)
+    starts = [path, beam(sigma, xy, lam), sorted(set(last))]
+    ends = [descend(sigma, xy, lam, start) for start in dict.fromkeys(map(tuple, starts)) if start]
+    return min(ends, key=lambda end: penalised_loss(sigma, xy, lam, end))
 
 
-def penalised_loss(sigma: Floats, xy: Floats, regularization: float, chosen: Iterable[int]) -> float:
+def penalised_loss(sigma: Floats, xy: Floats, lam: float, chosen: Iterable[int]) -> float:
     """Return J(D) less the sum of y^2."""
     at = list(chosen)
     inside, right = sigma[np.ix_(at, at)], xy[at]
-    logdet = float(np.linalg.slogdet(inside / regularization)[1])
+    logdet = float(np.linalg.slogdet(inside / lam)[1])
     return 0.25 * (logdet + 2.0 * log_price(xy.size, len(at))) - float(right @ np.linalg.solve(inside, right))
 
 
-def beam(
-    sigma: Floats, xy: Floats, regularization: float, *, width: int = _WIDTH, patience: int = _PATIENCE
-) -> list[int]:
+def beam(sigma: Floats, xy: Floats, lam: float, *, width: int = _WIDTH, patience: int = _PATIENCE) -> list[int]:
     """Add each coordinate to each of the ``width`` best sets of a size, keep the best, and return the best met.
 
     It ends when ``patience`` sizes had no better set. With ``width`` 1 and all sizes it is the forward path.
@@ -345,7 +320,7 @@ def beam(
     tables, inside, values = _table(sigma, xy)[None], np.zeros((1, d), dtype=bool), np.zeros(1)
     best, chosen, waiting = math.inf, inside[0], 0
     for m in range(d):
-        after = values[:, None] + _additions(tables, regularization) + price[m + 1] - price[m]
+        after = values[:, None] + _additions(tables, lam) + price[m + 1] - price[m]
         after[inside] = math.inf
         nearest = np.argsort(after, axis=None)[: width * (m + 1)]  # a set of m + 1 is reached from so many at most
         steps: dict[bytes, int] = {}
@@ -364,13 +339,13 @@ def beam(
     return np.flatnonzero(chosen).tolist()
 
 
-def descend(sigma: Floats, xy: Floats, regularization: float, start: Iterable[int]) -> list[int]:
+def descend(sigma: Floats, xy: Floats, lam: float, start: Iterable[int]) -> list[int]:
     """Take the best addition, removal or exchange until none helps; return the set.
 
     With A = [[Sigma, xy], [xy', 0]] swept on D: outside, A[j, j] is what is left of Sigma_jj given D, A[j, y] what is
     left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^-1 and A[k, y] the estimate theta_k.
     """
-    d, lam, price = xy.size, regularization, _prices(xy.size)
+    d, price = xy.size, _prices(xy.size)
     table, inside, toggle = _table(sigma, xy), np.zeros(d, dtype=bool), list(start)
     for _ in range(4 * d + 1):  # each step lowers J, so this only stops what rounding could keep going
         for k in toggle:
@@ -405,10 +380,10 @@ def _swept(tables: Floats, coordinate: Ints, sign: float = 1.0) -> Floats:
     return tables
 
 
-def _additions(tables: Floats, regularization: float) -> Floats:
+def _additions(tables: Floats, lam: float) -> Floats:
     """Return the change of J, prices aside, for each coordinate that could come in [sets, d]."""
-    left = np.maximum(np.diagonal(tables, axis1=1, axis2=2)[:, :-1], regularization)
-    return np.asarray(0.25 * np.log(left / regularization) - tables[:, :-1, -1] ** 2 / left)
+    left = np.maximum(np.diagonal(tables, axis1=1, axis2=2)[:, :-1], lam)
+    return np.asarray(0.25 * np.log(left / lam) - tables[:, :-1, -1] ** 2 / left)
 
 
 def _table(sigma: Floats, xy: Floats) -> Floats:

@@ -14,35 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_integer, require_number
 from occamrl.protocols import Floats, Played, Replay, Rule
-
-
-def drawn(probability: Floats, draw: np.random.Generator) -> int:
-    """Return an index drawn with these probabilities."""
-    sums = probability.cumsum()
-    return min(int(sums.searchsorted(draw.random() * sums[-1], side="right")), probability.size - 1)
-
-
-def require_promises(promised: Any, rule: Any) -> None:
-    """Refuse promised bounds, a level or a scale that are none."""
-    require_number("delta", rule.delta, 0.0, 1.0, open_low=True)
-    require_number("scale", rule.scale, 0.0, 1e6)
-    require_number("power", rule.power, 0.0, 1.0)
-    if not isinstance(promised, (tuple, list)):
-        raise ParameterError("promised", got=f"{promised!r:.80}", expected="a tuple of numbers, one for each base")
-    for number in promised:
-        require_number("promised", number, 0.0, math.inf, open_low=True)
-
-
-def require_one_each(promised: Any, bases: int) -> None:
-    """Refuse another number of promises than of bases."""
-    if len(promised) != bases:
-        raise ParameterError("promised", got=f"{len(promised)} numbers", expected=f"one for each of {bases} bases")
 
 
 def statistics(bases: int) -> dict[str, Any]:
@@ -79,22 +56,18 @@ class D3RB(Rule):
 
     .. math:: UCB_i + d_i/\sqrt{n_i} < \max_j LCB_j \;\Rightarrow\; d_i \leftarrow 2 d_i.
 
-    Compared with the authors' code (pacchiano/modelselection): the same potentials, doubling and start. There totals
-    are divided by the square root of n before they are compared, and widths have ln((n + 1)/delta) in place of
-    ln(M ln n/delta).
-
     Proved: with probability 1 - delta, regret at most of order :math:`d M\sqrt{K} + d^2\sqrt{MK}` up to logarithms,
-    where d is the largest realised coefficient :math:`\max_n Regret_i(n)/\sqrt n` of the best base; episodes are
-    independent, and c is as large as the concentration bound needs. The rule is given nothing: no order, number of
-    episodes or bound.
+    where d is the largest realised coefficient :math:`\max_n Regret_i(n)/\sqrt n` of the best base, if c is as large as
+    the concentration bound needs. The rule is given nothing: no order, number of episodes or bound. (The authors' code,
+    pacchiano/modelselection, divides totals by the square root of n before they are compared, and its widths have
+    ln((n + 1)/delta).)
 
     Parameters
     ----------
-    delta : float
-    scale : float
-        c. The authors' experiments use 1.
+    delta, scale : float
+        Of w; ``scale`` is c. The authors' experiments use 1.
     coefficient : float
-        d_min, where doubling begins; 1 in the authors' experiments, on returns in [0, 1].
+        d_min, where doubling begins; 1 in the authors' experiments.
     """
 
     guarantee = "valid, c left open"
@@ -136,9 +109,6 @@ class ED2RB(D3RB):
 
     .. math:: d_i = \max\{d_{min}, \sqrt{n_i}(\max_j LCB_j - UCB_i)\}, \quad
         \phi_i \leftarrow \min\{\max\{d_i\sqrt{n_i}, \phi_i\}, 2\phi_i\}.
-
-    The authors' code limits the estimate alone by :math:`2\phi_i`, which is the same:
-    :math:`d_{min}\sqrt{n_i} \le 2\phi_i`.
     """
 
     def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
@@ -153,42 +123,59 @@ class ED2RB(D3RB):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegretBalancing(Rule):
-    r"""Regret bound balancing and elimination: balance regret bounds R_i, and drop a base whose bound is refuted.
-
-    Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i plays, among those
-    active; i is dropped for good when
-
-    .. math:: UCB_i + R_i/n_i < \max_{j\ active} LCB_j.
-
-    (Dynamic balancing, Cutkosky et al. 2021, forms the set of active bases anew each time, and is not offered.)
-
-    Proved: with probability 1 - delta, regret of the order of M times the bound of the best base whose bound holds, if
-    one does, plus terms of lower order for small differences between bounds; c has to be as large as the concentration
-    bound needs.
-
-    Parameters
-    ----------
-    promised : tuple of float, optional
-        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, one for each base, for returns in [0, 1]. By default
-        bounds are data-dependent: R_i is the sum of planned value less return over the episodes of base i, so that
-        UCB_i + R_i/n_i is the mean planned value plus w(n_i). It bounds the regret of optimistic bases up to noise.
-        Where a base plans no value, 1 takes its place, the largest possible.
-    power : float
-    delta : float
-    scale : float
-        c.
-    """
+class _Promised(Rule):
+    """A rule that may be promised bounds :math:`R_i(n) = d_i n^{power}` on the regret of its bases."""
 
     guarantee = "valid, c left open, if the bounds hold"
+    given: ClassVar[Any]  # not empty: the bounds must be promised
 
-    promised: tuple[float, ...] | None = None
+    promised: tuple[float, ...] | None
     power: float = 0.5
     delta: float = 0.05
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        require_promises(self.promised or (), self)
+        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_number("scale", self.scale, 0.0, 1e6)
+        require_number("power", self.power, 0.0, 1.0)
+        if not isinstance(self.promised, (tuple, list)) and (self.promised is not None or self.given):
+            raise ParameterError("promised", got=f"{self.promised!r:.80}", expected="a tuple of numbers, one a base")
+        for number in self.promised or ():
+            require_number("promised", number, 0.0, math.inf, open_low=True)
+
+    def start(self, bases: int) -> dict[str, Any]:
+        """Return the memory: plays, total returns, and which bases are active."""
+        if self.promised is not None and len(self.promised) != bases:
+            got = f"{len(self.promised)} numbers"
+            raise ParameterError("promised", got=got, expected=f"one for each of {bases} bases")
+        return {**statistics(bases), "active": np.ones(bases, np.int64)}
+
+    def bounds(self, memory: dict[str, Any]) -> Floats:
+        """Return R_i(n_i) [M]."""
+        return np.asarray(np.asarray(self.promised) * memory["plays"] ** self.power)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegretBalancing(_Promised):
+    r"""Regret bound balancing and elimination: balance regret bounds R_i, and drop a base whose bound is refuted.
+
+    Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i plays, among those
+    active; i is dropped for good when :math:`UCB_i + R_i/n_i < \max_{j\ active} LCB_j`.
+
+    Proved: with probability 1 - delta, regret of the order of M times the bound of the best base whose bound holds, if
+    one does and c is as large as the concentration bound needs, plus terms of lower order.
+
+    Parameters
+    ----------
+    promised : tuple of float, optional
+        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, one for each base, for returns in [0, 1]. By default
+        R_i is the sum of planned value less return over the episodes of base i, which bounds the regret of optimistic
+        bases up to noise. Where a base plans no value, 1 takes its place, the largest possible.
+    power, delta, scale : float
+        Of the bounds and of w; ``scale`` is c.
+    """
+
+    promised: tuple[float, ...] | None = None
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -196,16 +183,12 @@ class RegretBalancing(Rule):
         return () if self.promised is None else ("promised bounds",)
 
     def start(self, bases: int) -> dict[str, Any]:
-        """Return the memory: plays, total returns, total planned values, and who is active."""
-        if self.promised is not None:
-            require_one_each(self.promised, bases)
-        return {**statistics(bases), "planned": np.zeros(bases), "active": np.ones(bases, np.int64)}
+        """Return the memory, with total planned values."""
+        return {**super().start(bases), "planned": np.zeros(bases)}
 
     def bounds(self, memory: dict[str, Any]) -> Floats:
         """Return R_i [M]."""
-        if self.promised is None:
-            return np.asarray(memory["planned"] - memory["totals"])
-        return np.asarray(np.asarray(self.promised) * memory["plays"] ** self.power)
+        return np.asarray(memory["planned"] - memory["totals"]) if self.promised is None else super().bounds(memory)
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
         """Return the active base with the smallest bound; one that has not played comes first."""
@@ -224,7 +207,7 @@ class RegretBalancing(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ECE(Rule):
+class ECE(_Promised):
     r"""Explore, commit, eliminate: play the simplest base that is left, and test it on a few episodes of all.
 
     Lee, Pacchiano, Muthukumar, Kong and Brunskill, "Online model selection for reinforcement learning with function
@@ -233,36 +216,22 @@ class ECE(Rule):
     episodes; base i is dropped when some j > i has :math:`LCB_j > UCB_i + R_i(n_i)/n_i`.
 
     Proved, for the paper's constants: with high probability regret of order :math:`M^{5/6}K^{2/3}` above that of the
-    smallest base whose bound holds. Here the widths are those of the other rules of this file, and the paper's coin is
-    replaced by a schedule: episode k explores when the integer part of :math:`\sum_{j\le k} j^{-1/3}` grows.
+    smallest base whose bound holds. Here the widths are those of the other rules, and a schedule replaces the paper's
+    coin: episode k explores when the integer part of :math:`\sum_{j\le k} j^{-1/3}` grows.
 
     Parameters
     ----------
     promised : tuple of float
-        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, for returns in [0, 1]; bases are in the order of
-        complexity.
-    power : float
-    delta : float
-    scale : float
-        c.
+        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`; bases are in the order of complexity.
+    power, delta, scale : float
+        Of the bounds and of w; ``scale`` is c.
     """
 
-    guarantee = "valid, c left open, if the bounds hold"
     given = ("order", "promised bounds")
 
-    promised: tuple[float, ...]
-    power: float = 0.5
-    delta: float = 0.05
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_promises(self.promised, self)
-
     def start(self, bases: int) -> dict[str, Any]:
-        """Return the memory: explored plays, their total returns, episodes, sum of k^(-1/3), who is left."""
-        require_one_each(self.promised, bases)
-        counted = {"episodes": np.zeros(1, np.int64), "explored": np.zeros(1)}
-        return {**statistics(bases), **counted, "active": np.ones(bases, np.int64)}
+        """Return the memory, with the number of episodes and the sum of k^(-1/3)."""
+        return {**super().start(bases), "episodes": np.zeros(1, np.int64), "explored": np.zeros(1)}
 
     def explores(self, memory: dict[str, Any]) -> float:
         """Return the sum of k^(-1/3) with the next episode if that is to explore, otherwise 0."""
@@ -284,8 +253,7 @@ class ECE(Rule):
             return
         enter(memory, base, played.value)
         low, high = intervals(memory, self.scale, self.delta)
-        plays, active = memory["plays"], memory["active"] == 1
-        allowed = high + np.asarray(self.promised) * plays**self.power / np.maximum(plays, 1)
+        active, allowed = memory["active"] == 1, high + self.bounds(memory) / np.maximum(memory["plays"], 1)
         for i in np.flatnonzero(active)[:-1]:
             active[i] = low[i + 1 :][active[i + 1 :]].max() <= allowed[i]
         memory["active"][:] = active
@@ -295,20 +263,16 @@ class ECE(Rule):
 class UCB1(Rule):
     r"""Play the base with the largest :math:`m_i + c\sqrt{2\ln t/n_i}`, after each has played once.
 
-    Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1, on returns in [0, 1]. Proved for arms whose returns
-    are independent with one mean. Bases learn, so that their means change: there is no guarantee here, and a base that
-    begins badly may be left for good. The rule is given nothing.
+    Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1. Proved for arms whose returns are independent with
+    one mean. Bases learn, so that their means change: there is no guarantee here, and a base that begins badly may be
+    left for good. The rule is given nothing.
 
-    Parameters
-    ----------
-    scale : float
-        c; 1 in the paper.
     """
 
     guarantee = "none"
     given = ()
 
-    scale: float = 1.0
+    scale: float = 1.0  # c
 
     def __post_init__(self) -> None:
         require_number("scale", self.scale, 0.0, 1e6)
@@ -337,16 +301,14 @@ class StochasticCORRAL(Rule):
     Pacchiano, Phan, Abbasi-Yadkori, Rao, Zimmert, Lattimore and Szepesvari, "Model selection in contextual stochastic
     bandit problems", NeurIPS 2020 (arXiv 2003.01704), with the master of Agarwal, Luo, Neyshabur and Schapire, COLT
     2017. T = K/2 rounds of two episodes: base i, drawn from q, plays and learns; then a policy drawn uniformly from
-    those that it has played is replayed without learning, with return x. Replayed policies lose what the base loses on
-    average, so that its regret does not depend on when it plays. The master's loss is (1 - x)/q_i of base i and 0 of
-    the others, its descent that of the log-barrier, on p:
+    those that it has played, which loses what the base loses on average, is replayed without learning, with return x.
+    The master's loss is (1 - x)/q_i of base i and 0 of the others, its descent that of the log-barrier, on p:
 
     .. math:: 1/p_j \leftarrow 1/p_j + \eta_j(loss_j - \nu), \quad \sum_j p_j = 1, \qquad q = (1 - 1/T)p + 1/(TM),
 
     and wherever :math:`1/q_j > \rho_j`, at first 2M: :math:`\rho_j \leftarrow 2/q_j`,
-    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`. The step is Log-Barrier-OMD of Agarwal et al.; gamma = 1/T, rho and the
-    growth of eta are those of the authors' code (pacchiano/modelselection), which lets the descent go on from q and
-    keeps rho as integers.
+    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`. (The authors' code, pacchiano/modelselection, lets the descent go on
+    from q and keeps rho as integers.)
 
     Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where U bounds the regret
     that the best base would have alone, with high probability. Here :math:`\eta = \sqrt{M/T}` at first, which needs no
@@ -374,7 +336,7 @@ class StochasticCORRAL(Rule):
 
     @property
     def rounds(self) -> float:
-        """T, at least 2, of which the logarithm is a divisor."""
+        """T, at least 2, as its logarithm is a divisor."""
         return max(2.0, self.episodes / 2.0)
 
     def start(self, bases: int) -> dict[str, Any]:
@@ -390,8 +352,10 @@ class StochasticCORRAL(Rule):
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
         """Draw a base, or replay the one that has just learned."""
-        due = int(memory["due"][0])
-        return Replay(due) if due >= 0 else drawn(self.mixed(memory["p"]), draw)
+        if memory["due"][0] >= 0:
+            return Replay(int(memory["due"][0]))
+        sums = self.mixed(memory["p"]).cumsum()
+        return min(int(sums.searchsorted(draw.random() * sums[-1], side="right")), sums.size - 1)
 
     def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
         """Ask for the replay or, after it, descend."""
@@ -401,31 +365,26 @@ class StochasticCORRAL(Rule):
             p[:] = log_barrier_step(p, eta, base, (1.0 - played.value) / float(self.mixed(p)[base]))
             q = self.mixed(p)
             late = 1.0 / q > rho
-            if late.any():
-                rho[late] = 2.0 / q[late]
-                eta[late] *= math.exp(1.0 / math.log(self.rounds))
+            rho[late] = 2.0 / q[late]
+            eta[late] *= math.exp(1.0 / math.log(self.rounds))
 
 
 def log_barrier_step(p: Floats, eta: Floats, base: int, loss: float) -> Floats:
     """Return p' with 1/p'_j = 1/p_j + eta_j (loss [j = base] - nu), where nu makes it sum to one.
 
-    The sum grows with nu and is convex. It is at most one at nu = 0 and not below one at ``loss``, or infinite before
-    that: Newton's method, halving the interval where a step leaves it.
+    The sum is convex in nu, at most one at 0 and at least one at ``loss``, or infinite before that: Newton's method,
+    halving the interval where a step leaves it.
     """
     if loss <= 0.0:
         return p
     inverse = 1.0 / p
     inverse[base] += eta[base] * loss
-    terms = list(zip(inverse.tolist(), eta.tolist(), strict=True))
-    nu, low, high = 0.0, 0.0, min(loss, *(a / rate for a, rate in terms))
+    nu, low, high = 0.0, 0.0, min(loss, float((inverse / eta).min()))
     for _ in range(100):
-        excess, slope = -1.0, 0.0
-        for a, rate in terms:
-            part = 1.0 / (a - rate * nu)
-            excess += part
-            slope += rate * part * part
+        part = 1.0 / (inverse - eta * nu)
+        excess = float(part.sum()) - 1.0
         low, high = (nu, high) if excess < 0.0 else (low, nu)
-        step = nu - excess / slope
+        step = nu - excess / float(eta @ part**2)
         after = step if low < step < high else 0.5 * (low + high)
         if abs(excess) < 1e-15 or after == nu:
             break

@@ -75,7 +75,7 @@ function lineChart(options) {
     return frame;
   }
   const least = (v) => v.reduce((a, b) => Math.min(a, b)), most = (v) => v.reduce((a, b) => Math.max(a, b));
-  let [x0, x1, y0, y1] = [least(all.x), most(all.x), least(all.y), Math.max(most(all.y), options.yMost || 0)];
+  let [x0, x1, y0, y1] = [least(all.x), most(all.x), least(all.y), most(all.y)];
   if (options.yLinear) { y1 *= 1.3; y0 = Math.min(1.3 * y0, 0); } else if (yLog) { y0 = Math.max(y0, y1 / 1e9); if (y1 / y0 < 1.05) { y0 /= 2; y1 *= 2; } } else {
     if (y0 >= 0 && (options.zero || y0 < 0.5 * y1)) y0 = 0;
     const room = (y1 - y0 || Math.abs(y1) || 1) * 0.05;

@@ -1,4 +1,4 @@
-// What was in play over episodes and seeds, what was held against thresholds, and the league.
+// What was in play over episodes and seeds, and the league.
 
 const KINDS = {
   class: { title: "Class in play", row: "class", hint: "Numbers in squares: percent of seeds." },
@@ -68,15 +68,6 @@ function boundChart(found, width, label, reading) {
   return lineChart({ width, label, xLog: true, xLabel: "episode", yLabel: "norm bound", onread, series: [...each, middle] });
 }
 
-// What was last held against the threshold, a row for each class.
-function evidenceTable(found, id) {
-  const columns = [["Class"], ["Statistic, median"], ["From", "extra"], ["To", "extra"], ["Threshold"]];
-  const rows = found.evidence.map((one) => [found.labels[found.rows.indexOf(one.class)] || one.class,
-    one.median === null ? "impossible" : [show(one.median), one.impossible ? html("span", { class: "ends" }, `impossible in ${one.impossible} seeds`) : null],
-    show(one.low), show(one.high), show(one.threshold)]);
-  return table(`evidence-${id}`, "What was held against the threshold last, over seeds", columns, rows);
-}
-
 function decisionFigure(data, state, p, one, width, again) {
   const found = one.decisions, id = `${p}-${one.agent}`, kind = KINDS[found.kind], bound = found.kind === "norm";
   const about = `${data.agents[one.agent]} on ${data.problems[p].name}`, label = `${kind.title} over episodes: ${about}`;
@@ -93,7 +84,7 @@ function decisionFigure(data, state, p, one, width, again) {
     bound ? [boundChart(found, width, label, reading), reading] : [
       html("div", { class: "controls" }, chooser(`view-${id}`, "Show", options, view, (value) => { state.views[id] = value; again(); })),
       decisionMap(found, view, width, label)],
-    found.evidence ? evidenceTable(found, id) : null, html("figcaption", {}, notes.join(" ")),
+    html("figcaption", {}, notes.join(" ")),
     html("div", { class: "tools" }, csvButton(`csv-decisions-${id}`, label, `decisions-${about}`, ["of", "seed", "episode", kind.row], rows)));
 }
 
@@ -101,7 +92,7 @@ function decisionsSection(data, state, width, again) {
   const made = data.problems.flatMap((problem, p) => problem.agents.filter((one) => one.decisions).map((one) => [p, one]));
   if (!made.length) return null;
   return html("section", { "aria-labelledby": "decisions" }, html("h2", { id: "decisions" }, "Decisions"),
-    html("p", { class: "note" }, "What was in play at which episode, and what was held against the threshold."),
+    html("p", { class: "note" }, "What was in play at which episode."),
     html("div", { class: "panels" }, made.map(([p, one]) => decisionFigure(data, state, p, one, width(made.length), again))));
 }
 

@@ -6,7 +6,7 @@ const far = (problem) => { // a winner would lie on the zero line
   return ends.length > 1 && Math.max(...ends) > 10 * Math.min(...ends);
 };
 const state = {
-  axes: data.problems.some(far) ? "log" : "linear", scale: "own", band: "interval", baseline: data.baseline, hidden: new Set(), views: {},
+  axes: data.problems.some(far) ? "log" : "linear", band: "interval", baseline: data.baseline, hidden: new Set(), views: {},
 };
 const main = document.getElementById("main");
 

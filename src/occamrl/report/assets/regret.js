@@ -50,11 +50,8 @@ function regretFigure(data, state, p, width, again) {
     }
   };
   const ends = shown.map((one) => `${data.agents[one.agent]} ${show(one.regret.mean)}`).join("; ");
-  const most = (one) => Math.max(...one.curve.mean, ...(one.curve[interval ? "high" : "largest"] || []));
-  const shared = state.scale === "shared"
-    ? Math.max(...data.problems.flatMap((each) => each.agents.map(most))) : null;
   const chart = lineChart({
-    width, series, yMost: shared, xLog: log, yLog: log, zero: true, xLabel: "episode", yLabel: "cumulative regret", onread: read,
+    width, series, xLog: log, yLog: log, zero: true, xLabel: "episode", yLabel: "cumulative regret", onread: read,
     label: `Mean cumulative regret over episodes on ${problem.name}. At the end: ${ends}. Arrow keys read values.`,
   });
   chart.id = `regret-${p}`;
@@ -86,9 +83,7 @@ function regretSection(data, state, width, again) {
   return html("section", { "aria-labelledby": "regret" }, html("h2", { id: "regret" }, "Regret"),
     html("div", { class: "controls" },
       radios("axes", "Axes", [["linear", "Linear"], ["log", "Log-log"]], state.axes, set("axes")),
-      radios("band", "Band", [["interval", "95 % interval"], ["range", "All seeds"]], state.band, set("band")),
-      data.problems.length > 1
-        ? radios("scale", "Scale", [["own", "Own"], ["shared", "Shared"]], state.scale, set("scale")) : null),
+      radios("band", "Band", [["interval", "95 % interval"], ["range", "All seeds"]], state.band, set("band"))),
     html("p", { class: "note" }, "Lines are means over seeds. ", state.band === "interval"
       ? "Bands are pointwise 95 % bootstrap intervals of the mean, over seeds."
       : "Bands reach from the smallest to the largest seed."),
@@ -99,8 +94,7 @@ function settledText(one) {
   const found = one.decisions && one.decisions.settled;
   if (!found) return "–";
   const final = Array.isArray(found.final) ? `{${found.final.slice(0, 12).join(", ")}}` : `class ${found.final}`;
-  return [`episode ${show(found.episode, 8)}`, html("span", { class: "ends" }, `${final} in ${found.agree} of ${found.seeds}`),
-    found.late ? html("span", { class: "ends" }, `${found.late} changed in the second half`) : null];
+  return [`episode ${show(found.episode, 8)}`, html("span", { class: "ends" }, `${final} in ${found.agree} of ${found.seeds}`)];
 }
 
 function summarySection(data) {
