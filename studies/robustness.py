@@ -30,6 +30,7 @@ import numpy as np
 
 import occamrl as orl
 from occamrl.errors import InvalidInput, OccamRLError, Stopped, StorageError
+from occamrl.experiments import pool
 from occamrl.experiments.execution import Experiment, play_cell
 from occamrl.experiments.records import Folder, load, verify
 from occamrl.running.run import Progress
@@ -67,7 +68,7 @@ def content(folder: Path) -> str:
 def strays(folder: Path) -> list[str]:
     """Return every file that does not belong to a finished experiment."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return [str(path) for path in files if path.name not in ("experiment.json", "spec.toml") and path.suffix != ".json"]
+    return [str(path) for path in files if path.name not in ("lock",) and path.suffix != ".json"]
 
 
 # Kills ----------------------------------------------------------------------------------------------------------------
@@ -82,7 +83,8 @@ def _run(experiment: Experiment, folder: Path, workers: int, pids: Any) -> None:
 
     os.setpgid(0, 0)
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # until this process ends
-    experiment.run(folder, workers=workers, checkpoint_seconds=QUICK, progress=False, listen=listen)
+    pool.CHECKPOINT_SECONDS = QUICK  # of this process
+    experiment.run(folder, workers=workers, progress=False, listen=listen)
 
 
 def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str, Any]:
@@ -135,7 +137,7 @@ def sample(work: Path) -> tuple[Path, Path]:
     """Return a folder with finished cells and one that was stopped, and a saved result."""
     experiment, folder = experiment_in(work, 200), work / "sample"
     *finished, last = experiment.cells
-    Folder(folder).create(experiment.name, experiment.data, experiment.source, experiment.cells, experiment.code)
+    Folder(folder).create(experiment.name, experiment.data, experiment.cells, experiment.code)
     for cell in finished:
         play_cell(str(folder), cell.content, QUICK)
     pieces = iter([False] * 3 + [True] * 10)
@@ -268,7 +270,7 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
     experiment.run(whole, workers=1, progress=False)
     reference, bar = content(whole), Progress("storage", count, None, "faults")
     cell = next(cell for cell in experiment.cells if cell.agent.name == "PSRL")
-    files = [("spec.toml", 1), ("experiment.json", 1), ("*.npz", 1), ("*.npz", 2), (f"{cell.id}.json", 1), ("saved", 1)]
+    files = [("experiment.json", 1), ("*.npz", 1), ("*.npz", 2), (f"{cell.id}.json", 1), ("saved", 1)]
     for pattern, nth in files:
         for point in ("open", "write", "fsync", "rename"):
             for number in (errno.ENOSPC, errno.EACCES, errno.EROFS):
@@ -280,7 +282,7 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
                 def attempt(folder: Path = folder, saved: Path = saved) -> None:
                     result.save(saved)
                     place, stops = Folder(folder), iter([False] * 3 + [True])
-                    place.create(experiment.name, experiment.data, experiment.source, experiment.cells, experiment.code)
+                    place.create(experiment.name, experiment.data, experiment.cells, experiment.code)
                     for _ in range(2):  # twice stopped, which writes a checkpoint each time
                         with contextlib.suppress(Stopped):
                             play_cell(str(folder), cell.content, 1e9, stop=lambda stops=stops: next(stops, False))  # type: ignore[misc]

@@ -219,7 +219,7 @@ def compare(
                 except CheckpointError:  # another process cannot be told of it
                     team, who = 1, {name: (agent, mdp) for name, agent in agents.items()}
             tasks = [[who[name], str(path_of(name, seed).resolve()), seed, episodes] for name, seed in jobs]
-            pool = Pool(f"{__name__}:play_run", team, sorted(modules), inherit=[] if handle is None else [handle])
+            pool = Pool(f"{__name__}:play_run", team, sorted(modules), [] if handle is None else [handle])
             stopped = follow("compare", "runs", pool, tasks, progress, take)
             results = {seed: {name: finished(name, seed) for name in agents} for seed in every}
     done = [seed for seed in every if None not in results[seed].values()]

@@ -34,7 +34,7 @@ import numpy as np
 from occamrl.errors import CheckpointError, Interrupted, OccamRLError, Stopped, StorageError
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Learner
-from occamrl.registry import Modules, import_modules
+from occamrl.registry import import_modules
 from occamrl.running.result import Result
 from occamrl.running.run import Progress, Run, Simulator, ctrl_c
 from occamrl.running.storage import load, save
@@ -43,7 +43,6 @@ CHECKPOINT_SECONDS = 30.0
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang
 GRACE_SECONDS = 1.0  # from Ctrl-C to the end of workers that do not stop by themselves
 RETRIES = 3  # of a task whose worker was lost
-_SHARE = 20  # playing takes at least so many times as long as writing checkpoints
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
 Event = dict[str, Any]
@@ -96,15 +95,13 @@ def play(
     When ``stop()`` says so, or on Ctrl-C, it ends with :class:`Stopped` at the next block boundary, after a checkpoint.
     """
     under_way = Run(agent, Simulator(mdp), seed, earlier(path, agent, mdp, seed, episodes))
-    written, cost = time.monotonic(), 0.0
+    written = time.monotonic()
 
     def after(result: Result) -> bool:
-        nonlocal written, cost
-        now = time.monotonic()
-        if now - written >= max(seconds, _SHARE * cost) and result.total_episodes < episodes:
+        nonlocal written
+        if time.monotonic() - written >= seconds and result.total_episodes < episodes:
             save(result, path)
             written = time.monotonic()
-            cost = written - now
         say({"event": "progress", "episodes": result.total_episodes, "total": episodes})
         return not stop()
 
@@ -165,9 +162,7 @@ def work() -> None:
             stopping.set()
 
     threading.Thread(target=read, daemon=True).start()
-    for name in json.loads(sys.argv[2]):
-        importlib.import_module(name)
-    import_modules(*json.loads(sys.argv[3]))
+    import_modules(sys.argv[2:])
     while (line := lines.get()) is not None:
         say(call(sys.argv[1], json.loads(line), say, stopping.is_set))
 
@@ -192,29 +187,20 @@ class _Worker:
 class Pool:
     """Worker processes for tasks of one function, ``module:name``, with plain arguments and results.
 
-    One worker is this process itself. Others first import ``imports``, and ``modules``, whose classes specs may name;
-    they keep the descriptors ``inherit`` open, which are locks.
+    One worker is this process itself. Others first import ``modules``, and keep the descriptors ``inherit`` open, which
+    are locks.
     """
 
-    def __init__(
-        self,
-        function: str,
-        workers: int,
-        imports: Sequence[str] = (),
-        modules: Modules | None = None,
-        inherit: Sequence[int] = (),
-        silence: float = SILENCE_SECONDS,
-    ) -> None:
-        self.function, self.workers, self.silence = function, workers, silence
-        self.imports, self.modules, self.inherit = list(imports), modules or Modules(), list(inherit)
+    def __init__(self, function: str, workers: int, modules: Sequence[str] = (), inherit: Sequence[int] = ()) -> None:
+        self.function, self.workers, self.modules, self.inherit = function, workers, modules, inherit
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
         self._team: set[_Worker] = set()
 
     def play(self, tasks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Event]]:
         """Yield (number of the task, event) until all are done, failed or stopped; Ctrl-C stops all of them."""
-        with stoppable() as pressed:
+        with ctrl_c() as pressed:
             try:
-                yield from (self._here if self.workers == 1 else self._in_processes)(tasks, pressed)
+                yield from (self._here if self.workers == 1 else self._in_processes)(tasks, pressed.is_set)
             finally:
                 self._close()
 
@@ -239,7 +225,7 @@ class Pool:
             for worker in self._team:
                 if since < math.inf:
                     worker.write(None)
-                if now - since > GRACE_SECONDS or (worker.task is not None and now - worker.heard > self.silence):
+                if now - since > GRACE_SECONDS or (worker.task is not None and now - worker.heard > SILENCE_SECONDS):
                     worker.process.kill()
             while waiting and (idle := self._idle()) is not None:
                 idle.task, idle.heard = waiting.popleft(), now
@@ -283,7 +269,7 @@ class Pool:
         paths = dict.fromkeys([home, *(str(Path(each).resolve()) for each in sys.path)])
         code = "from occamrl.experiments.pool import work; work()"
         process = subprocess.Popen(  # noqa: S603  # this package's own code
-            [sys.executable, "-P", "-c", code, self.function, json.dumps(self.imports), json.dumps(self.modules)],
+            [sys.executable, "-P", "-c", code, self.function, *self.modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
@@ -329,19 +315,6 @@ def follow(label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: boo
     finally:
         bar.close()
     return stopped
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """Turn Ctrl-C and SIGTERM into a flag; a second Ctrl-C raises KeyboardInterrupt at once."""
-    with ctrl_c() as pressed:
-        main = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGTERM, lambda *_: pressed.set()) if main else None
-        try:
-            yield pressed.is_set
-        finally:
-            if main:
-                signal.signal(signal.SIGTERM, before)
 
 
 def processors() -> int:

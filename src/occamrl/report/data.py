@@ -344,7 +344,7 @@ def status(records: Records) -> dict[str, Any]:
         }
         for record in records.failed
     ]
-    counts = {name: len(getattr(records, name)) for name in ("running", "missing", "failed")}
+    counts = {name: len(getattr(records, name)) for name in ("begun", "missing", "failed")}
     return {"done": len(records.cells), **counts, "total": records.total, "failures": failures}
 
 
