@@ -250,7 +250,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {  # what is called, the ex
     "a module in the id": (("learn", "os:Nope-v0", "--episodes", "5", "--ladder", "lake.toml"), 2, "--import"),
     "no such module": ((*LEARN, "lake.toml", "--import", "no_such_module"), 2, "no_such_module"),
     "a bad option": ((*LEARN, "lake.toml", "--with", "slippery"), 2, "key=value"),
-    "a bad choice": ((*LEARN, "lake.toml", "--evidence", "values"), 2, "did you mean 'value'"),
+    "a bad choice": ((*LEARN, "lake.toml", "--evidence", "values"), 2, "--evidence"),
     "a bad delta": ((*LEARN, "lake.toml", "--delta", "7"), 2, "delta"),
     "a page nowhere": ((*LEARN, "lake.toml", "--page", "tiny.toml/page.html"), 1, "cannot be written"),
     "no such log": (("select", "nothing.csv", "--ladder", "lake.toml"), 2, "nothing.csv"),

@@ -303,7 +303,6 @@ def test_tables_of_a_comparison() -> None:
     gaps = {row["agent"]: row for row in found.differences("PSRL")}
     assert gaps["uniform"]["mean"] == pytest.approx((totals[0] - totals[1]).mean())
     assert gaps["uniform"]["low"] <= gaps["uniform"]["mean"] <= gaps["uniform"]["high"]
-    assert found.to_latex().count(r"\\") == 4
     assert "uniform" in str(found)
     assert found.table.num_rows == 3
     mpl.use("agg")
