@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +140,13 @@ def sample(work: Path) -> tuple[Path, Path]:
     *finished, last = experiment.cells
     Folder(folder).create(experiment.name, experiment.data, experiment.cells, experiment.code)
     for cell in finished:
-        play_cell(str(folder), cell.content, QUICK)
+        play_cell(str(folder), asdict(cell), QUICK)
     pieces = iter([False] * 3 + [True] * 10)
-    cell = finished[0] if last.agent.name == "UniformRandom" else last
+    cell = finished[0] if last.agent["name"] == "UniformRandom" else last
     for path in folder.glob(f"cells/{cell.id}.*"):
         path.unlink()
     with contextlib.suppress(Stopped):
-        play_cell(str(folder), cell.content, QUICK, stop=lambda: next(pieces))
+        play_cell(str(folder), asdict(cell), QUICK, stop=lambda: next(pieces))
     problem, saved = orl.make_problem("river-swim", states=3), work / "result.npz"
     orl.run(orl.PSRL(), problem, episodes=50).save(saved)
     return folder, saved
@@ -269,7 +270,7 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
     result, whole, cases = orl.run(orl.PSRL(), problem, episodes=50), work / "whole", 0
     experiment.run(whole, workers=1, progress=False)
     reference, bar = content(whole), Progress("storage", count, None, "faults")
-    cell = next(cell for cell in experiment.cells if cell.agent.name == "PSRL")
+    cell = next(cell for cell in experiment.cells if cell.agent["name"] == "PSRL")
     files = [("experiment.json", 1), ("*.npz", 1), ("*.npz", 2), (f"{cell.id}.json", 1), ("saved", 1)]
     for pattern, nth in files:
         for point in ("open", "write", "fsync", "rename"):
@@ -285,7 +286,7 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
                     place.create(experiment.name, experiment.data, experiment.cells, experiment.code)
                     for _ in range(2):  # twice stopped, which writes a checkpoint each time
                         with contextlib.suppress(Stopped):
-                            play_cell(str(folder), cell.content, 1e9, stop=lambda stops=stops: next(stops, False))  # type: ignore[misc]
+                            play_cell(str(folder), asdict(cell), 1e9, stop=lambda stops=stops: next(stops, False))  # type: ignore[misc]
                         stops = iter([False] * 3 + [True])
                     experiment.run(folder, workers=1, progress=False)
 

@@ -217,19 +217,15 @@ def league(records: Records) -> list[dict[str, Any]]:
     values that had the least mean regret on the spec's ``tuning_seeds``. Both are of the other seeds: nothing is shown
     on seeds that a value was chosen on.
     """
-    tuning, swept = set(records.spec.get("tuning_seeds", [])), {}
-    from occamrl.experiments.spec import AgentEntry  # here: workers that play runs need no specs
-
-    for entry in records.spec["agent"] if tuning else []:
-        if isinstance(entry, dict) and entry.get("sweep"):
-            for label, parameters in AgentEntry.model_validate(entry).variants():
-                rule = parameters.get("rule")
-                swept[label] = str(rule["name"] if isinstance(rule, dict) else rule or entry["name"])
+    tuning = set(records.spec.get("tuning_seeds", []))
+    swept = {record["agent"]["label"] for record in records.cells if record["seed"] in tuning}  # no others play them
     about: dict[tuple[str, str], dict[str, Any]] = {}  # by problem and agent: the labels, with what is proved
     totals: dict[tuple[str, str, bool], list[float]] = {}  # by problem, label, and whether the seeds are for tuning
     for record in records.cells:
-        problem, label = record["problem"]["label"], record["agent"]["label"]
-        about.setdefault((problem, swept.get(label, label)), {})[label] = record["resolved"]
+        problem, agent, label = record["problem"]["label"], record["agent"], record["agent"]["label"]
+        rule = agent["parameters"].get("rule") or agent["name"]
+        name = (rule if isinstance(rule, str) else rule["name"]) if label in swept else label
+        about.setdefault((problem, name), {})[label] = record["resolved"]
         totals.setdefault((problem, label, record["seed"] in tuning), []).append(record["total_regret"])
     rows: list[dict[str, Any]] = []
     for (problem, name), labels in about.items():
@@ -237,12 +233,10 @@ def league(records: Records) -> list[dict[str, Any]]:
         best = min(labels, key=lambda label: float(np.mean(totals.get((problem, label, True), [np.inf]))))
         own, tuned = totals.get((problem, first, False), []), totals.get((problem, best, False), [])
         low, high = interval(own) or (None, None)
-        row: dict[str, Any] = {"problem": problem, "agent": name}
-        row["guarantee"] = labels[first].get("guarantee", "not stated")
-        row["given"] = ", ".join(map(str, labels[first].get("given", []))) or "nothing"
+        row: dict[str, Any] = {"problem": problem, "agent": name, "guarantee": labels[first]["guarantee"]}
+        row["given"] = ", ".join(map(str, labels[first]["given"])) or "nothing"
         row["regret"] = float(np.mean(own)) if own else None
         row["tuned regret"] = float(np.mean(tuned)) if tuned and several else None
         row["95% interval"] = ends_of({"low": low, "high": high})
-        row |= {"worst": max(own, default=None), "tuned": best if several else ""}
-        rows.append(row)
+        rows.append(row | {"worst": max(own, default=None), "tuned": best if several else ""})
     return sorted(rows, key=lambda row: (row["problem"], np.inf if row["regret"] is None else row["regret"]))

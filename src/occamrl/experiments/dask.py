@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.pool import GRACE_SECONDS, SILENCE_SECONDS, Event, call
+from occamrl.experiments.pool import Event, call
 from occamrl.experiments.records import Folder
 from occamrl.registry import import_modules
 from occamrl.running.run import ctrl_c
@@ -51,9 +51,8 @@ class DaskPool:
 
     def play(self, tasks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Event]]:
         """Yield (number of the task, event) until all are done, failed or stopped."""
-        lock, heard, since = self.folder.path / "lock", time.monotonic(), None
-        paths, waiting = [str(Path(each).resolve()) for each in sys.path], dict[Any, int]()
-        common = self.modules, paths, lock.read_text()
+        lock, waiting = self.folder.path / "lock", dict[Any, int]()
+        common = list(self.modules), [str(Path(each).resolve()) for each in sys.path], lock.read_text()
         for i, task in enumerate(tasks):  # under a key of its own: Dask remembers the result of an equal task
             key = f"occamrl-{i}-{time.time_ns()}"
             waiting[self.client.submit(play_remotely, self.function, list(task), *common, key=key, pure=False)] = i
@@ -61,23 +60,15 @@ class DaskPool:
             with ctrl_c() as pressed:
                 while waiting:
                     time.sleep(_POLL_SECONDS)
-                    now = time.monotonic()
-                    if pressed.is_set() and since is None:
-                        since = now
-                        lock.write_text("stopping")  # tasks that run stop at a block boundary
+                    if pressed.is_set():
+                        lock.write_text("stopping")  # tasks stop at a block boundary, those to come at once
                     for future in [each for each in waiting if each.done()]:
-                        heard, ended = now, future.status
+                        ended = future.status
                         why = f"{ended}: {future.exception()!r}" if ended == "error" else ended
                         event: Event = {"event": "failed", "text": why}
                         yield waiting.pop(future), future.result() if ended == "finished" else event
-                    if since is not None and now - since > GRACE_SECONDS:
-                        self.client.cancel(list(waiting))
-                        yield from ((i, {"event": "stopped", "text": "withdrawn"}) for i in waiting.values())
-                        waiting.clear()
-                    if self.client.status != "running" or (
-                        now - heard > SILENCE_SECONDS and not self.client.nthreads()
-                    ):
-                        text = "the Dask scheduler is gone or has no worker; finished cells and checkpoints are in"
+                    if self.client.status != "running":
+                        text = "the Dask scheduler is gone; finished cells and checkpoints are in"
                         raise OccamRLError(f"{text} {self.folder.path}, and can be resumed")
         finally:
             self.client.close()

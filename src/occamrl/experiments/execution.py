@@ -38,13 +38,13 @@ def play_cell(
     stop: Callable[[], bool] = lambda: False,
 ) -> Event:
     """Play a cell of an experiment and write its record; return a few facts."""
-    place, cell = Folder(folder), Cell.of(content)
+    place, cell = Folder(folder), Cell(**content)
     record = place.record_of(cell)  # perhaps of a worker that was killed before it could say so
     checkpoint = place.cells / f"{cell.id}.npz"
     if record is None or record["status"] != "done":
-        problem = make_problem(cell.problem.name, json.dumps(cell.problem.parameters))
+        problem = make_problem(cell.problem["name"], json.dumps(cell.problem["parameters"]))
         resolver = Resolver(problem, cell.episodes)
-        agent = resolver.agent(cell.agent.name, cell.agent.parameters)
+        agent = resolver.agent(cell.agent["name"], cell.agent["parameters"])
         for fault in resolver.faults:
             raise ParameterError(fault.key, got=fault.got, expected=fault.expected)
         result = play(agent, as_mdp(problem), cell.seed, cell.episodes, checkpoint, seconds, say, stop)
@@ -107,7 +107,13 @@ def versions() -> dict[str, str]:
 
 def write_record(folder: Folder, cell: Cell, outcome: Event) -> None:
     """Write the record of a cell, which makes it finished or failed."""
-    record = {**cell.content, "cell": cell.id, "versions": versions(), "platform": platform.platform(), **outcome}
+    record = {
+        **dataclasses.asdict(cell),
+        "cell": cell.id,
+        "versions": versions(),
+        "platform": platform.platform(),
+        **outcome,
+    }
     write_sealed(folder.cells / f"{cell.id}.json", record)
 
 
@@ -186,7 +192,7 @@ class Experiment:
                 listen({**event, "cell": todo[i].id, **todo[i].names})
 
             function, seconds = f"{__name__}:play_cell", pool.CHECKPOINT_SECONDS
-            tasks = [[str(place.path.resolve()), cell.content, seconds] for cell in todo]
+            tasks = [[str(place.path.resolve()), dataclasses.asdict(cell), seconds] for cell in todo]
             team: Any = Pool(function, min(count, max(len(todo), 1)), self.imports, [handle])
             if scheduler is not None:
                 from occamrl.experiments.dask import DaskPool

@@ -1,10 +1,9 @@
 """One pool of processes for everything that plays many runs: experiments, comparisons and studies.
 
-A task is a function ``module:name`` called with plain data. Workers are new Python processes with one thread of linear
-algebra each; in this process, where a single worker plays, linear algebra is held to one thread as well. So results are
-the same bits for any number of workers, in any order, interrupted or not. A worker that dies or falls silent costs its
-task only: it is tried again, and a run goes on from its checkpoint. Ctrl-C stops tasks at a block boundary, with a
-checkpoint, and after about a second without one.
+A task is a function ``module:name`` called with plain data. Workers are new Python processes, or this one where a single
+worker plays, always with one thread of linear algebra: results are the same bits for any number of workers, in any
+order, interrupted or not. A worker that dies or falls silent costs its task only: it is tried again, and a run goes on
+from its checkpoint. Ctrl-C stops tasks at a block boundary, with a checkpoint, and after about a second without one.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def one_thread() -> Iterator[None]:
 
 def earlier(path: Path, agent: Learner, mdp: FiniteMDP, seed: int, episodes: int) -> Result | None:
     """Return what a file holds of a run; None without a file. One of another run is refused and left in place."""
-    if not path.exists() and not path.is_symlink():
+    if not path.exists():
         return None
     found = load(path, agent, mdp)
     if found.seed != seed or found.total_episodes > episodes:
@@ -133,10 +132,7 @@ def call(function: str, arguments: Sequence[Any], say: Listener, stop: Callable[
 
 
 def work() -> None:
-    """Be a worker: take tasks from standard input, one JSON line each, and answer on standard output.
-
-    When the input ends, by intent or because the parent is gone, the task in play stops at a block boundary.
-    """
+    """Be a worker: take tasks from standard input, one JSON line each; when it ends, stop at a block boundary."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anybody prints is not an answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
@@ -155,11 +151,9 @@ def work() -> None:
         if news["event"] == "progress" and time.monotonic() - said < 0.5:
             return
         said = time.monotonic()
-        try:
+        with contextlib.suppress(OSError):  # nobody listens any more
             answers.write(json.dumps(news) + "\n")
             answers.flush()
-        except (OSError, ValueError):  # nobody listens any more
-            stopping.set()
 
     threading.Thread(target=read, daemon=True).start()
     import_modules(sys.argv[2:])
@@ -202,7 +196,14 @@ class Pool:
             try:
                 yield from (self._here if self.workers == 1 else self._in_processes)(tasks, pressed.is_set)
             finally:
-                self._close()
+                for worker in self._team:
+                    worker.write(None)
+                for worker in self._team:
+                    try:
+                        worker.process.wait(GRACE_SECONDS)
+                    except subprocess.TimeoutExpired:
+                        worker.process.kill()
+                        worker.process.wait()
 
     def _here(self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]) -> Iterator[tuple[int, Event]]:
         event: Event = {}
@@ -287,17 +288,6 @@ class Pool:
 
         threading.Thread(target=hear, daemon=True).start()
         return worker
-
-    def _close(self) -> None:
-        """End the workers: their input ends, and after a while they are made to."""
-        for worker in self._team:
-            worker.write(None)
-        for worker in self._team:
-            try:
-                worker.process.wait(GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
 
 
 def follow(label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: bool | None, take: Any) -> bool:

@@ -20,22 +20,15 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError, as_path
-from occamrl.running.storage import (
-    canonical,
-    make_folder,
-    read_document,
-    read_sealed,
-    sha256,
-    write_sealed,
-)
+from occamrl.errors import CheckpointError, FolderInUse, RecordError, as_path
+from occamrl.running.storage import canonical, make_folder, read_document, read_sealed, sha256, write_sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,45 +41,26 @@ _WORKERS_SECONDS = 3.0  # given to the workers of a process that was killed to n
 _MOST_ROWS = 24  # of a printed table: it fits a screen
 
 
-class Variant(NamedTuple):
-    """A problem or an agent of a cell, by its name."""
-
-    name: str
-    label: str
-    parameters: dict[str, Any]
-
-
 @dataclass(frozen=True)
 class Cell:
-    """What is run, in plain data."""
+    """What is run, in plain data: a problem and an agent by name, label and parameters."""
 
-    problem: Variant
-    agent: Variant
+    problem: dict[str, Any]
+    agent: dict[str, Any]
     seed: int
     episodes: int
     thinning: int
-
-    @classmethod
-    def of(cls, content: dict[str, Any]) -> Cell:
-        """Return the cell with this content."""
-        problem, agent = Variant(**content["problem"]), Variant(**content["agent"])
-        return cls(problem, agent, content["seed"], content["episodes"], content["thinning"])
+    format: int = FORMAT
 
     @property
-    def content(self) -> dict[str, Any]:
-        """Everything that makes the cell what it is."""
-        parts = {"problem": self.problem._asdict(), "agent": self.agent._asdict(), "seed": self.seed}
-        return {"format": FORMAT, **parts, "episodes": self.episodes, "thinning": self.thinning}
-
-    @cached_property
     def id(self) -> str:
         """Sixteen hexadecimal digits."""
-        return sha256(canonical(self.content))[:16]
+        return sha256(canonical(asdict(self)))[:16]
 
     @property
     def names(self) -> dict[str, Any]:
         """What a person calls the cell."""
-        return {"problem": self.problem.label, "agent": self.agent.label, "seed": self.seed}
+        return {"problem": self.problem["label"], "agent": self.agent["label"], "seed": self.seed}
 
 
 @contextlib.contextmanager
@@ -96,16 +70,10 @@ def locked(folder: Path) -> Iterator[int]:
     The lock is the system's and belongs to an open file: it is held until the last process that inherited it is gone,
     however it went. What the file says is for people, and for tasks elsewhere to see that they are still wanted.
     """
-    try:
-        import fcntl
-    except ImportError as error:
-        raise OccamRLError("this system has no file locks that processes inherit: use Linux or macOS") from error
+    import fcntl  # Linux and macOS
+
     path, deadline = folder / "lock", time.monotonic() + _WORKERS_SECONDS
-    try:
-        file = path.open("a+")
-    except OSError as error:
-        raise StorageError(path, error) from error
-    with file:
+    with path.open("a") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +101,7 @@ class Folder:
         """Write the experiment, or add the cells of a larger spec to it."""
         make_folder(self.cells)
         document = {"format": FORMAT, "name": name, "spec": spec, "code": code}
-        write_sealed(self.experiment_file, {**document, "cells": [cell.content for cell in cells]})
+        write_sealed(self.experiment_file, {**document, "cells": [asdict(cell) for cell in cells]})
 
     def experiment(self) -> dict[str, Any]:
         """Return experiment.json."""
@@ -147,7 +115,7 @@ class Folder:
 
     def planned(self) -> list[Cell]:
         """Return the cells of the experiment."""
-        return [Cell.of(content) for content in self.experiment()["cells"]]
+        return [Cell(**content) for content in self.experiment()["cells"]]
 
     def record_of(self, cell: Cell) -> dict[str, Any] | None:
         """Return the record of a finished or failed cell; None: there is none yet."""
@@ -155,7 +123,7 @@ class Folder:
         if not path.exists():
             return None
         record = read_sealed(path)
-        if any(record.get(key) != value for key, value in cell.content.items()):
+        if any(record.get(key) != value for key, value in asdict(cell).items()):
             raise RecordError(path, got="the record of another cell", expected=f"that of {cell.names}")
         return record
 
@@ -270,7 +238,7 @@ def status(folder: str | Path) -> Records:
     document = place.experiment()
     now = Records(folder=place.path, name=document["name"], spec=document["spec"])
     for content in document["cells"]:
-        cell = Cell.of(content)
+        cell = Cell(**content)
         try:
             record = place.record_of(cell)
         except RecordError as error:

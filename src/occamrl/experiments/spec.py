@@ -30,7 +30,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from occamrl import registry
 from occamrl.errors import Fault, InvalidInput, ParameterError, SpecError, UnknownName, require_choice, shown
-from occamrl.experiments.records import Cell, Variant
+from occamrl.experiments.records import Cell
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
@@ -216,8 +216,9 @@ def check(
                         built = resolver.agent(agent.name, options, f"agent[{i}].parameters")
                         faults += resolver.faults
                         code[f"{label} / {who}"] = {"problem": resolver.mdp.fingerprint[:16], **identity(built)}
-                        pair = Variant(problem.name, label, parameters), Variant(agent.name, who, options)
-                        cells += [Cell(*pair, seed, episodes, spec.thinning) for seed in seeds]
+                        one = {"name": problem.name, "label": label, "parameters": parameters}
+                        two = {"name": agent.name, "label": who, "parameters": options}
+                        cells += [Cell(one, two, seed, episodes, spec.thinning) for seed in seeds]
     if faults:
         raise SpecError(path, list(dict.fromkeys(faults)))
     return data, spec, cells, code
