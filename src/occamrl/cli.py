@@ -40,7 +40,8 @@ Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, i
 Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler.")]
 Rewards = Literal["known", "bernstein", "hoeffding"]
-Evidence, Scope = Literal["value", "likelihood"], Literal["smallest", "all"]
+Evidence = Literal["value", "likelihood"]
+Scope = Literal["smallest", "all"]
 Modules = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),

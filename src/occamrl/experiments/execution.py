@@ -6,12 +6,12 @@ with what has changed, and never mixed with new results.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields, is_dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,8 @@ def described(cell: Cell, result: Result) -> Event:
 
 def about(agent: Any, problem: Any) -> dict[str, Any]:
     """Return an agent's parameters in plain data, what is proved of it, and what is true of the problem."""
-    fields = dataclasses.fields(agent) if dataclasses.is_dataclass(agent) else ()
-    found: dict[str, Any] = plain({each.name: getattr(agent, each.name) for each in fields})
+    own = fields(agent) if is_dataclass(agent) else ()
+    found: dict[str, Any] = plain({each.name: getattr(agent, each.name) for each in own})
     parts = [agent.rule, *agent.bases] if hasattr(agent, "rule") and hasattr(agent, "bases") else [agent]
     stated = str(getattr(parts[0], "guarantee", "not stated"))
     if stated not in ("none", "not stated") and any(getattr(each, "scale", 1.0) != 1.0 for each in parts):
@@ -107,14 +107,8 @@ def versions() -> dict[str, str]:
 
 def write_record(folder: Folder, cell: Cell, outcome: Event) -> None:
     """Write the record of a cell, which makes it finished or failed."""
-    record = {
-        **dataclasses.asdict(cell),
-        "cell": cell.id,
-        "versions": versions(),
-        "platform": platform.platform(),
-        **outcome,
-    }
-    write_sealed(folder.cells / f"{cell.id}.json", record)
+    by = {"cell": cell.id, "versions": versions(), "platform": platform.platform()}
+    write_sealed(folder.cells / f"{cell.id}.json", {**asdict(cell), **by, **outcome})
 
 
 class Experiment:
@@ -192,7 +186,7 @@ class Experiment:
                 listen({**event, "cell": todo[i].id, **todo[i].names})
 
             function, seconds = f"{__name__}:play_cell", pool.CHECKPOINT_SECONDS
-            tasks = [[str(place.path.resolve()), dataclasses.asdict(cell), seconds] for cell in todo]
+            tasks = [[str(place.path.resolve()), asdict(cell), seconds] for cell in todo]
             team: Any = Pool(function, min(count, max(len(todo), 1)), self.imports, [handle])
             if scheduler is not None:
                 from occamrl.experiments.dask import DaskPool

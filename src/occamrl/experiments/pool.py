@@ -1,7 +1,7 @@
 """One pool of processes for everything that plays many runs: experiments, comparisons and studies.
 
-A task is a function ``module:name`` called with plain data. Workers are new Python processes, or this one where a single
-worker plays, always with one thread of linear algebra: results are the same bits for any number of workers, in any
+A task is a function ``module:name`` called with plain data. Workers are new Python processes, or this one where there
+is one worker, always with one thread of linear algebra: results are the same bits for any number of workers, in any
 order, interrupted or not. A worker that dies or falls silent costs its task only: it is tried again, and a run goes on
 from its checkpoint. Ctrl-C stops tasks at a block boundary, with a checkpoint, and after about a second without one.
 """

@@ -157,7 +157,7 @@ class Records:
     @property
     def total(self) -> int:
         """The number of cells."""
-        return sum(map(len, (self.cells, self.failed, self.begun, self.missing, self.damaged)))
+        return sum(len(getattr(self, name)) for name in ("cells", "failed", "begun", "missing", "damaged"))
 
     @cached_property
     def curves(self) -> pa.Table:

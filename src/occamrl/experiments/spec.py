@@ -51,7 +51,6 @@ _MOST_SEEDS = 100_000
 
 
 def _seeds(value: Any) -> Any:
-    """Return the seeds 0, ..., n - 1 for a number n."""
     return list(range(value)) if type(value) is int and 1 <= value <= _MOST_SEEDS else value
 
 
@@ -196,8 +195,8 @@ def check(
     except (ValueError, TypeError) as error:
         raise SpecError(path, [Fault("spec", f"{error}", "numbers, texts, lists and tables")]) from error
     if missing := [name for name in spec.imports if name not in imports]:
-        options = " ".join(f"--import {name}" for name in missing)
-        expected = f"{options} on the command line too (in Python: imports={missing}): a file alone imports nothing"
+        named = " ".join(f"--import {name}" for name in missing)
+        expected = f"{named} on the command line too (in Python: imports={missing}): a file alone imports nothing"
         raise SpecError(path, [Fault("import", ", ".join(missing), expected)])
     registry.import_modules(imports)
     faults = list(_inconsistent(spec))
@@ -257,11 +256,11 @@ class Resolver:
     """Builds agents for one problem; what is wrong with their parameters is collected in ``faults``."""
 
     def __init__(self, problem: Any, episodes: int) -> None:
-        self.problem, self.episodes, self.mdp = problem, episodes, as_mdp(problem)
+        self.problem, self.episodes, self.mdp, self.title = problem, episodes, as_mdp(problem), type(problem).__name__
         self.faults: list[Fault] = []
-        self.table: dict[str, Callable[..., Any]] = {  # by a parameter's annotation or name
+        self.table: dict[str, Callable[..., Any]] = {  # what values stand for, by a parameter's annotation or name
             "FeatureMap": self._features,
-            "FiniteMDP": self._mdp,
+            "FiniteMDP": lambda key, value, made: self.mdp,
             "Ladder": self._ladder,
             "Family": self._family,
             "bases": self._bases,
@@ -316,9 +315,6 @@ class Resolver:
     def _bases(self, key: str, value: Any, made: Any) -> Any:
         return [self._named(f"{key}[{i}]", each, kinds=AGENTS) for i, each in enumerate(value)]
 
-    def _mdp(self, key: str, value: Any, made: Any) -> Any:
-        return self.mdp
-
     def _delta(self, key: str, value: Any, made: Any) -> Any:
         if isinstance(value, str):
             require_choice(key, value.replace(" ", ""), ["1/K"])
@@ -337,8 +333,7 @@ class Resolver:
         if isinstance(features, FeatureMap) and features.groups > 1:  # one-hot: theta is the kernel
             theta = self._kernel()
         if theta is None:
-            expected = f"a number: {type(self.problem).__name__} has no theta"
-            raise ParameterError(key, got=repr(value), expected=expected)
+            raise ParameterError(key, got=repr(value), expected=f"a number: {self.title} has no theta")
         return factor * float(np.linalg.norm(theta))
 
     def _features(self, key: str, value: Any, made: Any) -> Any:
@@ -348,8 +343,7 @@ class Resolver:
         if isinstance(value, str):
             require_choice(key, value, ("problem", "tabular", "support"))
         if own is None:
-            expected = f'"tabular": {type(self.problem).__name__} has no features'
-            raise ParameterError(key, got=repr(value), expected=expected)
+            raise ParameterError(key, got=repr(value), expected=f'"tabular": {self.title} has no features')
         features = FeatureMap(own)
         if value == "support":
             return features.restrict(np.flatnonzero(self.problem.theta).tolist())
@@ -399,22 +393,21 @@ class Resolver:
 
     def _reference(self, name: str, selector: Any, m: int | None) -> Any:
         """Return the learner that a selector would be on one class: the true one, the largest, ..."""
-        where, ladder = type(self.problem).__name__, getattr(selector, "ladder", None)
+        ladder, theta = getattr(selector, "ladder", None), getattr(self.problem, "theta", None)
         if ladder is not None:
             m = {"oracle": ladder.class_of(self.mdp), "largest": ladder.classes, "smallest": 1}.get(name, m)
             if m is None:
                 expected = "a ladder that holds the problem's kernel; of a class its number m"
-                raise ParameterError("ladder", got=f"{name!r} on {where}", expected=expected)
+                raise ParameterError("parameters.ladder", got=f"{name!r} on {self.title}", expected=expected)
             family = ladder.family_of(m)
             if family.finite:
                 return _learner(UCRLVTR, selector, family=family)
             return _learner(UCRLVTRLin, selector, features=family.own_features, norm_bound=family.norm_bound)
         if name == "largest":
             return _learner(UCRLVTRLin, selector)
-        theta = getattr(self.problem, "theta", None)
         if name != "oracle" or theta is None:
-            expected = "a selector with a ladder, or a problem with theta"
-            raise ParameterError("name", got=f"{name!r} of a {type(selector).__name__} on {where}", expected=expected)
+            got = f"{name!r} of a {type(selector).__name__} on {self.title}"
+            raise ParameterError("name", got=got, expected="a selector with a ladder, or a problem with theta")
         own = {"norm_bound": float(np.linalg.norm(theta))} if selector.finds_norm else {}
         if getattr(selector, "finds_support", True):
             own["features"] = selector.features.restrict(np.flatnonzero(theta).tolist())
