@@ -133,7 +133,7 @@ def make_problem(name: str, **parameters: Any) -> Any:
     >>> orl.make_problem("river-swim", states=5).mdp.horizon
     20
     """
-    kind = find("problem", name, "problems")
+    kind = find("name", name, "problems")
     known = [*inspect.signature(kind).parameters, "reward_noise"]
     for each in parameters:
         if each not in known:

@@ -23,12 +23,11 @@ from occamrl.experiments.pool import CHECKPOINT_SECONDS, Event, Listener, Pool, 
 from occamrl.experiments.records import Records, locked, text_table
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
-from occamrl.running.result import Result, table_of_rows
+from occamrl.running.result import Result
 from occamrl.running.run import generator, require_learner
 from occamrl.running.storage import make_folder, read_objects, save, sha256, write_objects
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from matplotlib.axes import Axes
 
 _RESAMPLES = 4_000
@@ -46,7 +45,7 @@ def interval(values: Any) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The results of :func:`compare`: print it, ``plot()`` it, or take its ``table``.
+    """The results of :func:`compare`: print it, ``plot()`` it, or take its ``rows``.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
@@ -72,11 +71,6 @@ class Comparison:
             row |= {"plans": float(np.mean([r.plans for r in results])), "seconds": sum(r.wall_time for r in results)}
             found.append(row)
         return found
-
-    @property
-    def table(self) -> pa.Table:
-        """The rows as a table."""
-        return table_of_rows(self.rows)
 
     def differences(self, baseline: str | None = None) -> list[dict[str, Any]]:
         """Return regret minus that of the baseline (the first agent by default), paired by seed, with intervals."""

@@ -132,8 +132,8 @@ class Experiment:
         self._set("spec", spec, imports)
 
     def _set(self, path: str | Path, data: dict[str, Any], imports: Sequence[str]) -> None:
-        self.data, spec, self.cells, code = check(data, path, imports)
-        self.name, self.imports = spec.name, list(imports)
+        self.data, self.cells, code = check(data, path, imports)
+        self.name, self.imports = self.data["name"], list(imports)
         mine = {f"{name} version": versions()[name] for name in ("occamrl", "numpy")}
         self.code = {key: {**mine, **each} for key, each in code.items()}
 

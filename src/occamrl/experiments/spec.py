@@ -47,18 +47,15 @@ _MODELS = {each.__name__: each for each in (FiniteFamily, LinearFamily, Aggregat
 _MOST_SEEDS = 100_000
 
 
-# The form -------------------------------------------------------------------------------------------------------------
-
-
 def _seeds(value: Any) -> Any:
     return list(range(value)) if type(value) is int and 1 <= value <= _MOST_SEEDS else value
 
 
 def _by_name(value: Any) -> Any:
-    """Return a table for what is given by its name alone."""
     return {"name": value} if isinstance(value, str) else value
 
 
+Code = dict[str, dict[str, str]]  # by "problem / agent": what both are, for later comparison
 Count = Annotated[int, Field(ge=1, le=MOST_EPISODES, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**62, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -180,13 +177,8 @@ def noting(faults: list[Fault], key: str) -> Iterator[None]:
         faults.append(Fault(key, f"{type(error).__name__}: {error}", "values of valid kinds and sizes"))
 
 
-def check(
-    given: dict[str, Any], path: str | Path, imports: Sequence[str]
-) -> tuple[dict[str, Any], Spec, list[Cell], dict[str, dict[str, str]]]:
-    """Return the data of a spec, itself, its cells, and by "problem / agent" what both are.
-
-    Every problem and agent is built once, to find all faults.
-    """
+def check(given: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tuple[dict[str, Any], list[Cell], Code]:
+    """Return the data of a spec, its cells, and what they consist of; every problem and agent is built once."""
     try:
         data = json.loads(canonical(given))
         spec = Spec.model_validate(data)
@@ -201,26 +193,27 @@ def check(
     registry.import_modules(imports)
     faults = list(_inconsistent(spec))
     cells: list[Cell] = []
-    code: dict[str, dict[str, str]] = {}
+    code: Code = {}
     for number, problem in enumerate(spec.problem):
         episodes = problem.episodes or spec.episodes
         for label, parameters in problem.variants():
+            made = None
             with noting(faults, f"problem[{number}]"):
                 made = make_problem(problem.name, json.dumps(parameters))
-                for i, agent in enumerate(spec.agent):
-                    playing = not agent.only or not {problem.name, label}.isdisjoint(agent.only)
+            for i, agent in enumerate(spec.agent):
+                playing = made is not None and (not agent.only or not {problem.name, label}.isdisjoint(agent.only))
+                for who, options in agent.variants() if playing else ():
+                    resolver = Resolver(made, episodes)
+                    built = resolver.agent(agent.name, options, f"agent[{i}].parameters")
+                    faults += resolver.faults
+                    code[f"{label} / {who}"] = {"problem": resolver.mdp.fingerprint[:16], **identity(built)}
+                    one = {"name": problem.name, "label": label, "parameters": parameters}
+                    two = {"name": agent.name, "label": who, "parameters": options}
                     seeds = [*spec.seeds, *spec.tuning_seeds] if agent.sweep else spec.seeds
-                    for who, options in agent.variants() if playing else ():
-                        resolver = Resolver(made, episodes)
-                        built = resolver.agent(agent.name, options, f"agent[{i}].parameters")
-                        faults += resolver.faults
-                        code[f"{label} / {who}"] = {"problem": resolver.mdp.fingerprint[:16], **identity(built)}
-                        one = {"name": problem.name, "label": label, "parameters": parameters}
-                        two = {"name": agent.name, "label": who, "parameters": options}
-                        cells += [Cell(one, two, seed, episodes, spec.thinning) for seed in seeds]
+                    cells += [Cell(one, two, seed, episodes, spec.thinning) for seed in seeds]
     if faults:
         raise SpecError(path, list(dict.fromkeys(faults)))
-    return data, spec, cells, code
+    return data, cells, code
 
 
 def _inconsistent(spec: Spec) -> Iterator[Fault]:
@@ -239,9 +232,6 @@ def _inconsistent(spec: Spec) -> Iterator[Fault]:
     for key, name, valid in wanted:
         if name not in valid:
             yield Fault(key, repr(name), str(UnknownName(key, got=name, known=valid).expected))
-
-
-# The meaning ----------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)
