@@ -339,3 +339,13 @@ def test_constants_of_a_league_table_are_chosen_on_other_seeds(tmp_path: Path) -
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"no experiment\.json"):
         Folder(tmp_path).experiment()
+
+
+def test_labels_keep_the_order_of_the_spec_when_it_is_resumed(tmp_path: Path) -> None:
+    rules = [{"name": "D3RB", "parameters": {"scale": scale, "coefficient": 1.0}} for scale in (1.0, 0.1)]
+    arena = {"name": "Arena", "label": "{rule}", "bases": ["UniformRandom", "PSRL"], "sweep": {"rule": rules}}
+    experiment = orl.Experiment(**(SPEC | {"agent": [arena]}))
+    Folder(tmp_path).create(experiment.name, experiment.data, experiment.cells, experiment.code)
+    resumed = orl.Experiment.resume(tmp_path, workers=1, progress=False)
+    assert [each["cell"] for each in resumed.cells] == [cell.id for cell in experiment.cells]
+    assert resumed.cells[0]["agent"]["label"] == "D3RB(scale=1.0, coefficient=1.0)"

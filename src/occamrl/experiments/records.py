@@ -33,7 +33,7 @@ from occamrl.running.storage import canonical, make_folder, read_document, read_
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 2
+FORMAT = 3
 TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
 CURVE = ("episode", "regret", "cumulative_regret", "realised_return")
 _LABELS = ("cell", "problem", "agent", "seed")
@@ -100,7 +100,7 @@ class Folder:
     def create(self, name: str, spec: dict[str, Any], cells: Sequence[Cell], code: dict[str, Any]) -> None:
         """Write the experiment, or add the cells of a larger spec to it."""
         make_folder(self.cells)
-        document = {"format": FORMAT, "name": name, "spec": spec, "code": code}
+        document = {"format": FORMAT, "name": name, "spec": json.dumps(spec), "code": code}  # in the order of its keys
         write_sealed(self.experiment_file, {**document, "cells": [asdict(cell) for cell in cells]})
 
     def experiment(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Folder:
         if document.get("format") != FORMAT:
             got = f"format {document.get('format')}"
             raise RecordError(self.experiment_file, got=got, expected=f"format {FORMAT}, of this version of occamrl")
-        return document
+        return {**document, "spec": json.loads(document["spec"])}
 
     def planned(self) -> list[Cell]:
         """Return the cells of the experiment."""

@@ -39,7 +39,6 @@ from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import as_mdp, stream
 from occamrl.protocols import MOST_EPISODES, Floats
 from occamrl.running.identity import identity
-from occamrl.running.storage import canonical
 
 AGENTS = ("learners", "selectors", "paper")
 REFERENCES = ("oracle", "largest", "smallest", "class")
@@ -180,7 +179,7 @@ def noting(faults: list[Fault], key: str) -> Iterator[None]:
 def check(given: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tuple[dict[str, Any], list[Cell], Code]:
     """Return the data of a spec, its cells, and what they consist of; every problem and agent is built once."""
     try:
-        data = json.loads(canonical(given))
+        data = json.loads(json.dumps(given, allow_nan=False))
         spec = Spec.model_validate(data)
     except ValidationError as error:
         raise SpecError(path, [fault_of(each) for each in error.errors()]) from error
