@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ import numpy as np
 
 import occamrl as orl
 from occamrl.errors import InvalidInput, OccamRLError, Stopped, StorageError
+from occamrl.experiments import pool
 from occamrl.experiments.execution import Experiment, play_cell
 from occamrl.experiments.records import Folder, load, verify
 from occamrl.running.run import Progress
@@ -67,7 +69,7 @@ def content(folder: Path) -> str:
 def strays(folder: Path) -> list[str]:
     """Return every file that does not belong to a finished experiment."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return [str(path) for path in files if path.name not in ("experiment.json", "spec.toml") and path.suffix != ".json"]
+    return [str(path) for path in files if path.name not in ("lock",) and path.suffix != ".json"]
 
 
 # Kills ----------------------------------------------------------------------------------------------------------------
@@ -82,7 +84,8 @@ def _run(experiment: Experiment, folder: Path, workers: int, pids: Any) -> None:
 
     os.setpgid(0, 0)
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # until this process ends
-    experiment.run(folder, workers=workers, checkpoint_seconds=QUICK, progress=False, listen=listen)
+    pool.CHECKPOINT_SECONDS = QUICK  # of this process
+    experiment.run(folder, workers=workers, progress=False, listen=listen)
 
 
 def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str, Any]:
@@ -132,15 +135,15 @@ def sample(work: Path) -> tuple[Path, Path]:
     """Return a folder with finished cells and one that was stopped, and a saved result."""
     experiment, folder = experiment_in(work, 200), work / "sample"
     *finished, last = experiment.cells
-    Folder(folder).create(experiment.name, experiment.data, experiment.source, experiment.cells, experiment.code)
+    Folder(folder).create(experiment.name, experiment.data, experiment.cells, experiment.code)
     for cell in finished:
-        play_cell(str(folder), cell.content, QUICK)
+        play_cell(str(folder), asdict(cell), QUICK)
     pieces = iter([False] * 3 + [True] * 10)
-    cell = finished[0] if last.agent.name == "UniformRandom" else last
+    cell = finished[0] if last.agent["name"] == "UniformRandom" else last
     for path in folder.glob(f"cells/{cell.id}.*"):
         path.unlink()
     with contextlib.suppress(Stopped):
-        play_cell(str(folder), cell.content, QUICK, stop=lambda: next(pieces))
+        play_cell(str(folder), asdict(cell), QUICK, stop=lambda: next(pieces))
     problem, saved = orl.make_problem("river-swim", states=3), work / "result.npz"
     orl.run(orl.PSRL(), problem, episodes=50).save(saved)
     return folder, saved
@@ -262,8 +265,8 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
     result, whole, cases = orl.run(orl.PSRL(), problem, episodes=50), work / "whole", 0
     experiment.run(whole, workers=1, progress=False)
     reference, bar = content(whole), Progress("storage", count, None, "faults")
-    cell = next(cell for cell in experiment.cells if cell.agent.name == "PSRL")
-    files = [("spec.toml", 1), ("experiment.json", 1), ("*.npz", 1), ("*.npz", 2), (f"{cell.id}.json", 1), ("saved", 1)]
+    cell = next(cell for cell in experiment.cells if cell.agent["name"] == "PSRL")
+    files = [("experiment.json", 1), ("*.npz", 1), ("*.npz", 2), (f"{cell.id}.json", 1), ("saved", 1)]
     for pattern, nth in files:
         for point in ("open", "write", "fsync", "rename"):
             for number in (errno.ENOSPC, errno.EACCES, errno.EROFS):
@@ -275,10 +278,10 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
                 def attempt(folder: Path = folder, saved: Path = saved) -> None:
                     result.save(saved)
                     place, stops = Folder(folder), iter([False] * 3 + [True])
-                    place.create(experiment.name, experiment.data, experiment.source, experiment.cells, experiment.code)
+                    place.create(experiment.name, experiment.data, experiment.cells, experiment.code)
                     for _ in range(2):  # twice stopped, which writes a checkpoint each time
                         with contextlib.suppress(Stopped):
-                            play_cell(str(folder), cell.content, 1e9, stop=lambda stops=stops: next(stops, False))  # type: ignore[misc]
+                            play_cell(str(folder), asdict(cell), 1e9, stop=lambda stops=stops: next(stops, False))  # type: ignore[misc]
                         stops = iter([False] * 3 + [True])
                     experiment.run(folder, workers=1, progress=False)
 

@@ -113,7 +113,7 @@ def test_classes_of_other_people_are_found(tmp_path: Path, monkeypatch: pytest.M
         name = "plug_ins_for_a_test.one:Found"
         with pytest.raises(ParameterError, match="--import"):  # text alone imports nothing
             registry.find("problem", name, "problems")
-        assert registry.import_modules(["plug_ins_for_a_test.one"]).folders == (str(tmp_path.resolve()),)
+        registry.import_modules(["plug_ins_for_a_test.one"])
         assert registry.find("problem", name, "problems").__name__ == "Found"
         with pytest.raises(ParameterError, match="begin, learn, plan"):
             registry.find("agent", name, "learners")
@@ -143,11 +143,11 @@ class _Point:
 
 def test_installed_packages_bring_classes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [_Point("Theirs", RiverSwim), _Point("Broken", OSError("gone")), _Point("Wrong", int)]
-    points += [_Point("Twice", RiverSwim), _Point("Twice", RiverSwim), _Point("RiverSwim", int)]
+    points += [_Point("RiverSwim", int)]
     monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "occamrl.problems" else [])
     assert registry.make_problem("theirs", states=3) == RiverSwim(states=3)
     assert registry.find("problem", "river-swim", "problems") is RiverSwim  # a class of this package keeps its name
-    for name in ("Broken", "Wrong", "Twice"):
+    for name in ("Broken", "Wrong"):
         with pytest.raises(ParameterError, match=r"somebody's 1\.0"):
             registry.make_problem(name)
 

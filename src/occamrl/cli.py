@@ -9,27 +9,22 @@ imported when it is called, so that `--help` does not wait for it.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import keyword
-import os
 import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from occamrl import __version__
 
 if TYPE_CHECKING:
-    from occamrl.envs.ladder_file import LadderSpec
-    from occamrl.envs.wrapper import FiniteEnvironment
-    from occamrl.protocols import Learner
     from occamrl.running.result import Result
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -44,8 +39,9 @@ LadderName = Annotated[str, typer.Option(help="A TOML file of models, or the nam
 Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler.")]
-CheckpointEvery = Annotated[float, typer.Option(min=0.001, help="Seconds between checkpoints of a cell.")]
-Silence = Annotated[float, typer.Option(min=1.0, help="Seconds of silence after which a worker counts as dead.")]
+Rewards = Literal["known", "bernstein", "hoeffding"]
+Evidence = Literal["value", "likelihood"]
+Scope = Literal["smallest", "all"]
 Modules = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),
@@ -86,32 +82,18 @@ def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable
                 tell(*str(error).splitlines())
                 if options.get("as_json"):
                     faults = [fault._asdict() for fault in getattr(error, "faults", ())]
-                    with contextlib.suppress(OSError):  # the message has been written, the code will be
-                        about = {"event": "error", "kind": type(error).__name__, "text": str(error)}
-                        print_lines({**about, **({"faults": faults} if faults else {})})
+                    print_lines({"event": "error", "kind": type(error).__name__, "text": str(error), "faults": faults})
                 bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
                 raise typer.Exit(BAD_INPUT if bad else FAILED) from None
-            except OSError as error:  # mostly of standard output; those of our own files are StorageErrors
-                _leave_output(error)
-                raise typer.Exit(FAILED) from None
-            except (MemoryError, ImportError) as error:  # libraries that do not fit are not found, either
-                tell(f"{type(error).__name__}: {str(error) or 'there is too little memory'}")
+            except BrokenPipeError:  # whoever reads has gone: typer ends silently
+                raise
+            except (OSError, MemoryError, ImportError) as error:
+                tell(f"{type(error).__name__}: {error}")
                 raise typer.Exit(FAILED) from None
 
         return app.command(name)(call)
 
     return register
-
-
-def _leave_output(error: OSError) -> None:
-    if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
-        tell(f"{'cannot write to standard output: ' if error.filename is None else ''}{error}")
-    try:
-        sys.stdout.flush()
-    except OSError:  # lead it nowhere: Python would try once more when it ends, and complain
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def printable(text: object) -> str:
@@ -120,20 +102,15 @@ def printable(text: object) -> str:
 
 
 def tell(*lines: str) -> None:
-    """Print lines for people on standard error; what cannot be said there is not worth an error of its own."""
-    with contextlib.suppress(OSError):
-        for line in lines:
-            typer.echo(printable(line), err=True)
+    """Print lines for people on standard error."""
+    for line in lines:
+        typer.echo(printable(line), err=True)
 
 
 def print_lines(lines: Sequence[str] | dict[str, Any]) -> None:
     """Print lines for people, or data as one line of JSON."""
-    if isinstance(lines, dict):
-        sys.stdout.write(json.dumps(lines, default=str) + "\n")
-        sys.stdout.flush()
-    else:
-        for line in lines:
-            typer.echo(printable(line))
+    for line in [json.dumps(lines, default=str)] if isinstance(lines, dict) else map(printable, lines):
+        typer.echo(line)
 
 
 @command()
@@ -150,8 +127,6 @@ def run(
     out: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this experiment.")],
     workers: Workers = None,
     scheduler: Scheduler = None,
-    checkpoint_every: CheckpointEvery = 30.0,
-    silence: Silence = 600.0,
     modules: Modules = None,
     as_json: Json = False,
 ) -> None:
@@ -159,7 +134,7 @@ def run(
 
     A spec may list modules of your own under `import`; each of them has to be named with --import as well.
     """
-    _execute(out, spec, modules, as_json, workers, scheduler, checkpoint_every, silence)
+    _play_cells(out, spec, modules, as_json, workers=workers, scheduler=scheduler)
 
 
 @command()
@@ -167,54 +142,39 @@ def resume(
     folder: FolderName,
     workers: Workers = None,
     scheduler: Scheduler = None,
-    checkpoint_every: CheckpointEvery = 30.0,
-    silence: Silence = 600.0,
     modules: Modules = None,
     as_json: Json = False,
 ) -> None:
     """Continue an experiment that was stopped or killed, or in which cells failed."""
-    _execute(folder, None, modules, as_json, workers, scheduler, checkpoint_every, silence)
+    _play_cells(folder, None, modules, as_json, workers=workers, scheduler=scheduler)
 
 
-def _execute(
-    path: Path,
-    spec: str | None,
-    modules: list[str] | None,
-    as_json: bool,
-    workers: int | None,
-    scheduler: str | None,
-    checkpoint_every: float,
-    silence: float,
-) -> None:
-    """Run the cells of a spec, or without one those of the directory, that are not finished."""
+def _play_cells(path: Path, spec: str | None, modules: list[str] | None, as_json: bool, **options: Any) -> None:
+    """Play the cells of a spec, or without one those of the directory, that are not finished."""
     from occamrl.experiments.execution import Experiment
 
-    modules = _findable(modules)
-    options: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "checkpoint_seconds": checkpoint_every}
-    options |= {"silence_seconds": silence, "progress": False if as_json else None}
-    options["listen"] = print_lines if as_json else _listen
+    def listen(event: dict[str, Any]) -> None:
+        if as_json:
+            print_lines(event)
+        elif event["event"] in ("failed", "retry"):
+            tell(f"{event['event']} {event['problem']} / {event['agent']} / seed {event['seed']}: {event['text']}")
+
+    imports, options = _findable(modules), {**options, "progress": False if as_json else None, "listen": listen}
     if spec is None:
-        records = Experiment.resume(path, imports=modules, **options)
+        records = Experiment.resume(path, imports=imports, **options)
     else:
-        records = Experiment.from_toml(spec, imports=modules).run(path, **options)
+        records = Experiment.from_toml(spec, imports=imports).run(path, **options)
     failed, name = len(records.failed), shlex.quote(str(path))  # to be pasted into a shell
     if as_json:
         print_lines({"event": "end", "finished": len(records.cells), "failed": failed, "stopped": False})
     else:
         tell(f"{len(records.cells)} cells finished, {failed} failed: {path}")
     if failed:
-        again = f"occamrl resume {name}" + "".join(f" --import {module}" for module in modules)
+        again = f"occamrl resume {name}" + "".join(f" --import {module}" for module in imports)
         tell(f"To see why: occamrl status {name}; to try again: {again}")
         raise typer.Exit(FAILED)
     if not as_json:
         tell(f"Next: occamrl report {name}")
-
-
-def _listen(event: dict[str, Any]) -> None:
-    """Tell of what a person wants to hear of at once; progress has its own line."""
-    if event["event"] in ("failed", "retry", "warning"):
-        who = f"{event.get('problem', '')} / {event.get('agent', '')} / seed {event.get('seed', '')}"
-        tell(f"{event['event']} {who}: {event.get('text', '')}")
 
 
 @command()
@@ -226,28 +186,22 @@ def status(folder: FolderName, as_json: Json = False) -> None:
     failed = [{"cell": r["cell"], "reason": (str(r["reason"]).strip().splitlines() or [""])[-1]} for r in now.failed]
     damaged = {cell: str(error) for cell, error in now.damaged.items()}
     if as_json:
-        counts = {"cells": now.total, "finished": len(now.cells), "missing": len(now.missing)}
-        print_lines({"name": now.name, **counts, "running": now.running, "failed": failed, "damaged": damaged})
+        counts = {"cells": now.total, "finished": len(now.cells), "begun": len(now.begun), "missing": len(now.missing)}
+        print_lines({"name": now.name, **counts, "failed": failed, "damaged": damaged})
     else:
-        lines = str(now).splitlines()
-        for cell, progress in now.running.items():
-            lines.append(f"running {cell}: {progress.get('episodes', 0):,} of {progress.get('total', 0):,} episodes")
-        lines += [f"failed {each['cell']}: {each['reason']}" for each in failed]
-        print_lines([*lines, *(f"damaged {cell}: {error}" for cell, error in damaged.items())])
+        lines = [f"failed {each['cell']}: {each['reason']}" for each in failed]
+        lines += [f"damaged {cell}: {error}" for cell, error in damaged.items()]
+        print_lines([*str(now).splitlines(), *lines])
     if damaged:
         raise typer.Exit(FAILED)
 
 
 @command()
-def verify(
-    folder: FolderName,
-    quarantine: Annotated[bool, typer.Option(help="Move damaged cells to DIR/quarantine.")] = True,
-    as_json: Json = False,
-) -> None:
-    """Check every file against its digest, move damaged cells aside and say how to run them again."""
-    from occamrl.experiments.execution import Experiment
+def verify(folder: FolderName, as_json: Json = False) -> None:
+    """Check every file against its digest, move damaged cells to DIR/quarantine and say how to run them again."""
+    from occamrl.experiments.records import verify as check
 
-    found = Experiment.verify(folder, quarantine=quarantine)
+    found = check(folder, quarantine=True)
     if as_json:
         print_lines({"damaged": [damage._asdict() for damage in found]})
     else:
@@ -281,14 +235,13 @@ def list_names(as_json: Json = False) -> None:
     own = f"occamrl {__version__}"
     found: dict[str, dict[str, str]] = {}
     for kind in registry.KINDS:
-        theirs = {name: each.source for name, each in registry.installed(kind).items()}
-        found[kind] = dict(sorted((theirs | dict.fromkeys(registry.own(kind), own)).items()))
+        every = sorted(registry.named(kind).items())
+        found[kind] = {name: own if name in registry.own(kind) else registry.source_of(each) for name, each in every}
     found["specs"], found["ladders"] = (dict.fromkeys(names, own) for names in (shipped(), shipped_ladders()))
     lines = []
     for kind, names in found.items():
-        for package in [own, *sorted(set(names.values()) - {own})]:
-            listed = ", ".join(name for name, source in names.items() if source == package)
-            lines += [f"{kind}{'' if package == own else f' of {package}'}: {listed}"] if listed else []
+        listed = [name if source == own else f"{name} ({source})" for name, source in names.items()]
+        lines.append(f"{kind}: {', '.join(listed)}")
     print_lines(found if as_json else lines)
 
 
@@ -328,40 +281,70 @@ def learn(
     options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
     modules: Modules = None,
     delta: Annotated[float, typer.Option(help="Largest probability that the right class is ruled out.")] = 0.05,
-    rewards: Annotated[str, typer.Option(help="known, or estimated by bernstein or hoeffding bounds.")] = "known",
-    evidence: Annotated[str, typer.Option(help="value: ARL-GEN; likelihood: Occam, on lists of kernels.")] = "value",
-    scope: Annotated[str, typer.Option(help="Be optimistic over the smallest class, or over all models left.")] = "",
+    rewards: Annotated[Rewards, typer.Option(help="Known, or estimated by bounds of this kind.")] = "known",
+    evidence: Annotated[Evidence, typer.Option(help="value: ARL-GEN; likelihood: Occam, on lists.")] = "value",
+    scope: Annotated[Scope, typer.Option(help="Be optimistic over the smallest class, or over all.")] = "smallest",
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
     checkpoint: Annotated[Path | None, typer.Option(help="Save progress there; continue from it if it exists.")] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
     """Learn in a Gymnasium environment and find the smallest class of a ladder of models that explains it."""
+    from occamrl.analysis.preflight import preflight
     from occamrl.envs.ladder_file import read_ladder
     from occamrl.envs.wrapper import FiniteEnvironment, make_environment
-    from occamrl.errors import ParameterError, require_choice
+    from occamrl.errors import ParameterError
+    from occamrl.learners.occam import Occam
+    from occamrl.learners.rewards import RewardsPerPair
+    from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.registry import import_modules
     from occamrl.running.learn import learn as learn_in
+    from occamrl.selectors.arl_gen import ARLGen
 
     import_modules(_findable(modules), field="--import")
-    require_choice("--rewards", rewards, ("known", "bernstein", "hoeffding"))
-    require_choice("--evidence", evidence, ("value", "likelihood"))
-    require_choice("--scope", scope or "smallest", ("smallest", "all"))
     if ":" in env_id:
         raise ParameterError("ENV_ID", got=env_id, expected="a name without a module; import that with --import")
     spec = read_ladder(ladder, horizon=horizon)
+    env, among = make_environment("ENV_ID", env_id, _options(options or ())), spec.ladder
     known = spec.known if rewards == "known" else spec.known.without_rewards
-    env = make_environment("ENV_ID", env_id, _options(options or ()))
     environment = FiniteEnvironment(env, known=known, reward_range=tuple(spec.rewards))
     if not as_json and rewards == "known":
-        tell(*_forecast(spec, episodes, delta, evidence))
-    agents = _agents(spec, environment, evidence, {"delta": delta}, compare, rewards, scope or "smallest")
+        settings: dict[str, Any] = {"episodes": episodes, "delta": delta, "evidence": evidence}
+        forecast = preflight(among, spec.known, truths=FEW, members=FEW, **settings)
+        tell(*f"preflight: {forecast}".splitlines(), *(["  here: --scope all"] if forecast.blind else []))
+    name, kind = ("Occam", Occam) if evidence == "likelihood" else ("ARL-GEN", ARLGen)
+    agents: dict[str, Any] = {name: kind(ladder=among, scope=scope, delta=delta)}
+    if compare:
+        right = None if environment.mdp is None else among.class_of(environment.mdp)
+        others = {} if right is None else {f"oracle ({spec.names[right - 1]})": right}
+        for other, m in {**others, "largest class": among.classes, "smallest class": 1}.items():
+            agents[other] = UCRLVTR(family=among.family_of(m), delta=delta)
     for i, (name, agent) in enumerate(agents.items()):
+        played = agent if rewards == "known" else RewardsPerPair(agent=agent, bound=rewards)
         path = None if i else checkpoint
-        result = learn_in(agent, environment, episodes=episodes, seed=seed, checkpoint=path)
-        print_lines({"agent": name, **_outcome(result)} if as_json else _lines(name, result))
+        result = learn_in(played, environment, episodes=episodes, seed=seed, checkpoint=path)
+        print_lines(_outcome(name, result) if as_json else _lines(name, result))
         if page is not None and not i:
             tell(f"The page: {result.page(page)}")
+
+
+def _outcome(name: str, result: Result) -> dict[str, Any]:
+    """Return what a program is told of one agent, in the environment's own unit."""
+    environment, mean = result.environment, result.total_return / max(1, result.total_episodes)
+    found = {"agent": name, "environment": environment.name, "episodes": result.total_episodes}
+    found |= {"realised_return_per_episode": mean, "regret": result.total_regret}
+    found |= {"regret_unknown_because": environment.why_not or None, "sentences": result.verdict.sentences}
+    return found | dict(result.verdict)
+
+
+def _lines(name: str, result: Result) -> list[str]:
+    """Return what a person is told of one agent."""
+    exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
+    mean = result.total_return / max(1, result.total_episodes)
+    found = [f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} an episode, {exact}"]
+    if result.environment.why_not:
+        found.append(f"  ({result.environment.why_not})")
+    return found + [f"  {sentence}" for sentence in result.verdict.sentences]
 
 
 def _findable(modules: Sequence[str] | None) -> list[str]:
@@ -382,70 +365,9 @@ def _options(options: Sequence[str]) -> dict[str, Any]:
             raise ParameterError("--with", got=option, expected="key=value, the value as in TOML")
         try:
             found[key] = tomllib.loads(f"value = {value}")["value"]
-        except (ValueError, RecursionError):  # a string without quotes
+        except ValueError:  # a string without quotes
             found[key] = value
     return found
-
-
-def _agents(
-    spec: LadderSpec,
-    environment: FiniteEnvironment,
-    evidence: str,
-    options: dict[str, Any],
-    compare: bool,
-    rewards: str,
-    scope: Any,
-) -> dict[str, Learner]:
-    """Return who is to learn, by name: the selector, then what it is compared with."""
-    from occamrl.learners.occam import Occam
-    from occamrl.learners.rewards import RewardsPerPair
-    from occamrl.learners.ucrl_vtr import UCRLVTR
-    from occamrl.selectors.arl_gen import ARLGen
-
-    ladder, kind = spec.ladder, Occam if evidence == "likelihood" else ARLGen
-    name = "Occam" if evidence == "likelihood" else "ARL-GEN"
-    found: dict[str, Learner] = {name: kind(ladder=ladder, scope=scope, **options)}
-    if compare:
-        right = None if environment.mdp is None else ladder.class_of(environment.mdp)
-        listed = {f"oracle ({spec.names[right - 1]})": right} if right is not None else {}
-        for each, m in {**listed, "largest class": ladder.classes, "smallest class": 1}.items():
-            found[each] = UCRLVTR(family=ladder.family_of(m), **options)
-    if rewards == "known":
-        return found
-    return {each: RewardsPerPair(agent=agent, bound=rewards) for each, agent in found.items()}  # type: ignore[arg-type]  # a choice, checked
-
-
-def _forecast(spec: LadderSpec, episodes: int, delta: float, evidence: str) -> list[str]:
-    """Return what a quick preflight says: whether a wrong class could go unnoticed."""
-    from occamrl.analysis.preflight import preflight
-
-    kinds: Any = evidence
-    found = preflight(spec.ladder, spec.known, episodes=episodes, delta=delta, evidence=kinds, truths=FEW, members=FEW)
-    return [*f"preflight: {found}".splitlines(), *(["  here: --scope all"] if found.blind else [])]
-
-
-def _outcome(result: Result) -> dict[str, Any]:
-    """Return a result as plain data, in the environment's own unit."""
-    environment = result.environment
-    return {
-        "environment": environment.name,
-        "episodes": result.total_episodes,
-        "realised_return_per_episode": result.total_return / max(1, result.total_episodes),
-        "regret": result.total_regret,
-        "regret_unknown_because": environment.why_not or None,
-        "sentences": list(result.verdict.sentences),
-        **result.verdict,
-    }
-
-
-def _lines(name: str, result: Result) -> list[str]:
-    """Return what a person is told of one agent."""
-    exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
-    mean = result.total_return / max(1, result.total_episodes)
-    found = [f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} an episode, {exact}"]
-    if result.environment.why_not:
-        found.append(f"  ({result.environment.why_not})")
-    return found + [f"  {sentence}" for sentence in result.verdict.sentences]
 
 
 @command()
@@ -473,16 +395,3 @@ def select(
         tell(f"The page: {write_page(found, page)}")
     if found.status in UNDECIDED:
         raise typer.Exit(UNDECIDED[found.status])
-
-
-def main() -> None:
-    """Entry point of the ``occamrl`` command.
-
-    A command that was started without standard streams (``2>&-``) gets ones that lead nowhere. Otherwise the next files
-    that are opened take their numbers, and are taken for them by processes that are started.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115  # open for as long as the process
-            setattr(sys, name, stream)
-    app()

@@ -23,15 +23,13 @@ from occamrl.experiments.pool import CHECKPOINT_SECONDS, Event, Listener, Pool, 
 from occamrl.experiments.records import Records, locked, text_table
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
-from occamrl.running.result import Result, table_of_rows
+from occamrl.running.result import Result
 from occamrl.running.run import generator, require_learner
 from occamrl.running.storage import make_folder, read_objects, save, sha256, write_objects
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from matplotlib.axes import Axes
 
-_MOST_SEEDS = 100_000
 _RESAMPLES = 4_000
 
 
@@ -47,7 +45,7 @@ def interval(values: Any) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The results of :func:`compare`: print it, ``plot()`` it, or take its ``table``.
+    """The results of :func:`compare`: print it, ``plot()`` it, or take its ``rows``.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
@@ -74,11 +72,6 @@ class Comparison:
             found.append(row)
         return found
 
-    @property
-    def table(self) -> pa.Table:
-        """The rows as a table."""
-        return table_of_rows(self.rows)
-
     def differences(self, baseline: str | None = None) -> list[dict[str, Any]]:
         """Return regret minus that of the baseline (the first agent by default), paired by seed, with intervals."""
         name = next(iter(self.results)) if baseline is None else baseline
@@ -95,34 +88,15 @@ class Comparison:
 
     def plot(self, axes: Axes | None = None, *, logarithmic: bool = False) -> Axes:
         """Draw the mean cumulative regret of every agent, with the interval of the mean."""
-        figures = importlib.import_module("occamrl.report.figures")
-        drawn: Axes = figures.draw_comparison(self, axes, logarithmic=logarithmic)
-        return drawn
-
-    def to_latex(self) -> str:
-        """Return the table for LaTeX (booktabs)."""
-        escape = {ord(sign): f"\\{sign}" for sign in "&%$#_{}"}
-        lines = [
-            r"\begin{tabular}{lrrr}",
-            r"\toprule",
-            r"agent & regret & 95\,\% interval & worst seed \\",
-            r"\midrule",
-        ]
-        for row in self.rows:
-            regret = f"{row['regret']:,.4g} & {ends_of(row)} & {row['worst']:,.4g}"
-            lines.append(f"{row['agent'].translate(escape)} & {regret} \\\\")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+        figures: Any = importlib.import_module("occamrl.report.figures")
+        return figures.draw_comparison(self, axes, logarithmic=logarithmic)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         first, rows = next(iter(self.results.values())), []
         for row in self.rows:
             named = {"agent": row["agent"], "regret": row["regret"], "95% interval": ends_of(row)}
-            named |= {
-                "worst seed": row["worst"],
-                "regret per episode, last 10 %": row["tail"],
-                "seconds": row["seconds"],
-            }
-            rows.append(named)
+            named |= {"worst seed": row["worst"], "regret per episode, last 10 %": row["tail"]}
+            rows.append(named | {"seconds": row["seconds"]})
         return f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds\n{text_table(rows)}"
 
     __repr__ = __str__
@@ -158,6 +132,8 @@ def compare(
     >>> found.rows[1]["regret"]
     0.0
 
+    On Ctrl-C the ``result`` of :class:`Interrupted` is the comparison of the seeds that every agent has finished.
+
     Parameters
     ----------
     agents : dict of str to Learner
@@ -174,18 +150,13 @@ def compare(
         shorter one. Results of an agent with other parameters or code are refused.
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
-
-    Raises
-    ------
-    Interrupted
-        On Ctrl-C; its ``result`` is the comparison of the seeds that every agent has finished, None without any.
     """
     mdp, episodes = as_mdp(problem), require_integer("episodes", episodes, 1)
     if not isinstance(agents, Mapping) or not agents or not all(isinstance(name, str) for name in agents):
         raise ParameterError("agents", got=f"{agents!r:.80}", expected='a dict such as {"name": agent}')
     for agent in agents.values():
         require_learner(agent)
-    numbers = seeds if isinstance(seeds, Iterable) else range(require_integer("seeds", seeds, 1, most=_MOST_SEEDS))
+    numbers = seeds if isinstance(seeds, Iterable) else range(require_integer("seeds", seeds, 1))
     every = [require_integer("seeds", seed, 0) for seed in numbers]
     if not every or len(set(every)) < len(every):
         raise ParameterError("seeds", got=f"{every!r:.80}", expected="different seeds, at least one")
@@ -219,7 +190,7 @@ def compare(
                 except CheckpointError:  # another process cannot be told of it
                     team, who = 1, {name: (agent, mdp) for name, agent in agents.items()}
             tasks = [[who[name], str(path_of(name, seed).resolve()), seed, episodes] for name, seed in jobs]
-            pool = Pool(f"{__name__}:play_run", team, sorted(modules), inherit=[] if handle is None else [handle])
+            pool = Pool(f"{__name__}:play_run", team, sorted(modules), [] if handle is None else [handle])
             stopped = follow("compare", "runs", pool, tasks, progress, take)
             results = {seed: {name: finished(name, seed) for name in agents} for seed in every}
     done = [seed for seed in every if None not in results[seed].values()]
@@ -240,19 +211,15 @@ def league(records: Records) -> list[dict[str, Any]]:
     values that had the least mean regret on the spec's ``tuning_seeds``. Both are of the other seeds: nothing is shown
     on seeds that a value was chosen on.
     """
-    tuning, swept = set(records.spec.get("tuning_seeds", [])), {}
-    from occamrl.experiments.spec import AgentEntry  # here: workers that play runs need no specs
-
-    for entry in records.spec["agent"] if tuning else []:
-        if isinstance(entry, dict) and entry.get("sweep"):
-            for label, parameters in AgentEntry.model_validate(entry).variants():
-                rule = parameters.get("rule")
-                swept[label] = str(rule["name"] if isinstance(rule, dict) else rule or entry["name"])
+    tuning = set(records.spec.get("tuning_seeds", []))
+    swept = {record["agent"]["label"] for record in records.cells if record["seed"] in tuning}  # no others play them
     about: dict[tuple[str, str], dict[str, Any]] = {}  # by problem and agent: the labels, with what is proved
     totals: dict[tuple[str, str, bool], list[float]] = {}  # by problem, label, and whether the seeds are for tuning
     for record in records.cells:
-        problem, label = record["problem"]["label"], record["agent"]["label"]
-        about.setdefault((problem, swept.get(label, label)), {})[label] = record["resolved"]
+        problem, agent, label = record["problem"]["label"], record["agent"], record["agent"]["label"]
+        rule = agent["parameters"].get("rule") or agent["name"]
+        name = (rule if isinstance(rule, str) else rule["name"]) if label in swept else label
+        about.setdefault((problem, name), {})[label] = record["resolved"]
         totals.setdefault((problem, label, record["seed"] in tuning), []).append(record["total_regret"])
     rows: list[dict[str, Any]] = []
     for (problem, name), labels in about.items():
@@ -260,12 +227,10 @@ def league(records: Records) -> list[dict[str, Any]]:
         best = min(labels, key=lambda label: float(np.mean(totals.get((problem, label, True), [np.inf]))))
         own, tuned = totals.get((problem, first, False), []), totals.get((problem, best, False), [])
         low, high = interval(own) or (None, None)
-        row: dict[str, Any] = {"problem": problem, "agent": name}
-        row["guarantee"] = labels[first].get("guarantee", "not stated")
+        row: dict[str, Any] = {"problem": problem, "agent": name, "guarantee": labels[first].get("guarantee", "")}
         row["given"] = ", ".join(map(str, labels[first].get("given", []))) or "nothing"
         row["regret"] = float(np.mean(own)) if own else None
         row["tuned regret"] = float(np.mean(tuned)) if tuned and several else None
         row["95% interval"] = ends_of({"low": low, "high": high})
-        row |= {"worst": max(own, default=None), "tuned": best if several else ""}
-        rows.append(row)
+        rows.append(row | {"worst": max(own, default=None), "tuned": best if several else ""})
     return sorted(rows, key=lambda row: (row["problem"], np.inf if row["regret"] is None else row["regret"]))

@@ -7,38 +7,42 @@ when the lock of the folder is no longer that of the process that submitted them
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.pool import GRACE_SECONDS, Event, call, stoppable
-from occamrl.experiments.records import Folder, read_note
-from occamrl.registry import Modules, import_modules
+from occamrl.experiments.pool import Event, call
+from occamrl.experiments.records import Folder
+from occamrl.registry import import_modules
+from occamrl.running.run import ctrl_c
 
 _CONNECT_SECONDS = 5
 _POLL_SECONDS = 0.1
 
 
-def play_remotely(function: str, task: Sequence[Any], modules: Sequence[Any], holder: Event) -> Event:
+def play_remotely(function: str, task: Sequence[Any], modules: Sequence[str], paths: list[str], holder: str) -> Event:
     """Play a cell inside a Dask worker; return what became of it."""
     folder = Folder(task[0])
     if not folder.experiment_file.exists():
         text = f"{folder.path}: not visible to this Dask worker, which needs the folder under the same path"
         return {"event": "failed", "text": text}
-    import_modules(*modules)
-    return call(function, task, lambda news: None, lambda: read_note(folder.path / "lock") != holder)
+    sys.path.extend(each for each in paths if each not in sys.path)
+    import_modules(modules)
+    return call(function, task, lambda news: None, lambda: (folder.path / "lock").read_text() != holder)
 
 
 class DaskPool:
     """Cells as tasks of a Dask scheduler; the same events as of :class:`occamrl.experiments.pool.Pool`."""
 
-    def __init__(self, function: str, address: str, folder: Folder, modules: Modules, silence: float) -> None:
+    def __init__(self, function: str, address: str, folder: Folder, modules: Sequence[str]) -> None:
         try:
             from distributed import Client
         except ImportError as error:
             raise OccamRLError("Dask is not installed; install it with: pip install 'occamrl[dask]'") from error
-        self.function, self.folder, self.modules, self.silence = function, folder, modules, silence
+        self.function, self.folder, self.modules = function, folder, modules
         try:
             self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -47,30 +51,24 @@ class DaskPool:
 
     def play(self, tasks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Event]]:
         """Yield (number of the task, event) until all are done, failed or stopped."""
-        lock, heard, since = self.folder.path / "lock", time.monotonic(), None
-        common, waiting = ([list(part) for part in self.modules], read_note(lock)), dict[Any, int]()
+        lock, waiting = self.folder.path / "lock", dict[Any, int]()
+        common = list(self.modules), [str(Path(each).resolve()) for each in sys.path], lock.read_text()
         for i, task in enumerate(tasks):  # under a key of its own: Dask remembers the result of an equal task
             key = f"occamrl-{i}-{time.time_ns()}"
             waiting[self.client.submit(play_remotely, self.function, list(task), *common, key=key, pure=False)] = i
         try:
-            with stoppable() as pressed:
+            with ctrl_c() as pressed:
                 while waiting:
                     time.sleep(_POLL_SECONDS)
-                    now = time.monotonic()
-                    if pressed() and since is None:
-                        since = now
-                        lock.write_text("{}")  # tasks that run stop at a block boundary
+                    if pressed.is_set():
+                        lock.write_text("stopping")  # tasks stop at a block boundary, those to come at once
                     for future in [each for each in waiting if each.done()]:
-                        heard, ended = now, future.status
+                        ended = future.status
                         why = f"{ended}: {future.exception()!r}" if ended == "error" else ended
                         event: Event = {"event": "failed", "text": why}
                         yield waiting.pop(future), future.result() if ended == "finished" else event
-                    if since is not None and now - since > GRACE_SECONDS:
-                        self.client.cancel(list(waiting))
-                        yield from ((i, {"event": "stopped", "text": "withdrawn"}) for i in waiting.values())
-                        waiting.clear()
-                    if self.client.status != "running" or (now - heard > self.silence and not self.client.nthreads()):
-                        text = "the Dask scheduler is gone or has no worker; finished cells and checkpoints are in"
+                    if self.client.status != "running":
+                        text = "the Dask scheduler is gone; finished cells and checkpoints are in"
                         raise OccamRLError(f"{text} {self.folder.path}, and can be resumed")
         finally:
             self.client.close()

@@ -10,34 +10,24 @@ import json
 import math
 import platform
 import sys
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields, is_dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomli_w
 
-from occamrl.errors import ParameterError, RecordError, require_integer, require_number
-from occamrl.experiments import records
-from occamrl.experiments.pool import (
-    CHECKPOINT_SECONDS,
-    SILENCE_SECONDS,
-    Event,
-    Listener,
-    Pool,
-    follow,
-    play,
-    processors,
-)
-from occamrl.experiments.records import CURVE, TOTALS, Cell, Folder, Records, locked, note
-from occamrl.experiments.resolution import Resolver, about, make_problem, plain
-from occamrl.experiments.spec import check, parse_toml, read_source
+from occamrl.errors import ParameterError, RecordError, require_integer
+from occamrl.experiments import pool, records
+from occamrl.experiments.pool import Event, Listener, Pool, follow, play, processors
+from occamrl.experiments.records import CURVE, TOTALS, Cell, Folder, Records, locked
+from occamrl.experiments.spec import Resolver, check, make_problem, read_spec
+from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import as_mdp
 from occamrl.running.identity import changes
 from occamrl.running.result import Result
-from occamrl.running.storage import make_folder, sha256, write_sealed
+from occamrl.running.storage import make_folder, write_sealed
 
 
 def play_cell(
@@ -48,28 +38,16 @@ def play_cell(
     stop: Callable[[], bool] = lambda: False,
 ) -> Event:
     """Play a cell of an experiment and write its record; return a few facts."""
-    place, cell = Folder(folder), Cell.of(content)
+    place, cell = Folder(folder), Cell(**content)
     record = place.record_of(cell)  # perhaps of a worker that was killed before it could say so
-    checkpoint, progress = (place.cells / f"{cell.id}.{suffix}" for suffix in ("npz", "progress"))
+    checkpoint = place.cells / f"{cell.id}.npz"
     if record is None or record["status"] != "done":
-        problem = make_problem(cell.problem.name, json.dumps(cell.problem.parameters))
+        problem = make_problem(cell.problem["name"], json.dumps(cell.problem["parameters"]))
         resolver = Resolver(problem, cell.episodes)
-        agent = resolver.agent(cell.agent.name, cell.agent.parameters)
+        agent = resolver.agent(cell.agent["name"], cell.agent["parameters"])
         for fault in resolver.faults:
             raise ParameterError(fault.key, got=fault.got, expected=fault.expected)
-        told = 0.0
-
-        def tell(news: Event) -> None:
-            nonlocal told
-            say(news)
-            if time.monotonic() - told > 1.0:  # for those who look at the folder
-                progress.write_text(json.dumps({**news, **note()}))
-                told = time.monotonic()
-
-        try:
-            result = play(agent, as_mdp(problem), cell.seed, cell.episodes, checkpoint, seconds, tell, stop)
-        finally:
-            progress.unlink(missing_ok=True)
+        result = play(agent, as_mdp(problem), cell.seed, cell.episodes, checkpoint, seconds, say, stop)
         record = {"status": "done", "resolved": about(agent, problem), "reason": None, **described(cell, result)}
         write_record(place, cell, record)
     checkpoint.unlink(missing_ok=True)
@@ -91,6 +69,36 @@ def described(cell: Cell, result: Result) -> Event:
     return found
 
 
+def about(agent: Any, problem: Any) -> dict[str, Any]:
+    """Return an agent's parameters in plain data, what is proved of it, and what is true of the problem."""
+    own = fields(agent) if is_dataclass(agent) else ()
+    found: dict[str, Any] = plain({each.name: getattr(agent, each.name) for each in own})
+    parts = [agent.rule, *agent.bases] if hasattr(agent, "rule") and hasattr(agent, "bases") else [agent]
+    stated = str(getattr(parts[0], "guarantee", "not stated"))
+    if stated not in ("none", "not stated") and any(getattr(each, "scale", 1.0) != 1.0 for each in parts):
+        stated = "constants scaled"  # what was proved for the published constants is not claimed
+    found |= {"guarantee": stated, "given": list(getattr(parts[0], "given", ()))}
+    ladder, theta = getattr(agent, "ladder", None), getattr(problem, "theta", None)
+    if isinstance(ladder, Ladder):
+        found |= {"classes": list(ladder.names), "true_class": ladder.class_of(as_mdp(problem))}
+    if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
+        found["true_support"] = np.flatnonzero(theta).tolist()
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return data that every JSON reader takes: NaN is null, infinities are texts."""
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)[:1_000]
+
+
 def versions() -> dict[str, str]:
     """Return the versions of what computes."""
     found = {name: metadata.version(name) for name in ("numpy", "scipy")}
@@ -99,8 +107,8 @@ def versions() -> dict[str, str]:
 
 def write_record(folder: Folder, cell: Cell, outcome: Event) -> None:
     """Write the record of a cell, which makes it finished or failed."""
-    record = {**cell.content, "cell": cell.id, "versions": versions(), "platform": platform.platform(), **outcome}
-    write_sealed(folder.cells / f"{cell.id}.json", record)
+    by = {"cell": cell.id, "versions": versions(), "platform": platform.platform()}
+    write_sealed(folder.cells / f"{cell.id}.json", {**asdict(cell), **by, **outcome})
 
 
 class Experiment:
@@ -115,28 +123,17 @@ class Experiment:
     Parameters
     ----------
     imports : sequence of str
-        The modules that the spec lists under ``import``. They are imported because they are named here: a file alone is
-        never a reason to run code.
+        The modules that the spec lists under ``import``: a file alone is never a reason to run code.
     **spec
-        The keys of a spec, as in TOML: ``name``, ``episodes``, ``seeds``, ``problem`` and ``agent`` (lists of names or
-        of tables), ``thinning``, ``baseline``, ...
-
-    Raises
-    ------
-    SpecError
-        With everything that is wrong with it.
+        The keys of a spec, as in TOML. :class:`SpecError` says everything that is wrong with it.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), **spec: Any) -> None:
-        try:
-            source = tomli_w.dumps(spec).encode()
-        except (TypeError, ValueError) as error:
-            raise ParameterError("spec", got=f"{error}", expected="names, numbers, texts, lists and tables") from error
-        self._set("spec", source, imports)
+        self._set("spec", spec, imports)
 
-    def _set(self, path: str | Path, source: bytes, imports: Sequence[str]) -> None:
-        self.source, self.data, self.imports = source, parse_toml(source, path), list(imports)
-        self.spec, self.cells, code, self.modules = check(self.data, path, imports)
+    def _set(self, path: str | Path, data: dict[str, Any], imports: Sequence[str]) -> None:
+        self.data, self.cells, code = check(data, path, imports)
+        self.name, self.imports = self.data["name"], list(imports)
         mine = {f"{name} version": versions()[name] for name in ("occamrl", "numpy")}
         self.code = {key: {**mine, **each} for key, each in code.items()}
 
@@ -144,13 +141,8 @@ class Experiment:
     def from_toml(cls, spec: str | Path, *, imports: Sequence[str] = ()) -> Experiment:
         """Return the experiment of a TOML file, or of a shipped spec called by its name."""
         made = cls.__new__(cls)
-        made._set(*read_source(spec), imports)
+        made._set(spec, read_spec(spec), imports)
         return made
-
-    @property
-    def name(self) -> str:
-        """The experiment's name."""
-        return self.spec.name
 
     def run(
         self,
@@ -158,40 +150,29 @@ class Experiment:
         *,
         workers: int | None = None,
         scheduler: str | None = None,
-        checkpoint_seconds: float = CHECKPOINT_SECONDS,
-        silence_seconds: float = SILENCE_SECONDS,
         progress: bool | None = None,
         listen: Listener = lambda event: None,
     ) -> Records:
         """Play the cells that are not finished in ``folder``, and return all records.
 
+        Ctrl-C stops cells at a block boundary and raises KeyboardInterrupt, which says how to go on.
+
         Parameters
         ----------
         folder : path
-            Made if missing, continued if it holds this experiment.
+            Made if missing, continued if it holds this experiment. Results of other code or parameters are refused.
         workers : int, optional
             Processes; as many as there are processors by default.
         scheduler : str, optional
             The address of a Dask scheduler, whose workers see the same folder, instead of ``workers``.
-        checkpoint_seconds, silence_seconds : float
-            How often a running cell is saved; after how much silence a worker is taken to hang.
         progress : bool, optional
             Show progress on standard error; by default only when it takes longer than a second.
         listen : callable, optional
             Told of every event, a dict with ``event`` (begin, progress, done, failed, retry, stopped), ``cell``, ...
-
-        Raises
-        ------
-        KeyboardInterrupt
-            On Ctrl-C; cells have stopped at a block boundary, and the message says how to go on.
-        RecordError
-            Where the folder holds results of other code or parameters, or a damaged file.
         """
         if workers is not None and scheduler is not None:
             raise ParameterError("workers", got=workers, expected="none: the Dask scheduler has its own")
-        team = require_integer("workers", processors() if workers is None else workers, 1)
-        require_number("checkpoint_seconds", checkpoint_seconds, 0.0, math.inf, open_low=True)
-        require_number("silence_seconds", silence_seconds, 0.0, math.inf, open_low=True)
+        count = require_integer("workers", processors() if workers is None else workers, 1)
         place = Folder(folder)
         make_folder(place.path)
         with locked(place.path) as handle:
@@ -204,14 +185,14 @@ class Experiment:
                     write_record(place, todo[i], {"status": "failed", "reason": reason})
                 listen({**event, "cell": todo[i].id, **todo[i].names})
 
-            function, pool = f"{__name__}:play_cell", None
+            function, seconds = f"{__name__}:play_cell", pool.CHECKPOINT_SECONDS
+            tasks = [[str(place.path.resolve()), asdict(cell), seconds] for cell in todo]
+            team: Any = Pool(function, min(count, max(len(todo), 1)), self.imports, [handle])
             if scheduler is not None:
                 from occamrl.experiments.dask import DaskPool
 
-                pool = DaskPool(function, scheduler, place, self.modules, silence_seconds)
-            tasks = [[str(place.path.resolve()), cell.content, checkpoint_seconds] for cell in todo]
-            local = Pool(function, min(team, max(len(todo), 1)), (), self.modules, [handle], silence_seconds)
-            stopped = follow(self.name, "cells", pool or local, tasks, progress, take)
+                team = DaskPool(function, scheduler, place, self.imports)
+            stopped = follow(self.name, "cells", team, tasks, progress, take)
         if stopped:
             done = len(self.cells) - len(place.unfinished(self.cells))
             command = f"occamrl resume {folder}{''.join(f' --import {name}' for name in self.imports)}"
@@ -230,22 +211,13 @@ class Experiment:
             if others := [cell for cell in place.planned() if cell.id not in ours]:
                 got = f"{len(others)} cell(s) that the spec does not have, such as {others[0].names}"
                 raise RecordError(place.experiment_file, got=got, expected=advice)
-        elif place.spec_file.exists() and place.spec_file.read_bytes() != self.source:
-            expected = "a folder without it; it is left in place"
-            raise RecordError(place.spec_file, got="a file of no experiment", expected=expected)
-        place.create(self.name, self.data, self.source, self.cells, self.code)
+        place.create(self.name, self.data, self.cells, self.code)
 
     @classmethod
     def resume(cls, folder: str | Path, *, imports: Sequence[str] = (), **options: Any) -> Records:
         """Go on with the experiment in a folder; ``options`` are those of :meth:`run`."""
-        place = Folder(folder)
-        before = place.experiment()
-        source = place.spec_file.read_bytes() if place.spec_file.exists() else b""
-        if sha256(source) != before["source"]:
-            expected = "the spec as it was given, from which the experiment was made"
-            raise RecordError(place.spec_file, got="another content", expected=expected)
-        made = cls.__new__(cls)
-        made._set(place.spec_file, source, imports)
+        made, place = cls.__new__(cls), Folder(folder)
+        made._set(place.experiment_file, place.experiment()["spec"], imports)
         return made.run(folder, **options)
 
     status = staticmethod(records.status)

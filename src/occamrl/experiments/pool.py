@@ -1,10 +1,9 @@
 """One pool of processes for everything that plays many runs: experiments, comparisons and studies.
 
-A task is a function ``module:name`` called with plain data. Workers are new Python processes with one thread of linear
-algebra each; in this process, where a single worker plays, linear algebra is held to one thread as well. So results are
-the same bits for any number of workers, in any order, interrupted or not. A worker that dies or falls silent costs its
-task only: it is tried again, and a run goes on from its checkpoint. Ctrl-C stops tasks at a block boundary, with a
-checkpoint, and after about a second without one.
+A task is a function ``module:name`` called with plain data. Workers are new Python processes, or this one where there
+is one worker, always with one thread of linear algebra: results are the same bits for any number of workers, in any
+order, interrupted or not. A worker that dies or falls silent costs its task only: it is tried again, and a run goes on
+from its checkpoint. Ctrl-C stops tasks at a block boundary, with a checkpoint, and after about a second without one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ import numpy as np
 from occamrl.errors import CheckpointError, Interrupted, OccamRLError, Stopped, StorageError
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Learner
-from occamrl.registry import Modules, import_modules
+from occamrl.registry import import_modules
 from occamrl.running.result import Result
 from occamrl.running.run import Progress, Run, Simulator, ctrl_c
 from occamrl.running.storage import load, save
@@ -43,7 +42,6 @@ CHECKPOINT_SECONDS = 30.0
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang
 GRACE_SECONDS = 1.0  # from Ctrl-C to the end of workers that do not stop by themselves
 RETRIES = 3  # of a task whose worker was lost
-_SHARE = 20  # playing takes at least so many times as long as writing checkpoints
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
 Event = dict[str, Any]
@@ -72,7 +70,7 @@ def one_thread() -> Iterator[None]:
 
 def earlier(path: Path, agent: Learner, mdp: FiniteMDP, seed: int, episodes: int) -> Result | None:
     """Return what a file holds of a run; None without a file. One of another run is refused and left in place."""
-    if not path.exists() and not path.is_symlink():
+    if not path.exists():
         return None
     found = load(path, agent, mdp)
     if found.seed != seed or found.total_episodes > episodes:
@@ -96,15 +94,13 @@ def play(
     When ``stop()`` says so, or on Ctrl-C, it ends with :class:`Stopped` at the next block boundary, after a checkpoint.
     """
     under_way = Run(agent, Simulator(mdp), seed, earlier(path, agent, mdp, seed, episodes))
-    written, cost = time.monotonic(), 0.0
+    written = time.monotonic()
 
     def after(result: Result) -> bool:
-        nonlocal written, cost
-        now = time.monotonic()
-        if now - written >= max(seconds, _SHARE * cost) and result.total_episodes < episodes:
+        nonlocal written
+        if time.monotonic() - written >= seconds and result.total_episodes < episodes:
             save(result, path)
             written = time.monotonic()
-            cost = written - now
         say({"event": "progress", "episodes": result.total_episodes, "total": episodes})
         return not stop()
 
@@ -136,10 +132,7 @@ def call(function: str, arguments: Sequence[Any], say: Listener, stop: Callable[
 
 
 def work() -> None:
-    """Be a worker: take tasks from standard input, one JSON line each, and answer on standard output.
-
-    When the input ends, by intent or because the parent is gone, the task in play stops at a block boundary.
-    """
+    """Be a worker: take tasks from standard input, one JSON line each; when it ends, stop at a block boundary."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anybody prints is not an answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
@@ -158,16 +151,12 @@ def work() -> None:
         if news["event"] == "progress" and time.monotonic() - said < 0.5:
             return
         said = time.monotonic()
-        try:
+        with contextlib.suppress(OSError):  # nobody listens any more
             answers.write(json.dumps(news) + "\n")
             answers.flush()
-        except (OSError, ValueError):  # nobody listens any more
-            stopping.set()
 
     threading.Thread(target=read, daemon=True).start()
-    for name in json.loads(sys.argv[2]):
-        importlib.import_module(name)
-    import_modules(*json.loads(sys.argv[3]))
+    import_modules(sys.argv[2:])
     while (line := lines.get()) is not None:
         say(call(sys.argv[1], json.loads(line), say, stopping.is_set))
 
@@ -192,31 +181,29 @@ class _Worker:
 class Pool:
     """Worker processes for tasks of one function, ``module:name``, with plain arguments and results.
 
-    One worker is this process itself. Others first import ``imports``, and ``modules``, whose classes specs may name;
-    they keep the descriptors ``inherit`` open, which are locks.
+    One worker is this process itself. Others first import ``modules``, and keep the descriptors ``inherit`` open, which
+    are locks.
     """
 
-    def __init__(
-        self,
-        function: str,
-        workers: int,
-        imports: Sequence[str] = (),
-        modules: Modules | None = None,
-        inherit: Sequence[int] = (),
-        silence: float = SILENCE_SECONDS,
-    ) -> None:
-        self.function, self.workers, self.silence = function, workers, silence
-        self.imports, self.modules, self.inherit = list(imports), modules or Modules(), list(inherit)
+    def __init__(self, function: str, workers: int, modules: Sequence[str] = (), inherit: Sequence[int] = ()) -> None:
+        self.function, self.workers, self.modules, self.inherit = function, workers, modules, inherit
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
         self._team: set[_Worker] = set()
 
     def play(self, tasks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Event]]:
         """Yield (number of the task, event) until all are done, failed or stopped; Ctrl-C stops all of them."""
-        with stoppable() as pressed:
+        with ctrl_c() as pressed:
             try:
-                yield from (self._here if self.workers == 1 else self._in_processes)(tasks, pressed)
+                yield from (self._here if self.workers == 1 else self._in_processes)(tasks, pressed.is_set)
             finally:
-                self._close()
+                for worker in self._team:
+                    worker.write(None)
+                for worker in self._team:
+                    try:
+                        worker.process.wait(GRACE_SECONDS)
+                    except subprocess.TimeoutExpired:
+                        worker.process.kill()
+                        worker.process.wait()
 
     def _here(self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]) -> Iterator[tuple[int, Event]]:
         event: Event = {}
@@ -239,7 +226,7 @@ class Pool:
             for worker in self._team:
                 if since < math.inf:
                     worker.write(None)
-                if now - since > GRACE_SECONDS or (worker.task is not None and now - worker.heard > self.silence):
+                if now - since > GRACE_SECONDS or (worker.task is not None and now - worker.heard > SILENCE_SECONDS):
                     worker.process.kill()
             while waiting and (idle := self._idle()) is not None:
                 idle.task, idle.heard = waiting.popleft(), now
@@ -283,7 +270,7 @@ class Pool:
         paths = dict.fromkeys([home, *(str(Path(each).resolve()) for each in sys.path)])
         code = "from occamrl.experiments.pool import work; work()"
         process = subprocess.Popen(  # noqa: S603  # this package's own code
-            [sys.executable, "-P", "-c", code, self.function, json.dumps(self.imports), json.dumps(self.modules)],
+            [sys.executable, "-P", "-c", code, self.function, *self.modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
@@ -302,17 +289,6 @@ class Pool:
         threading.Thread(target=hear, daemon=True).start()
         return worker
 
-    def _close(self) -> None:
-        """End the workers: their input ends, and after a while they are made to."""
-        for worker in self._team:
-            worker.write(None)
-        for worker in self._team:
-            try:
-                worker.process.wait(GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
-
 
 def follow(label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: bool | None, take: Any) -> bool:
     """Play all tasks, show progress, and hand every event to ``take(number, event)``; say whether some were stopped."""
@@ -329,19 +305,6 @@ def follow(label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: boo
     finally:
         bar.close()
     return stopped
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """Turn Ctrl-C and SIGTERM into a flag; a second Ctrl-C raises KeyboardInterrupt at once."""
-    with ctrl_c() as pressed:
-        main = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGTERM, lambda *_: pressed.set()) if main else None
-        try:
-            yield pressed.is_set
-        finally:
-            if main:
-                signal.signal(signal.SIGTERM, before)
 
 
 def processors() -> int:

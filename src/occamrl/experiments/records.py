@@ -3,10 +3,9 @@
 ::
 
     FOLDER/experiment.json      name, spec, the cells, and what problems and agents were (parameters, code)
-    FOLDER/spec.toml            the spec as given
-    FOLDER/lock                 while a process works here
+    FOLDER/lock                 which process works here; empty when none does
     FOLDER/cells/<id>.json      the record of a finished or failed cell: totals, curve, phases
-    FOLDER/cells/<id>.npz       the checkpoint of a cell under way; <id>.progress says how far it is
+    FOLDER/cells/<id>.npz       the checkpoint of a cell under way
     FOLDER/quarantine/          what `verify` took out
 
 A cell is one problem, one agent, one seed. Its id is the hash of its content, so other cells never disturb it. JSON
@@ -21,101 +20,47 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError, as_path
-from occamrl.running.storage import (
-    canonical,
-    make_folder,
-    read_document,
-    read_sealed,
-    sha256,
-    write_sealed,
-    write_whole,
-)
+from occamrl.errors import CheckpointError, FolderInUse, RecordError, as_path
+from occamrl.running.storage import canonical, make_folder, read_document, read_sealed, sha256, write_sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 2
+FORMAT = 3
 TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
 CURVE = ("episode", "regret", "cumulative_regret", "realised_return")
 _LABELS = ("cell", "problem", "agent", "seed")
-_LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone
-_WORKERS_SECONDS = 20.0  # given to the workers of a dead process to notice and to end
+_WORKERS_SECONDS = 3.0  # given to the workers of a process that was killed to notice and to end
 _MOST_ROWS = 24  # of a printed table: it fits a screen
-
-
-class Variant(NamedTuple):
-    """A problem or an agent of a cell, by its name."""
-
-    name: str
-    label: str
-    parameters: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run, in plain data."""
+    """What is run, in plain data: a problem and an agent by name, label and parameters."""
 
-    problem: Variant
-    agent: Variant
+    problem: dict[str, Any]
+    agent: dict[str, Any]
     seed: int
     episodes: int
     thinning: int
-
-    @classmethod
-    def of(cls, content: dict[str, Any]) -> Cell:
-        """Return the cell with this content."""
-        problem, agent = Variant(**content["problem"]), Variant(**content["agent"])
-        return cls(problem, agent, content["seed"], content["episodes"], content["thinning"])
+    format: int = FORMAT
 
     @property
-    def content(self) -> dict[str, Any]:
-        """Everything that makes the cell what it is."""
-        parts = {"problem": self.problem._asdict(), "agent": self.agent._asdict(), "seed": self.seed}
-        return {"format": FORMAT, **parts, "episodes": self.episodes, "thinning": self.thinning}
-
-    @cached_property
     def id(self) -> str:
         """Sixteen hexadecimal digits."""
-        return sha256(canonical(self.content))[:16]
+        return sha256(canonical(asdict(self)))[:16]
 
     @property
     def names(self) -> dict[str, Any]:
         """What a person calls the cell."""
-        return {"problem": self.problem.label, "agent": self.agent.label, "seed": self.seed}
-
-
-def read_note(path: Path) -> dict[str, Any]:
-    """Return what a lock or a progress file says; nothing when it cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(path.read_bytes())
-        return found if isinstance(found, dict) else {}
-    return {}
-
-
-def is_gone(note: dict[str, Any]) -> bool:
-    """Say whether the process of this ``pid`` on this ``host`` is known to have ended."""
-    pid = note.get("pid")
-    if note.get("host") != socket.gethostname() or type(pid) is not int or os.name != "posix":
-        return False
-    with contextlib.suppress(PermissionError):  # there, and somebody else's
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-    return False
-
-
-def note() -> dict[str, Any]:
-    """Return which process works here."""
-    return {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time()}
+        return {"problem": self.problem["label"], "agent": self.agent["label"], "seed": self.seed}
 
 
 @contextlib.contextmanager
@@ -123,37 +68,26 @@ def locked(folder: Path) -> Iterator[int]:
     """Hold the exclusive lock of a folder; yields the descriptor that workers inherit.
 
     The lock is the system's and belongs to an open file: it is held until the last process that inherited it is gone,
-    however it went. Where the process of the note in it is dead, its workers are about to end: they are waited for.
+    however it went. What the file says is for people, and for tasks elsewhere to see that they are still wanted.
     """
-    import filelock
+    import fcntl  # Linux and macOS
 
-    path = folder / "lock"
-    if not filelock.has_fcntl:
-        raise OccamRLError("this system has no file locks that processes inherit: run cells on Linux or macOS")
-    lock = filelock.UnixFileLock(path, fallback_to_soft=False)
-    deadline = time.monotonic() + _WORKERS_SECONDS
-    while not lock.is_locked:
+    path, deadline = folder / "lock", time.monotonic() + _WORKERS_SECONDS
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    text = f"{folder}: in use by {path.read_text() or 'another process'}; wait for it, or end it"
+                    raise FolderInUse(text) from None
+                time.sleep(0.05)
+        path.write_text(f"process {os.getpid()} on {socket.gethostname()} since {time.time():.0f}")
         try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            holder = read_note(path)
-            if not is_gone(holder) or time.monotonic() > deadline:
-                who = f"process {holder.get('pid', '?')} on {holder.get('host', '?')}"
-                raise FolderInUse(f"{folder}: in use by {who}; wait for it, or end it") from None
-            time.sleep(0.05)
-        except OSError as error:
-            raise StorageError(path, error) from error
-    try:
-        handle = lock._context.lock_file_fd
-        if handle is None:
-            raise OccamRLError(f"{path}: the lock has no file")
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(note()).encode(), 0)
-        yield handle
-    finally:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-        lock.release()
+            yield file.fileno()
+        finally:
+            path.write_text("")
 
 
 class Folder:
@@ -161,17 +95,13 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = as_path("folder", path)
-        self.experiment_file, self.spec_file = self.path / "experiment.json", self.path / "spec.toml"
-        self.cells = self.path / "cells"
+        self.experiment_file, self.cells = self.path / "experiment.json", self.path / "cells"
 
-    def create(
-        self, name: str, spec: dict[str, Any], source: bytes, cells: Sequence[Cell], code: dict[str, Any]
-    ) -> None:
+    def create(self, name: str, spec: dict[str, Any], cells: Sequence[Cell], code: dict[str, Any]) -> None:
         """Write the experiment, or add the cells of a larger spec to it."""
         make_folder(self.cells)
-        document = {"format": FORMAT, "name": name, "spec": spec, "code": code, "source": sha256(source)}
-        write_whole(self.spec_file, source)
-        write_sealed(self.experiment_file, {**document, "cells": [cell.content for cell in cells]})
+        document = {"format": FORMAT, "name": name, "spec": json.dumps(spec), "code": code}  # in the order of its keys
+        write_sealed(self.experiment_file, {**document, "cells": [asdict(cell) for cell in cells]})
 
     def experiment(self) -> dict[str, Any]:
         """Return experiment.json."""
@@ -181,11 +111,11 @@ class Folder:
         if document.get("format") != FORMAT:
             got = f"format {document.get('format')}"
             raise RecordError(self.experiment_file, got=got, expected=f"format {FORMAT}, of this version of occamrl")
-        return document
+        return {**document, "spec": json.loads(document["spec"])}
 
     def planned(self) -> list[Cell]:
         """Return the cells of the experiment."""
-        return [Cell.of(content) for content in self.experiment()["cells"]]
+        return [Cell(**content) for content in self.experiment()["cells"]]
 
     def record_of(self, cell: Cell) -> dict[str, Any] | None:
         """Return the record of a finished or failed cell; None: there is none yet."""
@@ -193,7 +123,7 @@ class Folder:
         if not path.exists():
             return None
         record = read_sealed(path)
-        if any(record.get(key) != value for key, value in cell.content.items()):
+        if any(record.get(key) != value for key, value in asdict(cell).items()):
             raise RecordError(path, got="the record of another cell", expected=f"that of {cell.names}")
         return record
 
@@ -211,9 +141,8 @@ class Folder:
 class Records:
     """An experiment as far as it has come; print it for a table.
 
-    ``cells`` are the records of the finished cells, ``failed`` those of the failed ones, in the spec's order.
-    ``running`` maps ids to the latest progress, ``missing`` lists the ids of all others, ``damaged`` says by id what is
-    wrong with a file.
+    ``cells`` are the records of the finished cells, ``failed`` those of the failed ones, in the spec's order. ``begun``
+    lists the ids of cells with a checkpoint, ``missing`` those of all others, ``damaged`` what is wrong with files.
     """
 
     folder: Path
@@ -221,14 +150,14 @@ class Records:
     spec: dict[str, Any]
     cells: list[dict[str, Any]] = field(default_factory=list)
     failed: list[dict[str, Any]] = field(default_factory=list)
-    running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     damaged: dict[str, RecordError] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
         """The number of cells."""
-        return sum(map(len, (self.cells, self.failed, self.running, self.missing, self.damaged)))
+        return sum(len(getattr(self, name)) for name in ("cells", "failed", "begun", "missing", "damaged"))
 
     @cached_property
     def curves(self) -> pa.Table:
@@ -271,7 +200,7 @@ class Records:
         return found
 
     def __str__(self) -> str:
-        left = {name: len(getattr(self, name)) for name in ("failed", "running", "missing", "damaged")}
+        left = {name: len(getattr(self, name)) for name in ("failed", "begun", "missing", "damaged")}
         head = f"{self.name}: {len(self.cells):,} of {self.total:,} cells are finished"
         head += "".join(f", {count:,} {name}" for name, count in left.items() if count)
         return "\n".join([head, *([text_table(self.rows)] if self.cells else [])])
@@ -309,7 +238,7 @@ def status(folder: str | Path) -> Records:
     document = place.experiment()
     now = Records(folder=place.path, name=document["name"], spec=document["spec"])
     for content in document["cells"]:
-        cell = Cell.of(content)
+        cell = Cell(**content)
         try:
             record = place.record_of(cell)
         except RecordError as error:
@@ -317,12 +246,8 @@ def status(folder: str | Path) -> Records:
             continue
         if record is not None:
             (now.cells if record["status"] == "done" else now.failed).append(record)
-            continue
-        progress = read_note(place.cells / f"{cell.id}.progress")
-        if time.time() - progress.get("time", 0.0) < _LIVE_SECONDS and not is_gone(progress):
-            now.running[cell.id] = progress
         else:
-            now.missing.append(cell.id)
+            (now.begun if (place.cells / f"{cell.id}.npz").exists() else now.missing).append(cell.id)
     return now
 
 
@@ -361,15 +286,13 @@ def verify(folder: str | Path, *, quarantine: bool = False) -> list[Damage]:
     Nothing is ever deleted.
     """
     place = Folder(folder)
-    document, found = place.experiment(), []
-    if not place.spec_file.exists() or sha256(place.spec_file.read_bytes()) != document["source"]:
-        found.append(Damage(str(place.spec_file), "not the spec as it was given"))
+    found: list[Damage] = []
     by_id = {cell.id: cell for cell in place.planned()}
     with locked(place.path) if quarantine else contextlib.nullcontext():
         for path in sorted(place.cells.iterdir()):
             cell, moved = by_id.get(path.name.partition(".")[0]), None
             try:
-                if cell is None or path.suffix not in (".json", ".npz", ".progress"):
+                if cell is None or path.suffix not in (".json", ".npz"):
                     raise RecordError(path, got="a file of no cell", expected="none; it is left in place")
                 if path.suffix == ".json":
                     place.record_of(cell)

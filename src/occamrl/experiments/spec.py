@@ -1,106 +1,92 @@
 """The spec of an experiment: one TOML file, checked as a whole, that expands to cells.
 
-::
+Agents need what only the problem knows. Their parameters take symbolic values for it, such as ``norm_bound = "true"``;
+`docs/experiments.md` lists them. Nothing of the truth is handed out unless a parameter asks for it by name: ``"true"``,
+``"support"``, ``with_truth``, ``oracle``. The references of a selector are named like agents: ``oracle``, ``largest``,
+``smallest`` and ``class`` (with ``m``), each the plain learner that a selector would be if it knew, or did not look.
 
-    name = "river"
-    episodes = 10_000
-    seeds = 5                      # 0, ..., 4; or a list
-    thinning = 500                 # points kept of a curve; 0: every episode
-
-    [[problem]]
-    name = "RiverSwim"
-    sweep = { states = [3, 4] }    # one problem for each; several lists: every combination
-
-    [[agent]]
-    name = "UCRLVTRLin"
-    parameters = { features = "tabular", norm_bound = "sqrt(SA)" }
-
-All faults of a file are reported at once: where, what was got, what was expected, the nearest valid name. What names
-and parameters stand for is the matter of :mod:`occamrl.experiments.resolution`.
+All faults of a file are reported at once: where, what was got, what was expected, the nearest valid name.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import itertools
 import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from occamrl import registry
-from occamrl.errors import Fault, ParameterError, SpecError, UnknownName, as_path
-from occamrl.experiments.records import Cell, Variant
-from occamrl.experiments.resolution import AGENTS, REFERENCES, Resolver, make_problem, noting
-from occamrl.protocols import MOST_EPISODES
+from occamrl.errors import Fault, InvalidInput, ParameterError, SpecError, UnknownName, require_choice
+from occamrl.experiments.records import Cell
+from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
+from occamrl.models.features import FeatureMap
+from occamrl.models.ladder import Ladder
+from occamrl.problems.mdp import as_mdp, stream
+from occamrl.protocols import MOST_EPISODES, Floats
 from occamrl.running.identity import identity
-from occamrl.running.storage import canonical
 
-MOST_CELLS = 100_000
+AGENTS = ("learners", "selectors", "paper")
+REFERENCES = ("oracle", "largest", "smallest", "class")
+_MODELS = {each.__name__: each for each in (FiniteFamily, LinearFamily, AggregationFamily, Ladder)}
+_MOST_SEEDS = 100_000
 
 
 def _seeds(value: Any) -> Any:
-    """Return the seeds 0, ..., n - 1 for a number n."""
-    return list(range(value)) if type(value) is int and 1 <= value <= MOST_CELLS else value
+    return list(range(value)) if type(value) is int and 1 <= value <= _MOST_SEEDS else value
 
 
 def _by_name(value: Any) -> Any:
-    """Return a table for what is given by its name alone."""
     return {"name": value} if isinstance(value, str) else value
 
 
-def _said(value: Any) -> str:
-    """Return a swept value as a label has it; of a table with a name, that and its parameters."""
-    if not isinstance(value, dict) or "name" not in value:
-        return str(value)
-    inside = value.get("parameters", {}).items()
-    return f"{value['name']}({', '.join(f'{key}={each}' for key, each in inside)})"
-
-
+Code = dict[str, dict[str, str]]  # by "problem / agent": what both are, for later comparison
 Count = Annotated[int, Field(ge=1, le=MOST_EPISODES, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**62, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Label = Annotated[str, Field(max_length=200)]
 
 
-class Strict(BaseModel):
-    """Plain data without other keys, which nobody changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Named(Strict):
+class Named(BaseModel):
     """Something by its name."""
 
+    model_config = ConfigDict(extra="forbid")
+
     name: Name
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = {}
 
 
 class Entry(Named):
     """Something in variants: what every one has, and what is swept over."""
 
-    label: Label = ""
-    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
-
-    @property
-    def fixed(self) -> dict[str, Any]:
-        """The parameters that every variant has."""
-        return self.parameters
+    label: str = ""
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
     def variants(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (label, parameters) for every combination of the swept values."""
         for values in itertools.product(*self.sweep.values()):
-            swept = dict(zip(self.sweep, values, strict=True))
-            label = self.label or self.name
-            rest = [f"{key}={_said(value)}" for key, value in swept.items() if f"{{{key}}}" not in label]
+            label, rest, swept = self.label or self.name, [], dict(zip(self.sweep, values, strict=True))
             for key, value in swept.items():
-                label = label.replace(f"{{{key}}}", _said(value))
-            yield label + (f" ({', '.join(rest)})" if rest else ""), {**self.fixed, **swept}
+                text = str(value)
+                if isinstance(value, dict) and "name" in value:
+                    inside = value.get("parameters", {}).items()
+                    text = f"{value['name']}({', '.join(f'{name}={each}' for name, each in inside)})"
+                rest += [] if f"{{{key}}}" in label else [f"{key}={text}"]
+                label = label.replace(f"{{{key}}}", text)
+            yield label + (f" ({', '.join(rest)})" if rest else ""), {**self.parameters, **swept}
 
 
 class ProblemEntry(Entry):
@@ -112,184 +98,312 @@ class ProblemEntry(Entry):
 class AgentEntry(Entry):
     """An agent; ``only`` limits it to problems of these names or labels. ``bases`` and ``rule`` are parameters too."""
 
-    only: list[Name] = Field(default_factory=list)
-    bases: list[Annotated[Entry, BeforeValidator(_by_name)]] = Field(default_factory=list)
+    only: list[Name] = []
+    bases: list[Annotated[Entry, BeforeValidator(_by_name)]] = []
     rule: Annotated[Named | None, BeforeValidator(_by_name)] = None
 
-    @property
-    def fixed(self) -> dict[str, Any]:
-        """The parameters that every variant has; a base with a sweep stands for several."""
-        found = dict(self.parameters)
+    def model_post_init(self, context: Any) -> None:
+        """Put bases and rule among the parameters; a base with a sweep stands for several."""
         if self.bases:
             every = [(base.name, parameters) for base in self.bases for _, parameters in base.variants()]
-            found["bases"] = [{"name": name, "parameters": parameters} for name, parameters in every]
+            bases = [{"name": name, "parameters": parameters} for name, parameters in every]
+            self.parameters = {**self.parameters, "bases": bases}
         if self.rule is not None:
-            found["rule"] = self.rule.model_dump()
-        return found
-
-    def plays(self, problem: ProblemEntry, label: str) -> bool:
-        """Say whether the agent plays the problem's variant of this label."""
-        return not self.only or not {problem.name, label}.isdisjoint(self.only)
+            self.parameters = {**self.parameters, "rule": self.rule.model_dump()}
 
 
-class Spec(Strict):
+class Spec(BaseModel):
     """A whole experiment."""
 
+    model_config = ConfigDict(extra="forbid")
+
     name: Name
-    imports: list[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]] = Field([], alias="import")
+    imports: list[str] = Field([], alias="import")
     episodes: Count
-    seeds: Annotated[list[Seed], Field(min_length=1, max_length=MOST_CELLS), BeforeValidator(_seeds)]
-    tuning_seeds: list[Seed] = Field(default_factory=list)  # of swept agents: constants are compared on these
+    seeds: Annotated[list[Seed], Field(min_length=1, max_length=_MOST_SEEDS), BeforeValidator(_seeds)]
+    tuning_seeds: list[Seed] = []  # of swept agents: constants are compared on these
     thinning: Annotated[int, Field(ge=0, strict=True)] = 1_000
-    baseline: Label = ""  # the agent's label that a report compares with
+    baseline: str = ""  # the agent's label that a report compares with
     description: str = ""
     problem: Annotated[list[Annotated[ProblemEntry, BeforeValidator(_by_name)]], Field(min_length=1)]
     agent: Annotated[list[Annotated[AgentEntry, BeforeValidator(_by_name)]], Field(min_length=1)]
 
-    def seeds_of(self, agent: AgentEntry) -> list[int]:
-        """Return the seeds that an agent plays; on those for tuning only its constants are compared, by a report."""
-        return [*self.seeds, *self.tuning_seeds] if agent.sweep else self.seeds
-
-
-class Checked(NamedTuple):
-    """A spec without faults."""
-
-    spec: Spec
-    cells: list[Cell]
-    code: dict[str, dict[str, str]]  # by "problem / agent": what both are, for later comparison
-    modules: registry.Modules
-
 
 def shipped() -> list[str]:
     """Return the names of the specs that come with the package."""
-    folder = resources.files("occamrl").joinpath("specs")
-    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir()) if folder.is_dir() else []
+    return sorted(each.name.removesuffix(".toml") for each in resources.files("occamrl").joinpath("specs").iterdir())
 
 
-def read_source(spec: str | Path) -> tuple[str, bytes]:
-    """Return (where it is, content) of a spec file, or of a shipped spec called by its name (``./demo`` is a path)."""
-    names = shipped()
-    if str(spec) in names:
-        found = resources.files("occamrl").joinpath("specs", f"{spec}.toml")
-        return str(found), found.read_bytes()
-    path = as_path("spec", spec)
+def read_spec(spec: str | Path) -> dict[str, Any]:
+    """Return the data of a spec file, or of a shipped spec called by its name (``./demo`` is a path)."""
+    own = resources.files("occamrl").joinpath("specs", f"{spec}.toml")
+    path = own if str(spec) in shipped() else Path(spec)
     if not path.is_file():
-        near = UnknownName("spec", got=spec, known=names).expected
+        near = UnknownName("spec", got=spec, known=shipped()).expected
         raise SpecError(spec, [Fault("file", "no such file", f"a TOML file, or {near}")])
-    return str(path), path.read_bytes()
-
-
-def parse_toml(content: bytes, path: str | Path) -> dict[str, Any]:
-    """Return the data of a spec."""
     try:
-        data = tomllib.loads(content.decode("utf-8-sig"))
-        canonical(data)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise SpecError(path, [Fault("file", f"{error}", "TOML of numbers, texts, lists and tables")]) from error
-    return data
+        return tomllib.loads(path.read_text("utf-8-sig"))
+    except ValueError as error:
+        raise SpecError(spec, [Fault("file", f"{error}", "TOML")]) from error
 
 
-def check(data: dict[str, Any], path: str | Path, imports: Sequence[str] = ()) -> Checked:
-    """Return a spec, its cells and what they consist of; every problem and agent is built once.
-
-    All faults are reported at once: those of form (by pydantic), of names and of values.
-    """
-    try:
-        spec = Spec.model_validate(data)
-    except ValidationError as error:
-        raise SpecError(path, [fault_of(each) for each in error.errors()]) from error
-    modules = require_imports(path, spec.imports, imports)
-    count = sum(math.prod(map(len, agent.sweep.values())) * len(spec.seeds_of(agent)) for agent in spec.agent)
-    count *= sum(math.prod(map(len, problem.sweep.values())) for problem in spec.problem)
-    if count > MOST_CELLS:  # before any of them is built
-        raise SpecError(path, [Fault("cells", f"{count:,}", f"at most {MOST_CELLS:,}")])
-    faults = list(_repeated(spec))
-    cells, code = _expand(spec, faults)
-    if faults:
-        raise SpecError(path, list(dict.fromkeys(faults)))
-    return Checked(spec, cells, code, modules)
-
-
-def require_imports(path: str | Path, listed: Sequence[str], given: Sequence[str]) -> registry.Modules:
-    """Import the modules that both a spec and the user name; refuse what only one of them does."""
-    if missing := [name for name in listed if name not in given]:
-        options = " ".join(f"--import {name}" for name in missing)
-        expected = f"{options} on the command line too (in Python: imports={missing}): a file alone imports nothing"
-        raise SpecError(path, [Fault("import", ", ".join(missing), expected)])
-    if idle := [name for name in given if name not in listed]:
-        raise SpecError(path, [Fault("--import", ", ".join(idle), f"modules that the spec lists: import = {idle}")])
-    try:
-        return registry.import_modules(listed)
-    except ParameterError as error:
-        raise SpecError(path, [Fault("import", str(error.got), str(error.expected))]) from error
-
-
-def fault_of(error: Any) -> Fault:
+def fault_of(error: Any, prefix: str = "") -> Fault:
     """Return an error of pydantic's under a key such as ``agent[1].parameters.delta``."""
     location = error["loc"]
-    key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).removeprefix(".")
+    key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    key = f"{prefix}{key}".removeprefix(".")
     if error["type"] == "missing":
         return Fault(key, "nothing", "a value: it is required")
     if error["type"] == "extra_forbidden":
-        models: list[type[BaseModel]] = [Spec] if len(location) == 1 else [ProblemEntry, AgentEntry]
+        models: list[type[BaseModel]] = [ProblemEntry, AgentEntry] if prefix or len(location) > 1 else [Spec]
         names = [each.alias or name for model in models for name, each in model.model_fields.items()]
         return Fault(key, "an unknown key", str(UnknownName("key", got=location[-1], known=names).expected))
-    expected = re.sub(r"^((Input|String|List|Dictionary) should (be|have)|Value error,) ", "", error["msg"])
+    expected = re.sub(r"^(Input|String|List|Dictionary) should (be|have) ", "", error["msg"])
     return Fault(key, f"{error['input']!r:.100}", expected)
 
 
-def _repeated(spec: Spec) -> Iterator[Fault]:
-    """Find what occurs twice or does nothing."""
+@contextmanager
+def noting(faults: list[Fault], key: str) -> Iterator[None]:
+    """Take note of an error under the key where the user wrote what is wrong, instead of raising it."""
+    try:
+        yield
+    except ValidationError as error:
+        faults += [fault_of(each, key) for each in error.errors()]
+    except InvalidInput as error:
+        where = error.where if error.where.startswith(key) else f"{key}.{error.where}"
+        faults.append(Fault(where, f"{error.got}", str(error.expected)))
+    except Exception as error:  # whatever a class makes of values that it does not expect
+        faults.append(Fault(key, f"{type(error).__name__}: {error}", "values of valid kinds and sizes"))
+
+
+def check(given: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tuple[dict[str, Any], list[Cell], Code]:
+    """Return the data of a spec, its cells, and what they consist of; every problem and agent is built once."""
+    try:
+        data = json.loads(json.dumps(given, allow_nan=False))
+        spec = Spec.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(path, [fault_of(each) for each in error.errors()]) from error
+    except (ValueError, TypeError) as error:
+        raise SpecError(path, [Fault("spec", f"{error}", "numbers, texts, lists and tables")]) from error
+    if missing := [name for name in spec.imports if name not in imports]:
+        named = " ".join(f"--import {name}" for name in missing)
+        expected = f"{named} on the command line too (in Python: imports={missing}): a file alone imports nothing"
+        raise SpecError(path, [Fault("import", ", ".join(missing), expected)])
+    registry.import_modules(imports)
+    faults = list(_inconsistent(spec))
+    cells: list[Cell] = []
+    code: Code = {}
+    for number, problem in enumerate(spec.problem):
+        episodes = problem.episodes or spec.episodes
+        for label, parameters in problem.variants():
+            made = None
+            with noting(faults, f"problem[{number}]"):
+                made = make_problem(problem.name, json.dumps(parameters))
+            for i, agent in enumerate(spec.agent):
+                playing = made is not None and (not agent.only or not {problem.name, label}.isdisjoint(agent.only))
+                for who, options in agent.variants() if playing else ():
+                    resolver = Resolver(made, episodes)
+                    built = resolver.agent(agent.name, options, f"agent[{i}].parameters")
+                    faults += resolver.faults
+                    code[f"{label} / {who}"] = {"problem": resolver.mdp.fingerprint[:16], **identity(built)}
+                    one = {"name": problem.name, "label": label, "parameters": parameters}
+                    two = {"name": agent.name, "label": who, "parameters": options}
+                    seeds = [*spec.seeds, *spec.tuning_seeds] if agent.sweep else spec.seeds
+                    cells += [Cell(one, two, seed, episodes, spec.thinning) for seed in seeds]
+    if faults:
+        raise SpecError(path, list(dict.fromkeys(faults)))
+    return data, cells, code
+
+
+def _inconsistent(spec: Spec) -> Iterator[Fault]:
+    """Find what occurs twice, and labels that nothing has."""
     every = [*spec.seeds, *spec.tuning_seeds]
     if len(set(every)) < len(every):
-        yield Fault("tuning_seeds" if spec.tuning_seeds else "seeds", f"{every!r:.100}", "each seed once")
-    if spec.tuning_seeds and not any(agent.sweep for agent in spec.agent):
-        yield Fault("tuning_seeds", f"{spec.tuning_seeds}", "none: only swept agents play them, and no agent is swept")
-    labels: dict[str, set[str]] = {"problem": set(), "agent": set()}
-    for kind, known in labels.items():
-        for number, entry in enumerate(getattr(spec, kind)):
-            for key in sorted(set(entry.sweep) & set(entry.fixed)):
-                yield Fault(f"{kind}[{number}].sweep.{key}", "also among parameters", "in one of the two")
-            for label, _ in entry.variants():
-                if label in known:
-                    yield Fault(f"{kind}[{number}].label", repr(label), "a label that no other entry has")
-                known.add(label)
-    names = labels["problem"] | {entry.name for entry in spec.problem}
+        yield Fault("seeds", f"{every!r:.100}", "each seed once, those of tuning_seeds included")
+    problems = Counter(label for entry in spec.problem for label, _ in entry.variants())
+    agents = Counter(label for entry in spec.agent for label, _ in entry.variants())
+    for key, labels in (("problem", problems), ("agent", agents)):
+        for label in [label for label, count in labels.items() if count > 1]:
+            yield Fault(f"{key}.label", f"{label!r} twice", "a label that no other entry has")
+    names = {*problems, *(entry.name for entry in spec.problem)}
     wanted = [(f"agent[{i}].only[{j}]", each, names) for i, a in enumerate(spec.agent) for j, each in enumerate(a.only)]
-    wanted += [("baseline", spec.baseline, labels["agent"])] if spec.baseline else []
+    wanted += [("baseline", spec.baseline, set(agents))] if spec.baseline else []
     for key, name, valid in wanted:
         if name not in valid:
             yield Fault(key, repr(name), str(UnknownName(key, got=name, known=valid).expected))
 
 
-def _expand(spec: Spec, faults: list[Fault]) -> tuple[list[Cell], dict[str, dict[str, str]]]:
-    """Return the cells of a spec and what they consist of, building every problem and agent once."""
+@lru_cache(maxsize=4)
+def make_problem(name: str, parameters: str) -> Any:
+    """Return a problem, its parameters given as JSON; cells of one problem that follow each other share it."""
+    problem = registry.make_problem(name, **json.loads(parameters))
+    as_mdp(problem)
+    return problem
 
-    def found(key: str, name: str, *kinds: str) -> str:
-        with noting(faults, key):
-            if name in REFERENCES and kinds == AGENTS:
-                return name
-            registry.find(key, name, *kinds)
-            return registry.canonical_name(key, name, registry.named(*kinds))
-        return ""
 
-    names = [found(f"agent[{i}].name", agent.name, *AGENTS) for i, agent in enumerate(spec.agent)]
-    cells: list[Cell] = []
-    code: dict[str, dict[str, str]] = {}
-    for number, problem in enumerate(spec.problem):
-        kind, episodes = found(f"problem[{number}].name", problem.name, "problems"), problem.episodes or spec.episodes
-        for label, parameters in problem.variants() if kind else ():
-            made = None
-            with noting(faults, f"problem[{number}].parameters"):
-                made = make_problem(kind, json.dumps(parameters))
-            for i, (agent, name) in enumerate(zip(spec.agent, names, strict=True)):
-                playing = made is not None and name and agent.plays(problem, label)
-                for who, options in agent.variants() if playing else ():
-                    resolver = Resolver(made, episodes)
-                    built = resolver.agent(name, options)
-                    faults += [each._replace(key=f"agent[{i}].{each.key}") for each in resolver.faults]
-                    if not resolver.faults:
-                        code[f"{label} / {who}"] = {"problem": resolver.mdp.fingerprint[:16], **identity(built)}
-                        one, two = Variant(kind, label, parameters), Variant(name, who, options)
-                        cells += [Cell(one, two, seed, episodes, spec.thinning) for seed in spec.seeds_of(agent)]
-    return cells, code
+class Resolver:
+    """Builds agents for one problem; what is wrong with their parameters is collected in ``faults``."""
+
+    def __init__(self, problem: Any, episodes: int) -> None:
+        self.problem, self.episodes, self.mdp, self.title = problem, episodes, as_mdp(problem), type(problem).__name__
+        self.faults: list[Fault] = []
+        self.table: dict[str, Callable[..., Any]] = {  # what values stand for, by a parameter's annotation or name
+            "FeatureMap": self._features,
+            "FiniteMDP": lambda key, value, made: self.mdp,
+            "Ladder": self._ladder,
+            "Family": self._family,
+            "bases": self._bases,
+            "rule": partial(self._named, kinds=("rules",)),
+            "agent": partial(self._named, kinds=AGENTS),
+            "norm_bound": self._norm,
+            "delta": self._delta,
+        }
+
+    def agent(self, name: str, parameters: dict[str, Any], key: str = "parameters") -> Any:
+        """Return an agent by its name; None if something is wrong."""
+        with noting(self.faults, key.removesuffix("parameters").removesuffix(".")):
+            if name not in REFERENCES:
+                return self.build(registry.find("name", name, *AGENTS), parameters, key)
+            rest = {each: value for each, value in parameters.items() if each not in ("selector", "m")}
+            found = registry.find("parameters.selector", parameters.get("selector"), *AGENTS)
+            selector = self.build(found, rest, key)
+            return None if selector is None else self._reference(name, selector, parameters.get("m"))
+        return None
+
+    def build(self, kind: Any, parameters: dict[str, Any], key: str) -> Any:
+        """Return ``kind`` with these parameters; None if something is wrong."""
+        before, made = len(self.faults), dict[str, Any]()
+        every = inspect.signature(kind).parameters.items()
+        known = {name: each for name, each in every if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+        for name in parameters:
+            if name not in known:
+                expected = UnknownName(name, got=name, known=known).expected
+                self.faults.append(Fault(f"{key}.{name}", "an unknown parameter", str(expected)))
+        for name, about in known.items():
+            if name in parameters or about.default is about.empty:
+                with noting(self.faults, f"{key}.{name}"):
+                    value, kind_of = parameters.get(name), getattr(about.annotation, "__name__", str(about.annotation))
+                    rule = next((self.table[each] for each in self.table if each == name or each in kind_of), None)
+                    made[name] = value if rule is None else rule(f"{key}.{name}", value, made)
+                    if made[name] is None and about.default is about.empty:
+                        raise ParameterError(f"{key}.{name}", got="nothing", expected="a value: it is required")
+        if len(self.faults) == before:
+            with noting(self.faults, key):
+                return kind(**made)
+        return None
+
+    def _named(self, key: str, value: Any, made: Any = None, kinds: tuple[str, ...] = ()) -> Any:
+        """Return what a name, or a table with name and parameters, stands for: of some kinds, or a model."""
+        entry, inside = Named.model_validate(_by_name(value)), f"{key}.parameters"
+        if kinds == AGENTS:
+            return self.agent(entry.name, entry.parameters, inside)
+        where = f"{key}.name"
+        found = registry.find(where, entry.name, *kinds) if kinds else registry.lookup(where, entry.name, _MODELS)
+        return self.build(found, entry.parameters, inside)
+
+    def _bases(self, key: str, value: Any, made: Any) -> Any:
+        return [self._named(f"{key}[{i}]", each, kinds=AGENTS) for i, each in enumerate(value)]
+
+    def _delta(self, key: str, value: Any, made: Any) -> Any:
+        if isinstance(value, str):
+            require_choice(key, value.replace(" ", ""), ["1/K"])
+            return 1.0 / self.episodes
+        return value
+
+    def _norm(self, key: str, value: Any, made: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found = re.fullmatch(r"(?:([0-9.e+-]+)\*)?(true|sqrt\(SA\))", value.replace(" ", ""))
+        if found is None:
+            raise ParameterError(key, got=repr(value), expected='a number, "true", "sqrt(SA)" or "4 * true"')
+        factor, theta, features = float(found[1] or 1.0), getattr(self.problem, "theta", None), made.get("features")
+        if found[2] == "sqrt(SA)":
+            return factor * math.sqrt(self.mdp.states * self.mdp.actions)
+        if isinstance(features, FeatureMap) and features.groups > 1:  # one-hot: theta is the kernel
+            theta = self._kernel()
+        if theta is None:
+            raise ParameterError(key, got=repr(value), expected=f"a number: {self.title} has no theta")
+        return factor * float(np.linalg.norm(theta))
+
+    def _features(self, key: str, value: Any, made: Any) -> Any:
+        own = getattr(self.problem, "phi", None)
+        if value == "tabular" or (value is None and own is None):
+            return FeatureMap.tabular(states=self.mdp.states, actions=self.mdp.actions)
+        if isinstance(value, str):
+            require_choice(key, value, ("problem", "tabular", "support"))
+        if own is None:
+            raise ParameterError(key, got=repr(value), expected=f'"tabular": {self.title} has no features')
+        features = FeatureMap(own)
+        if value == "support":
+            return features.restrict(np.flatnonzero(self.problem.theta).tolist())
+
+        def restricted(*, restrict: list[int]) -> FeatureMap:
+            return features.restrict(restrict)
+
+        return self.build(restricted, value, key) if isinstance(value, dict) else features
+
+    def _kernel(self) -> Floats:
+        if not self.mdp.stationary:
+            raise ParameterError("problem", got="a kernel that changes with the step", expected="a stationary one")
+        return self.mdp.kernel()
+
+    def _kernels(self, count: int, seed: int, position: int | None) -> Floats:
+        """Return ``count`` kernels: the problem's own at a position, if any, the others drawn uniformly."""
+        truth = self._kernel()
+        kernels = stream(seed, "spec", "kernels").dirichlet(np.ones(truth.shape[2]), size=(count, *truth.shape[:2]))
+        if position is not None:
+            kernels[position] = truth
+        return kernels
+
+    def _family(self, key: str, value: Any, made: Any) -> Any:
+        def drawn(*, random: int, with_truth: bool, seed: int = 0) -> FiniteFamily:
+            return FiniteFamily(self._kernels(random + with_truth, seed, 0 if with_truth else None))
+
+        if value is None:
+            return None
+        if value == "problem":
+            return Ladder.of_problem(self.problem).family
+        return self._named(key, value) if isinstance(value, str) or "name" in value else self.build(drawn, value, key)
+
+    def _ladder(self, key: str, value: Any, made: Any) -> Any:
+        def listed(*, classes: list[Any]) -> Ladder:
+            return Ladder([self._named(f"{key}.classes[{m}]", each) for m, each in enumerate(classes)])
+
+        def drawn(*, sizes: list[int], true: int, seed: int = 0) -> Ladder:
+            position = [None, 0, *sizes[:-1]][true]  # in class 1 the first, else the first new one
+            kernels = self._kernels(sizes[-1], seed, position)
+            return Ladder([FiniteFamily(kernels[:size]) for size in sizes])
+
+        if value in (None, "problem"):
+            return Ladder.of_problem(self.problem)
+        if isinstance(value, str) or "name" in value:
+            return self._named(key, value)
+        return self.build(listed if "classes" in value else drawn, value, key)
+
+    def _reference(self, name: str, selector: Any, m: int | None) -> Any:
+        """Return the learner that a selector would be on one class: the true one, the largest, ..."""
+        ladder, theta = getattr(selector, "ladder", None), getattr(self.problem, "theta", None)
+        if ladder is not None:
+            m = {"oracle": ladder.class_of(self.mdp), "largest": ladder.classes, "smallest": 1}.get(name, m)
+            if m is None:
+                expected = "a ladder that holds the problem's kernel; of a class its number m"
+                raise ParameterError("parameters.ladder", got=f"{name!r} on {self.title}", expected=expected)
+            family = ladder.family_of(m)
+            if family.finite:
+                return _learner(UCRLVTR, selector, family=family)
+            return _learner(UCRLVTRLin, selector, features=family.own_features, norm_bound=family.norm_bound)
+        if name == "largest":
+            return _learner(UCRLVTRLin, selector)
+        if name != "oracle" or theta is None:
+            got = f"{name!r} of a {type(selector).__name__} on {self.title}"
+            raise ParameterError("name", got=got, expected="a selector with a ladder, or a problem with theta")
+        own = {"norm_bound": float(np.linalg.norm(theta))} if selector.finds_norm else {}
+        if getattr(selector, "finds_support", True):
+            own["features"] = selector.features.restrict(np.flatnonzero(theta).tolist())
+        return _learner(UCRLVTRLin, selector, **own)
+
+
+def _learner(kind: Any, selector: Any, **own: Any) -> Any:
+    """Return a learner with its own parameters, and those that it shares with a selector unless these are None."""
+    shared = {each.name: getattr(selector, each.name, None) for each in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in (shared | own).items() if value is not None})

@@ -284,7 +284,7 @@ def status(records: Records) -> dict[str, Any]:
         who = f"{record['problem']['label']}, {record['agent']['label']}, seed {record['seed']}"
         reason = str(record.get("reason") or "not stated").strip().splitlines()[-1]
         failures.append({"cell": record["cell"], "who": who, "reason": reason})
-    counts = {name: len(getattr(records, name)) for name in ("running", "missing", "failed")}
+    counts = {name: len(getattr(records, name)) for name in ("begun", "missing", "failed")}
     return {"done": len(records.cells), **counts, "total": records.total, "failures": failures}
 
 

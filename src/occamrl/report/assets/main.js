@@ -11,9 +11,9 @@ const state = {
 const main = document.getElementById("main");
 
 function statusSection() {
-  const { done, running, missing, failed, total, failures } = data.status;
+  const { done, begun, missing, failed, total, failures } = data.status;
   const parts = [`${done} of ${total} cells done`];
-  if (running) parts.push(`${running} running`);
+  if (begun) parts.push(`${begun} begun`);
   if (missing) parts.push(`${missing} waiting`);
   const lost = failed ? [", ", html("span", { class: "warn" }, `${failed} failed`)] : null;
   const nodes = [html("p", { id: "status", role: "status" }, parts.join(", "), lost, ".")];
