@@ -235,7 +235,7 @@ class FeatureMap:
             require_kind("simulators", mdp, FiniteMDP)
         return cls.of_matrix(*read_problems("simulators", simulators))
 
-    def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
+    def restrict(self, coordinates: ArrayLike) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given, over the same outcomes."""
         if self.groups > 1:
             raise FeatureError("coordinates", got="a map with groups of coordinates", expected="one without")

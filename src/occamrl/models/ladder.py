@@ -111,17 +111,18 @@ def embed(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
 
 
 def _linear(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
-    """Compare subspaces and norms."""
+    """Compare coordinates and norms."""
     if small.features.fingerprint != large.features.fingerprint:
-        raise _refusal(classes, "two feature maps", expected="one feature map, with coordinates or a basis")
-    own = large.basis.T @ small.basis
-    outside = np.abs(large.basis @ own - small.basis).max(axis=0) > _SAME
+        raise _refusal(classes, "two feature maps", expected="one feature map, with coordinates")
+    outside = ~np.isin(small.coordinates, large.coordinates)
     if outside.any():
-        direction = int(np.argmax(outside))
-        raise _refusal(classes, f"direction {direction} of class {classes[0]} is not in class {classes[1]}", direction)
+        place = int(np.argmax(outside))
+        got = f"coordinate {small.coordinates[place]} of class {classes[0]} is not in class {classes[1]}"
+        raise _refusal(classes, got, place)
     if small.norm_bound > large.norm_bound * (1.0 + _SAME):
         raise _refusal(classes, f"the norm bound {small.norm_bound:g} above {large.norm_bound:g}")
-    return Embedding(small.basis[None], np.zeros(1, dtype=np.int64))
+    matrix = np.eye(small.features.dimension)[None, :, small.coordinates]
+    return Embedding(matrix, np.zeros(1, dtype=np.int64))
 
 
 def _refinement(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
@@ -204,7 +205,7 @@ class Ladder:
         sizes = np.cumsum(np.bincount(level)).tolist()
         self.finite, self.level, self.reach = True, level, [0.0] * len(sizes) if reach is None else reach
         self.family = family.take(slice(None))  # the reach of a class is its own
-        self.families = [*(self.family.prefix(size) for size in sizes[:-1]), self.family]
+        self.families = [*(self.family.take(slice(size)) for size in sizes[:-1]), self.family]
         for each, own in zip(self.families, self.reach, strict=True):
             each.reach = float(own)
         self._name(names)
