@@ -6,16 +6,12 @@ rows (x, y) of value-targeted regression is :math:`L(\theta) = \sum (y - \langle
 :math:`x x^T` (gram) and of y x (xy), kept by group, say all about it but the constant sum of y^2.
 
 **A truth between the points of a cover.** Let P0 be the point of the grid nearest to the truth P*, with
-:math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *cover radius*. Rows are range-weighted, with noise e_t
-of range 1, and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, known before y_t, has :math:`|d_t| \le \epsilon/2`. So
-:math:`L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t`. A row adds at most epsilon, whatever happens; by Hoeffding's
-lemma :math:`\exp(2 \sum (-2 e_t d_t - d_t^2))` is a supermartingale, and by Ville's inequality, with probability
-1 - delta/2, for all n at once,
+:math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *cover radius*. Over n range-weighted rows, with
+probability 1 - delta/2, for all n at once ("Covers" in docs/mathematics.md),
 
-.. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
-          \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
+.. math:: L(P_0) - L(P^*) \le \min(\epsilon n, \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta) .
 
-The sharp set at delta/2, with the smaller of both terms added, never rejects P0 with probability 1 - delta.
+The sharp set at delta/2, with this added, never rejects P0 with probability 1 - delta.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ from occamrl.errors import (
     require_number,
     sum_to_one,
 )
-from occamrl.models.features import FeatureMap, best_kernel, read_kernels, read_problems
+from occamrl.models.features import FeatureMap, read_kernels, read_problems
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
@@ -89,6 +85,17 @@ def simplex_least_squares(x: Floats, y: Floats) -> Floats:
     stacked = np.vstack([(x - y[:, None]) / scale, np.ones((1, x.shape[1]))])
     found = nnls(stacked, np.append(np.zeros(len(x)), 1.0))[0]
     return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def simplex_minimum(gram: Floats, xy: Floats) -> Floats:
+    """Return the distribution p that minimises p^T gram p - 2 xy^T p.
+
+    gram = X^T X and xy = X^T y for some X and y; the eigenvectors of gram give an X and a y of as few rows.
+    """
+    eigen, vectors = np.linalg.eigh(gram)
+    kept = eigen > 1e-12 * eigen[-1]
+    root, axes = np.sqrt(eigen[kept]), vectors[:, kept].T
+    return simplex_least_squares(root[:, None] * axes, axes @ xy / root)
 
 
 def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
@@ -196,7 +203,7 @@ class FiniteFamily(Family):
             if theta.shape[1:] not in shapes or len(theta) == 0:
                 raise ShapeError("parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1")
             self.features, self.theta = features, theta.reshape(-1, *shape)
-        self._check_members("kernels" if parameters is None else "parameters")
+        require_kernels("kernels" if parameters is None else "parameters", self.features, self.theta)
 
     def take(self, members: Any) -> FiniteFamily:
         """Return the family of some members, in the order given."""
@@ -216,10 +223,7 @@ class FiniteFamily(Family):
 
     def probability(self, members: Any = slice(None)) -> Floats:
         """Return the probabilities [m, O] of some members on the outcomes of the features."""
-        theta: Floats = self.theta[members]
-        if self.features.groups > 1:
-            return theta.reshape(len(theta), -1)[:, self.features.place]
-        return np.ascontiguousarray((self.features.matrix @ theta[:, 0].T).T)
+        return self.features.laws(self.theta[members])
 
     def kernel_of(self, member: int, known: Known) -> bellman.Kernel:
         """Return a member as dynamic programming needs it, with the rewards of a problem."""
@@ -251,21 +255,6 @@ class FiniteFamily(Family):
         """Return log of the number of members; infinite below the cover radius, where they are no cover."""
         return math.inf if alpha < self.reach else math.log(self.size)
 
-    def _check_members(self, field: str) -> None:
-        """Refuse members that are not kernels."""
-        start = self.features.outcomes.start[:-1]
-        together = max(1, _TOGETHER // self.features.outcomes.next_state.size)
-        for first in range(0, self.size, together):
-            p = self.probability(slice(first, first + together))
-            total, least = np.add.reduceat(p, start, axis=1), np.minimum.reduceat(p, start, axis=1)
-            fine = (np.abs(total - 1.0) <= TOLERANCE) & (least >= -_SIGN_TOLERANCE)  # false where not a number
-            for member, pair in np.argwhere(~fine).tolist():
-                here, lowest = float(total[member, pair]), float(least[member, pair])
-                negative = abs(here - 1.0) <= TOLERANCE
-                got = f"a probability of {lowest:.6g}" if negative else f"probabilities that sum to {here:.12g}"
-                at = (first + member, *divmod(pair, self.features.actions))
-                raise FamilyError(field, index=at, got=got, expected=sum_to_one(here))
-
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the members: equal for equal families, in any process."""
@@ -274,6 +263,21 @@ class FiniteFamily(Family):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size} kernels, {self.features!r})"
+
+
+def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
+    """Refuse parameters [m, G, n] that make no kernels."""
+    start, together = features.outcomes.start[:-1], max(1, _TOGETHER // features.outcomes.next_state.size)
+    for first in range(0, len(theta), together):
+        p = features.laws(theta[first : first + together])
+        total, least = np.add.reduceat(p, start, axis=1), np.minimum.reduceat(p, start, axis=1)
+        fine = (np.abs(total - 1.0) <= TOLERANCE) & (least >= -_SIGN_TOLERANCE)  # false where not a number
+        for member, pair in np.argwhere(~fine).tolist():
+            here, lowest = float(total[member, pair]), float(least[member, pair])
+            negative = abs(here - 1.0) <= TOLERANCE
+            got = f"a probability of {lowest:.6g}" if negative else f"probabilities that sum to {here:.12g}"
+            at = (first + member, *divmod(pair, features.actions))
+            raise FamilyError(field, index=at, got=got, expected=sum_to_one(here))
 
 
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
@@ -345,7 +349,7 @@ class CoverFamily(FiniteFamily):
         kernels = [kernel(point) for point in (*self.parameters, *map(np.array, middles))]
         self.features, theta = _one_hot(kernels)  # what can happen in the middle of a cell can happen
         self.theta = theta[: len(self.parameters)]
-        self._check_members("kernels")
+        require_kernels("kernels", self.features, self.theta)
         self.reach = self._half_gaps(counts) if reach is None else require_number("reach", reach, 0.0, 2.0)
         self._cells = counts - 1 if reach is None else None  # of a grid that may be refined
 
@@ -418,9 +422,12 @@ class LinearFamily(Family):
 
         Empty where none of the vertices found can be mixed into one that is short enough.
         """
+        from scipy.optimize import linprog  # slow to import, and seldom needed
+
         sums, phi = np.unique(np.round(self.own_features.sums, 12), axis=0), self.own_features.matrix
+        kernels: Any = {"A_ub": -phi, "b_ub": np.zeros(phi.shape[0]), "A_eq": sums, "b_eq": np.ones(len(sums))}
         costs = draw.normal(size=(max(4, min(count, 2 * self.size)), self.size))
-        solved = [best_kernel(cost, phi, sums, bound=self.norm_bound) for cost in costs]
+        solved = [linprog(cost, **kernels, bounds=(-self.norm_bound, self.norm_bound)) for cost in costs]
         corners = np.array([found.x for found in solved if found.status == 0])
         if not len(corners):
             return []
@@ -550,18 +557,12 @@ class AggregationFamily(Family):
         return theta.reshape(-1, n) if fits else None
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the class of L less sum y^2: a problem over distributions per block and action.
-
-        gram = X^T X and xy = X^T y for some X and y; the eigenvectors of gram give an X and a y of as few rows.
-        """
+        """Return min over the class of L less sum y^2: a problem over distributions per block and action."""
         total = 0.0
         for g in np.flatnonzero(gram.any(axis=(1, 2))):
             part = slice(self.features.sizes[g])
             own, right = gram[g, part, part], xy[g, part]
-            eigen, vectors = np.linalg.eigh(own)
-            kept = eigen > 1e-12 * eigen[-1]
-            x, y = np.sqrt(eigen[kept])[:, None] * vectors[:, kept].T, vectors[:, kept].T @ right / np.sqrt(eigen[kept])
-            p = simplex_least_squares(x, y)
+            p = simplex_minimum(own, right)
             total += float(p @ own @ p - 2.0 * right @ p)
         return total
 

@@ -30,12 +30,10 @@ from occamrl.errors import (
     as_indices,
     require_integer,
     require_kind,
-    require_memory,
 )
 from occamrl.problems.mdp import FiniteMDP, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
-LARGEST_FEATURE = 1e100  # its square is a number
 _TOLERANCE = 1e-8  # of sums that should be one, and of entries that should be equal
 _DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
 
@@ -65,27 +63,26 @@ def read_kernels(field: str, kernels: Any, support: Any = None) -> tuple[Outcome
 
     What is true in ``support`` (S*A, S) is an outcome even if it has probability 0 in all kernels.
     """
-    if support is None and not any(sp.issparse(kernel) for kernel in kernels):
-        kernels = as_floats(field, kernels)
-        if kernels.ndim != 4 or kernels.shape[1] != kernels.shape[3] or 0 in kernels.shape:
-            hint = "; for a single kernel, a list of it" if kernels.ndim == 3 else ""
-            raise ShapeError(field, got=kernels.shape, expected=f"kernels [S, A, S]{hint}")
-        states, pairs = kernels.shape[1], kernels.shape[1] * kernels.shape[2]
-        flat = kernels.reshape(len(kernels), -1)
-        cell = np.flatnonzero((flat != 0.0).any(axis=0))
-        return outcomes_of(field, cell, pairs, states), np.ascontiguousarray(flat[:, cell].T), states
-    matrices = [as_kernel(field, kernel, (j,)) for j, kernel in enumerate(kernels)]
-    for j, each in enumerate(matrices):
-        if each.shape != matrices[0].shape:
-            raise ShapeError(field, index=(j,), got=each.shape, expected=matrices[0].shape)
-    pairs, states = matrices[0].shape
-    listed = matrices if support is None else [*matrices, sp.csr_array(support)]
-    cells = [np.repeat(np.arange(pairs), np.diff(each.indptr)) * states + each.indices for each in listed]
-    cell, place = np.unique(np.concatenate(cells), return_inverse=True)
-    member = np.repeat(np.arange(len(matrices)), [each.nnz for each in matrices])
-    value = np.concatenate([each.data for each in matrices])
-    matrix: Any = sp.csr_array((value, (place[: member.size], member)), shape=(cell.size, len(matrices)))
-    return outcomes_of(field, cell, pairs, states), dense_if_small(matrix), states
+    dense = support is None and not any(sp.issparse(kernel) for kernel in kernels)
+    if dense:
+        stack = as_floats(field, kernels)
+        if stack.ndim != 4 or stack.shape[1] != stack.shape[3] or 0 in stack.shape:
+            hint = "; for a single kernel, a list of it" if stack.ndim == 3 else ""
+            raise ShapeError(field, got=stack.shape, expected=f"kernels [S, A, S]{hint}")
+        members, pairs, states = len(stack), stack.shape[1] * stack.shape[2], stack.shape[3]
+        entries: Any = sp.coo_array(stack.reshape(-1, states))
+    else:
+        matrices = [as_kernel(field, kernel, (j,)) for j, kernel in enumerate(kernels)]
+        for j, each in enumerate(matrices):
+            if each.shape != matrices[0].shape:
+                raise ShapeError(field, index=(j,), got=each.shape, expected=matrices[0].shape)
+        members, (pairs, states) = len(matrices), matrices[0].shape
+        entries = sp.coo_array(sp.vstack(matrices))
+    member, pair = np.divmod(entries.row.astype(np.int64), pairs)
+    listed = np.zeros(0, np.int64) if support is None else np.flatnonzero(support)
+    cell, place = np.unique(np.append(pair * states + entries.col, listed), return_inverse=True)
+    matrix: Any = sp.csr_array((entries.data, (place[: member.size], member)), shape=(cell.size, members))
+    return outcomes_of(field, cell, pairs, states), matrix.toarray() if dense else dense_if_small(matrix), states
 
 
 def read_problems(field: str, problems: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, int, Floats | None]:
@@ -126,14 +123,6 @@ def dense_if_small(matrix: Any) -> Any:
     return matrix.toarray() if size <= _DENSE or 3 * matrix.nnz >= size else matrix
 
 
-def best_kernel(costs: Floats, phi: Any, sums: Floats, slack: float = 0.0, bound: float = np.inf) -> Any:
-    """Minimise <costs, theta> over phi theta >= -slack, sums theta = 1 and |theta_j| <= bound (a linear program)."""
-    from scipy.optimize import linprog  # slow to import, and seldom needed
-
-    least, one = np.full(phi.shape[0], slack), np.ones(len(sums))
-    return linprog(costs, A_ub=-phi, b_ub=least, A_eq=sums, b_eq=one, bounds=(-bound, bound))
-
-
 class FeatureMap:
     """phi(s, a, s', j), the known part of a linear kernel.
 
@@ -171,13 +160,16 @@ class FeatureMap:
             given = np.moveaxis(array, 3, 0)
         outcomes, matrix, states = read_kernels("phi", given)
         entries = sp.coo_array(matrix)
-        for wrong in np.flatnonzero(~(np.abs(entries.data) <= LARGEST_FEATURE))[:1]:
-            o, j = (int(place[wrong]) for place in entries.coords)
-            at = (*divmod(int(outcomes.pair[o]), (outcomes.start.size - 1) // states), int(outcomes.next_state[o]), j)
-            expected = f"a finite number of at most {LARGEST_FEATURE:g}"
-            raise FeatureError("phi", index=at, got=entries.data[wrong], expected=expected)
         self._set(outcomes, matrix, states)
-        self._require_some_kernel()
+        for wrong in np.flatnonzero(~np.isfinite(entries.data))[:1]:
+            o, j = (int(place[wrong]) for place in entries.coords)
+            at = (*divmod(int(outcomes.pair[o]), self.actions), int(outcomes.next_state[o]), j)
+            raise FeatureError("phi", index=at, got=entries.data[wrong], expected="a finite number")
+        distinct = np.unique(np.round(self.sums, 12), axis=0)
+        theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
+        for pair in np.flatnonzero(np.abs(self.sums @ theta - 1.0) > _TOLERANCE)[:1].tolist():
+            got, expected = "features whose probabilities sum to one for no theta", "some theta that makes a kernel"
+            raise FeatureError("phi", index=divmod(pair, self.actions), got=got, expected=expected)
 
     def _set(
         self, outcomes: Outcomes, matrix: Any, states: int, group: Ints | None = None, rewards: Floats | None = None
@@ -219,7 +211,6 @@ class FeatureMap:
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> FeatureMap:
         """Return the one-hot map over all next states, or over those that ``support`` [S, A, S] (bool) allows."""
         shape = (require_integer("states", states, 1), require_integer("actions", actions, 1), states)
-        require_memory("states", states, *shape)
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
         return cls.of_outcomes(outcomes_of("support", np.flatnonzero(possible), states * actions, states), states)
 
@@ -295,6 +286,12 @@ class FeatureMap:
         weight = self.as_theta(theta)
         return np.asarray(self.matrix @ weight[0] if self.groups == 1 else weight.ravel()[self.place])
 
+    def laws(self, theta: Floats) -> Floats:
+        """Return P_theta on the outcomes for each of the parameters [m, G, n]."""
+        if self.groups > 1:
+            return theta.reshape(len(theta), -1)[:, self.place]
+        return np.ascontiguousarray((self.matrix @ theta[:, 0].T).T)
+
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
         cell, shape = self.outcomes.pair * self.states + self.outcomes.next_state, (self.states, self.actions, -1)
@@ -326,21 +323,6 @@ class FeatureMap:
             at, expected = divmod(int(pair[o]), self.actions), "a reward fixed by (s, a, s') for each outcome"
             raise FeatureError("features", index=(*at, int(after[o])), got=got, expected=expected)
         return table.bonus[low]
-
-    def _require_some_kernel(self) -> None:
-        """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
-        distinct = np.unique(np.round(self.sums, 12), axis=0)
-        theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
-        gaps = np.abs(self.sums @ theta - 1.0)
-        worst = int(np.argmax(gaps))
-        if gaps[worst] > _TOLERANCE:
-            got, expected = "features whose probabilities sum to one for no theta", "some theta that makes a kernel"
-            raise FeatureError("phi", index=divmod(worst, self.actions), got=got, expected=expected)
-        if self.probabilities(theta).min() >= -_TOLERANCE:  # theta is the smallest that sums to one
-            return
-        if best_kernel(np.zeros(self.dimension), self.matrix, distinct, _TOLERANCE).status == 2:  # infeasible
-            got = "features whose probabilities are >= 0 for no theta"
-            raise FeatureError("phi", got=got, expected="some theta that makes a kernel")
 
     @cached_property
     def fingerprint(self) -> str:

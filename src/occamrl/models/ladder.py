@@ -23,8 +23,6 @@ from occamrl.errors import (
     NestingError,
     ParameterError,
     ShapeError,
-    as_floats,
-    as_integers,
     require_integer,
     require_kind,
 )
@@ -220,17 +218,9 @@ class Ladder:
         self.names = found
 
     @classmethod
-    def of_levels(cls, family: FiniteFamily, level: ArrayLike, reach: Reach = None, names: Names = None) -> Ladder:
+    def of_levels(cls, family: FiniteFamily, level: Ints, reach: Reach = None, names: Names = None) -> Ladder:
         """Return the ladder in which ``level`` [m], from 0 and increasing, is the first class that holds a member."""
-        require_kind("family", family, FiniteFamily)
-        levels = as_integers("level", level)
-        steps = np.diff(levels, prepend=0) if levels.shape == (family.size,) else np.full(1, -1)
-        if steps[0] != 0 or ((steps != 0) & (steps != 1)).any():
-            expected = f"{family.size} numbers from 0, each the last one or one more"
-            raise ParameterError("level", got=f"{level!r:.100}", expected=expected)
-        if reach is not None and as_floats("reach", reach).shape != (levels[-1] + 1,):
-            raise ParameterError("reach", got=f"{reach!r:.100}", expected="a number for each class")
-        return cls.__new__(cls)._of_members(family, levels, reach, names)
+        return cls.__new__(cls)._of_members(family, level, reach, names)
 
     @classmethod
     def of_prefixes(
@@ -238,11 +228,7 @@ class Ladder:
     ) -> Ladder:
         """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters, nested as it is."""
         family = FiniteFamily(parameters=parameters, features=features)
-        ends = as_integers("sizes", sizes, "increasing integers").ravel()
-        if ends.size == 0 or (np.diff(ends, prepend=0) < 1).any() or ends[-1] != family.size:
-            expected = f"increasing numbers that end at {family.size}"
-            raise ParameterError("sizes", got=f"{sizes!r:.100}", expected=expected)
-        return cls.of_levels(family, np.repeat(np.arange(ends.size), np.diff(ends, prepend=0)), reach, names)
+        return cls.of_levels(family, np.repeat(np.arange(len(sizes)), np.diff(sizes, prepend=0)), reach, names)
 
     @classmethod
     def of_problem(cls, problem: Any) -> Ladder:
