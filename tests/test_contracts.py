@@ -241,7 +241,6 @@ def test_a_broken_rule_is_caught(kind: type[Any], clause: str) -> None:
         ("list", "kernel_of", lambda self, member, known: bellman.Kernel(np.eye(6, 3), np.zeros(6)), r"has its V\*"),
         ("blocks", "smallest_loss", lambda self, gram, xy: 1e3, "smaller loss"),
         ("linear", "smallest_loss", lambda self, gram, xy: -1e3, "least squares"),
-        ("blocks", "log_covering_number", lambda self, alpha: alpha, "covering"),
         ("blocks", "contains", lambda self, kernel: False, "is contained"),
         ("linear", "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),
     ],

@@ -141,10 +141,6 @@ class Family(ABC):
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
         """Return min over the family of L, less sum y^2, from [G, n, n] and [G, n] over ``own_features``."""
 
-    @abstractmethod
-    def log_covering_number(self, alpha: float) -> float:
-        """Return a bound on log N(F, alpha) in sup over (s, a) of sum over s' |P - P'|."""
-
     @property
     def own_features(self) -> FeatureMap:
         """The features of the parameters that the family is regressed on."""
@@ -251,10 +247,6 @@ class FiniteFamily(Family):
         """Return the smallest loss of a member, less sum y^2."""
         return float(losses(self.theta, gram, xy).min())
 
-    def log_covering_number(self, alpha: float) -> float:
-        """Return log of the number of members; infinite below the cover radius, where they are no cover."""
-        return math.inf if alpha < self.reach else math.log(self.size)
-
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the members: equal for equal families, in any process."""
@@ -350,26 +342,12 @@ class CoverFamily(FiniteFamily):
         self.features, theta = _one_hot(kernels)  # what can happen in the middle of a cell can happen
         self.theta = theta[: len(self.parameters)]
         require_kernels("kernels", self.features, self.theta)
-        self.reach = self._half_gaps(counts) if reach is None else require_number("reach", reach, 0.0, 2.0)
-        self._cells = counts - 1 if reach is None else None  # of a grid that may be refined
-
-    def log_covering_number(self, alpha: float) -> float:
-        """Return log of the size of an alpha-cover of the box; below the cover radius, of a grid with smaller steps.
-
-        With kernels that are affine between neighbours, steps smaller by a factor k divide the radius by k.
-        """
-        if not 0.0 < alpha < self.reach or self._cells is None:
-            return super().log_covering_number(alpha)
-        return float(np.log(self._cells * math.ceil(self.reach / alpha) + 1).sum())
-
-    def _half_gaps(self, counts: Floats) -> float:
-        """Return the sum over the parameters of half the largest distance of neighbours on the grid."""
-        members, start = self.probability(), self.features.outcomes.start[:-1]
-        grid, total = members.reshape(*counts.astype(int), -1), 0.0
-        for axis in range(counts.size):
-            gaps = np.add.reduceat(np.abs(np.diff(grid, axis=axis)), start, axis=-1)
-            total += 0.5 * float(gaps.max(initial=0.0))
-        return total
+        if reach is None:  # half the largest distance of neighbours on the grid, for each parameter
+            laws, start = self.probability().reshape(*counts.astype(int), -1), self.features.outcomes.start[:-1]
+            gaps = (np.add.reduceat(np.abs(np.diff(laws, axis=i)), start, axis=-1) for i in range(counts.size))
+            self.reach = sum(0.5 * float(gap.max(initial=0.0)) for gap in gaps)
+        else:
+            self.reach = require_number("reach", reach, 0.0, 2.0)
 
 
 class LinearFamily(Family):
@@ -458,7 +436,10 @@ class LinearFamily(Family):
         return float(eta @ gram[0] @ eta - 2.0 * xy[0] @ eta)
 
     def log_covering_number(self, alpha: float) -> float:
-        """Return r log(1 + 2 b L/alpha), P_theta moving by at most L = max over (s, a) of sum |phi| per |theta|."""
+        """Return r log(1 + 2 b L/alpha), a bound on log N(F, alpha) in sup over (s, a) of sum over s' |P - P'|.
+
+        P_theta moves by at most L = max over (s, a) of sum |phi| per |theta|.
+        """
         lengths = np.sqrt(sp.csr_array(self.own_features.matrix).power(2).sum(axis=1))
         radius = self.norm_bound * float(np.add.reduceat(lengths, self.features.outcomes.start[:-1]).max())
         return 0.0 if radius <= alpha else self.size * math.log1p(2.0 * radius / alpha)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 
 from occamrl.errors import (
     FamilyError,
@@ -223,14 +222,6 @@ class Ladder:
         return cls.__new__(cls)._of_members(family, level, reach, names)
 
     @classmethod
-    def of_prefixes(
-        cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int], reach: Reach = None, names: Names = None
-    ) -> Ladder:
-        """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters, nested as it is."""
-        family = FiniteFamily(parameters=parameters, features=features)
-        return cls.of_levels(family, np.repeat(np.arange(len(sizes)), np.diff(sizes, prepend=0)), reach, names)
-
-    @classmethod
     def of_problem(cls, problem: Any) -> Ladder:
         """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
         found = getattr(problem, "ladder", None)
@@ -241,7 +232,9 @@ class Ladder:
             expected = "one that brings a ladder along, or your own Ladder([F_1, ...])"
             raise ParameterError("problem", got=f"{type(problem).__name__}, without {missing[0]}", expected=expected)
         names = getattr(problem, "class_names", None) or None
-        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes, names=names)
+        family = FiniteFamily(parameters=problem.hypotheses, features=FeatureMap(problem.phi))
+        level = np.repeat(np.arange(len(problem.sizes)), np.diff(problem.sizes, prepend=0))
+        return cls.of_levels(family, level, names=names)
 
     @property
     def features(self) -> FeatureMap:

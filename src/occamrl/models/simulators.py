@@ -39,7 +39,7 @@ from occamrl.errors import (
     require_integer,
     require_number,
 )
-from occamrl.models.families import require_kernels
+from occamrl.models.families import FiniteFamily, require_kernels
 from occamrl.models.features import FeatureMap, as_kernel, read_kernels
 from occamrl.models.ladder import Ladder
 from occamrl.problems.lakes import has_table, smallest_range, table_of
@@ -226,7 +226,8 @@ class Simulators:
             reaches = [2.0 * self.error(delta) + grid_reach(self.features, m, grid) for m in range(1, most + 1)]
         else:
             reaches = [require_number("reach", reach, 0.0, 2.0)] * most
-        return Ladder.of_prefixes(weights, self.features, np.cumsum(added).tolist(), reaches)
+        family = FiniteFamily(parameters=weights, features=self.features)
+        return Ladder.of_levels(family, np.repeat(np.arange(most), added), reaches)
 
     def __repr__(self) -> str:
         about = f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""
