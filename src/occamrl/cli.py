@@ -421,7 +421,7 @@ def _forecast(spec: LadderSpec, episodes: int, delta: float, evidence: str) -> l
 
     kinds: Any = evidence
     found = preflight(spec.ladder, spec.known, episodes=episodes, delta=delta, evidence=kinds, truths=FEW, members=FEW)
-    return [*f"preflight: {found}".splitlines(), *(["  here: --scope all"] if found.blind else [])]
+    return [*f"preflight: {found}".splitlines(), *(["  here: --scope all"] if found.unidentifiable else [])]
 
 
 def _outcome(result: Result) -> dict[str, Any]:
