@@ -42,7 +42,6 @@ _NEEDED = ("episode", "state", "action", "next_state")
 _KINDS = dict.fromkeys((*_NEEDED, "step"), "a whole number >= 0")
 _KINDS |= {"reward": "a number, or nothing", "terminated": "true or false"}
 _DECIDES = 1e-3  # how far a reward may be from the known one where it tells outcomes apart, in the unit of [0, 1]
-_CELL = re.compile(r"|nan|true|false|[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -254,30 +253,23 @@ def _csv(path: Path) -> Iterator[Columns]:
     import pyarrow as pa
 
     reader: Any = importlib.import_module("pyarrow.csv")
+    header: list[str] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            names = _require_columns(name.strip() for name in next(csv.reader(file), []))
+            header = [name.strip() for name in next(csv.reader(file), [])]
+        names = _require_columns(header)
         kinds = dict.fromkeys(names, pa.int64()) | {"reward": pa.float64(), "terminated": pa.bool_()}
         options = reader.ConvertOptions(column_types=kinds, include_columns=names, null_values=["", "nan", "NaN"])
-        with reader.open_csv(path, convert_options=options) as stream:
+        one_by_one = reader.ReadOptions(use_threads=False, column_names=header, skip_rows=1)  # errors name the row
+        with reader.open_csv(path, read_options=one_by_one, convert_options=options) as stream:
             for batch in stream:
                 yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
     except (OSError, csv.Error, UnicodeDecodeError, pa.ArrowException) as error:
-        _find_bad_cell(path)
-        raise LogError(str(path), got=f"{error!s:.200}", expected="a CSV file of a log") from error
-
-
-def _find_bad_cell(path: Path) -> None:
-    """Refuse the first row of a CSV file that is too short or too long, or has a value of another kind."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        rows = csv.reader(file)
-        names = [name.strip() for name in next(rows, [])]
-        for row, cells in enumerate(cells for cells in rows if cells):
-            if len(cells) != len(names):
-                raise LogError("values", index=(row,), got=len(cells), expected=f"{len(names)}, one for each column")
-            for name, cell in zip(names, cells, strict=True):
-                if name in _KINDS and not _CELL.fullmatch(cell.strip()):
-                    raise LogError(name, index=(row,), got=repr(cell[:80]), expected=_KINDS[name])
+        column, row = (re.search(f"{what} #([0-9]+)", str(error)) for what in ("column", "Row"))
+        name = header[int(column[1])] if column else str(path) if row is None else "values"
+        index = None if row is None else (int(row[1]) - 2,)
+        expected = _KINDS.get(name, "a CSV file of a log")
+        raise LogError(name, index=index, got=f"{error!s:.200}", expected=expected) from error
 
 
 def _minari(dataset: Any) -> Iterator[Columns]:
