@@ -267,26 +267,6 @@ def require_kind(field: str, value: object, kind: type[Any] | tuple[type[Any], .
         raise ParameterError(field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {name}(...)")
 
 
-def memory() -> int:
-    """Return the bytes that this process may use: those of the machine, or those that it is limited to."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 2**34
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return machine if limit == resource.RLIM_INFINITY else min(machine, limit)
-
-
-def require_memory(field: str, value: object, *sizes: int) -> None:
-    """Refuse sizes of a table of numbers that would not fit into memory with a copy, before it is made."""
-    need = 8 * math.prod(int(size) for size in sizes)
-    if need > 2**26 and 2 * need > memory():
-        shape, gib = " x ".join(f"{size:,}" for size in sizes), need / 2**30
-        expected = f"less: {shape} numbers take {gib:,.3g} GiB, and there are {memory() / 2**30:,.3g}"
-        raise ParameterError(field, got=value, expected=expected)
-
-
 def require_range(field: str, ends: Any) -> tuple[float, float]:
     """Return (low, high), two finite numbers with low < high."""
     try:

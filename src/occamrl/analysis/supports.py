@@ -142,8 +142,6 @@ class Supports:
             yield "", f"... and {len(self.sets) - _SHOWN} more (see table)"
         if self.largest < len(self.names):
             yield "", f"only sets of up to {self.largest} simulators were looked at"
-        if self.rank < len(self.names):
-            yield "rank", f"{self.rank}: only {self.rank - 1} of {len(self.names) - 1} differences can be learned"
         yield "differences", ", ".join(f"{n} {kind}" for kind, n in self.directions.items() if n or kind == "resolved")
         going = self.next_exclusion
         if going is not None:
@@ -238,7 +236,7 @@ class Counts:
         share = 1.0 / (len({len(members) for members in sets}) + 1.0)
         scores = [likelihood.hull_evidence(self._of(members), self.fit(members).weights) for members in sets]
         weights = np.append(log_prior + math.log(1.0 - share), math.log(share))
-        return likelihood.mixture(weights, np.array([*scores, self.counted])) - math.log(1.0 / delta)
+        return -value.threshold(-np.array([*scores, self.counted]), weights, delta)
 
 
 def compatible(by: ValueRows | Counts, delta: float) -> Compatible:

@@ -321,8 +321,6 @@ class CoverFamily(FiniteFamily):
         reach: float | None = None,
     ) -> None:
         bottom, top, width = as_floats("low", low), as_floats("high", high), as_floats("step", step)
-        if not callable(kernel):
-            raise ParameterError("kernel", got=f"{kernel!r:.100}", expected="a function from parameters to a kernel")
         if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or (bottom > top).any():
             raise ParameterError("low, high", got=(low, high), expected="two vectors of numbers with low <= high")
         if width.shape not in ((), (1,), bottom.shape) or not (width > 0.0).all():

@@ -220,10 +220,6 @@ class FeatureMap:
 
         Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
         """
-        if not isinstance(simulators, (list, tuple)) or not simulators:
-            raise FeatureError("simulators", got=f"{simulators!r:.100}", expected="a list of at least one problem")
-        for mdp in simulators:
-            require_kind("simulators", mdp, FiniteMDP)
         return cls.of_matrix(*read_problems("simulators", simulators))
 
     def restrict(self, coordinates: ArrayLike) -> FeatureMap:

@@ -248,7 +248,7 @@ class ARLLin(Learner):
             if (betas < 0.0).any() or bound < (1.0 - _ROUNDING) * self.smallest_norm:
                 return float(self.norm_bound), True
             smaller = min(
-                value.largest_norm_along(spectrum.eigenvalues + lam, spectrum.center(lam), beta)
+                value.largest_norm(spectrum.eigenvalues + lam, spectrum.center(lam), beta)
                 for lam, beta in zip(lams.tolist(), betas.tolist(), strict=True)
             )
             if smaller > (1.0 - _WORTHWHILE) * bound:
