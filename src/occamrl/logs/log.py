@@ -142,21 +142,19 @@ class Log:
         first, last_episode, held, pieces = 0, -1, 0, list[Columns]()
         for batch in chain(self._batches(), [None]):
             if batch is not None:
-                piece = {name: _numbers(name, batch[name], first + held) for name in _KINDS if name in batch}
-                sizes = {name: column.size for name, column in piece.items()}
+                pieces.append({name: _numbers(name, batch[name], first + held) for name in _KINDS if name in batch})
+                sizes = {name: column.size for name, column in pieces[-1].items()}
                 if len(set(sizes.values())) > 1:
                     raise LogError("rows", got=f"columns of lengths {sizes}", expected="one value per row in each")
-                pieces.append(piece)
                 held += sizes["episode"]
             if not held or (batch is not None and held < BLOCK):
                 continue
             rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-            whole = held  # the last episode may go on in the next batch
-            if batch is not None:
-                whole = int(np.argmax(rows["episode"] == rows["episode"][-1]))
+            episode = rows["episode"]
+            whole = held if batch is None else int(np.argmax(episode == episode[-1]))  # the last one may go on
             if whole:
                 yield _steps({name: column[:whole] for name, column in rows.items()}, first, last_episode)
-                first, held, last_episode = first + whole, held - whole, int(rows["episode"][whole - 1])
+                first, held, last_episode = first + whole, held - whole, int(episode[whole - 1])
             pieces = [{name: column[whole:] for name, column in rows.items()}]
         if not first:
             raise LogError("rows", got="no step", expected="at least one")

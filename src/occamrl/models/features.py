@@ -79,8 +79,8 @@ def read_kernels(field: str, kernels: Any, support: Any = None) -> tuple[Outcome
         members, (pairs, states) = len(matrices), matrices[0].shape
         entries = sp.coo_array(sp.vstack(matrices))
     member, pair = np.divmod(entries.row.astype(np.int64), pairs)
-    listed = np.zeros(0, np.int64) if support is None else np.flatnonzero(support)
-    cell, place = np.unique(np.append(pair * states + entries.col, listed), return_inverse=True)
+    listed = () if support is None else np.flatnonzero(support)
+    cell, place = np.unique(np.append(pair * states + entries.col, listed).astype(np.int64), return_inverse=True)
     matrix: Any = sp.csr_array((entries.data, (place[: member.size], member)), shape=(cell.size, members))
     return outcomes_of(field, cell, pairs, states), matrix.toarray() if dense else dense_if_small(matrix), states
 
@@ -171,9 +171,7 @@ class FeatureMap:
             got, expected = "features whose probabilities sum to one for no theta", "some theta that makes a kernel"
             raise FeatureError("phi", index=divmod(pair, self.actions), got=got, expected=expected)
 
-    def _set(
-        self, outcomes: Outcomes, matrix: Any, states: int, group: Ints | None = None, rewards: Floats | None = None
-    ) -> None:
+    def _set(self, outcomes: Outcomes, matrix: Any, states: int, rewards: Any = None, group: Any = None) -> None:
         pairs = outcomes.start.size - 1
         self.states, self.actions = states, pairs // states
         self.outcomes, self.matrix, self.rewards = outcomes, matrix, rewards
@@ -187,10 +185,12 @@ class FeatureMap:
         self._attached = PerProblem()
 
     @classmethod
-    def of_matrix(cls, outcomes: Outcomes, matrix: Any, states: int, rewards: Floats | None = None) -> FeatureMap:
+    def of_matrix(
+        cls, outcomes: Outcomes, matrix: Any, states: int, rewards: Any = None, group: Any = None
+    ) -> FeatureMap:
         """Return the map with one vector for each outcome, the rows of a matrix [O, d] (dense or csr)."""
         made = cls.__new__(cls)
-        made._set(outcomes, matrix, states, rewards=rewards)
+        made._set(outcomes, matrix, states, rewards, group)
         return made
 
     @classmethod
@@ -203,9 +203,7 @@ class FeatureMap:
         position = np.arange(outcomes.next_state.size) - np.repeat(outcomes.start[:-1], counts)
         one_hot = (np.ones(position.size), position, np.arange(position.size + 1))
         matrix = sp.csr_array(one_hot, shape=(position.size, int(counts.max())))
-        made = cls.__new__(cls)
-        made._set(outcomes, matrix, states, np.arange(counts.size) if group is None else group, rewards)
-        return made
+        return cls.of_matrix(outcomes, matrix, states, rewards, np.arange(counts.size) if group is None else group)
 
     @classmethod
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> FeatureMap:
