@@ -198,17 +198,22 @@ class Rates:
         each = (value.rows(self.ladder.features, self.known, following).x for following in plan.values[1:])
         return np.array([x[self.pairs + acts] for x, acts in zip(each, plan.policy, strict=True)])
 
+    def gram(self, plan: Candidate, rows: Floats, visited: Floats) -> Floats:
+        """Return the expected sum of x x' in an episode [G, n, n]."""
+        features = self.ladder.features
+        found, group = np.zeros((features.groups, *[features.width] * 2)), features.group[self.pairs + plan.policy]
+        for g in np.unique(group):
+            found[g] = (rows[group == g] * visited[group == g][:, None]).T @ rows[group == g]
+        return found
+
     def until(self, m: int, plan: Candidate, rows: Floats, truth: Candidate, visited: Floats) -> tuple[float, float]:
         """Return the episodes until class m is rejected, and until the kernel that is played is.
 
         ``rows`` are those of the plan, and ``visited`` [H, S] how probable its states are under the truth.
         """
-        ladder, features, played = self.ladder, self.ladder.features, self.pairs + plan.policy
-        gram = np.zeros((features.groups, features.width, features.width))  # the expected sum of x x' in an episode
-        for g in np.unique(features.group[played]) if not self.by_likelihood else ():
-            at = features.group[played] == g
-            gram[g] = (rows[at] * visited[at][:, None]).T @ rows[at]
+        ladder = self.ladder
         if not ladder.finite:
+            gram = self.gram(plan, rows, visited)
             eigen = np.maximum(np.linalg.eigvalsh(gram), 0.0)
             xy, gap = (gram @ truth.theta[:, :, None])[:, :, 0], (plan.theta - truth.theta)[None]
             least = ladder.smallest_loss(m, gram, xy) + float((truth.theta * xy).sum())
@@ -220,12 +225,14 @@ class Rates:
             return episodes_until(2.0 * least, determinant), episodes_until(2.0 * own, determinant)
         size = ladder.sizes[m - 1]
         if self.by_likelihood:
-            visits = np.bincount(played.ravel(), visited.ravel(), features.group.size)
+            played = (self.pairs + plan.policy).ravel()
+            visits = np.bincount(played, visited.ravel(), self.pairs.size * self.known.actions)
             law = self.symbols.join(truth.probability[None])[0]
             weight = visits[self.symbols.outcomes.pair] * law
             seen = weight > 0.0
             rates = float(weight[seen] @ np.log(law[seen])) - self.logs[:size, seen] @ weight[seen]
         else:
+            gram = self.gram(plan, rows, visited)
             rates = 2.0 * value.losses(ladder.family.theta[:size] - truth.theta, gram, np.zeros(gram.shape[:2]))
         price = math.log(1.0 / level(self.radius, self.delta)) - float(self.log_prior[truth.number])
         price += math.log(2.0 / self.delta) if self.radius else 0.0
@@ -259,15 +266,13 @@ def preflight(
     ----------
     ladder : Ladder
     known : Known
-        ``mdp.known`` of the problem: sizes, rewards and where episodes start (anywhere, where that is not known).
+        ``mdp.known`` of the problem; episodes start anywhere where it does not say.
     episodes : int
-        The length of the run.
     delta : float
     evidence : "value" | "likelihood"
-        By what classes are to be rejected: value rows as in :class:`ARLGen`, the likelihood as in :class:`Occam`.
+        By what classes are to be rejected, as :class:`ARLGen` or as :class:`Occam` does.
     truths, members : int, optional
-        How many kernels outside and inside each class to try, drawn at random where there are more; 64 of a list, 6 of
-        a linear class.
+        The most kernels outside and inside each class to try; 64 of a list, 6 of a linear class.
     least_loss : float, optional
         What counts as much, per episode; by default 1 % of the most that the best policy earns above the worst.
     """

@@ -293,15 +293,14 @@ def supports(
     Parameters
     ----------
     source : Result or Log
-        A run on the features of the simulators, of UCRLVTRLin or a selector built on it (value rows), or of
-        OccamMixture (likelihood); or a log (:func:`occamrl.read_log`), with ``simulators`` and ``known``, for both.
+        A run on the features of the simulators (UCRLVTRLin and selectors built on it: value rows; OccamMixture:
+        likelihood), or a log, with ``simulators`` and ``known``, for both.
     simulators : Simulators, optional
-        For names, and for the error of those that are estimated: half of delta then goes to their estimation. By
-        default coordinates are called "1", "2", ... and taken as exact kernels.
+        For names and errors of estimates. By default coordinates are exact kernels, called "1", "2", ...
     delta : float
-        With probability 1 - delta, for reports at all times together, the true set contains one of the sets reported.
+        With probability 1 - delta, at all times together, the true set contains one of the sets reported.
     evidence : "likelihood" | "value", optional
-        By default the likelihood where simulators are exact and outcomes were counted, value rows otherwise.
+        By default the likelihood where simulators are exact and outcomes were counted.
     known : Known, optional
         With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
     """

@@ -287,7 +287,7 @@ def select(
     Parameters
     ----------
     log : Log, path, data frame or dataset
-        What :func:`occamrl.read_log` takes. Files are read in blocks: memory does not grow with the log.
+        What :func:`occamrl.read_log` takes.
     ladder : Ladder, path or name
         A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along.
     known : Known, optional
@@ -296,9 +296,8 @@ def select(
     delta : float
         The smallest class that holds the true kernel is rejected with probability at most delta, over all tests.
     evidence : "likelihood" | "value", optional
-        By default the likelihood where classes are lists that hold the truth itself, value rows for covers and linear
-        classes. Choose value rows where a zero of the models may be wrong: by likelihood, one transition that a kernel
-        makes impossible rejects it for ever.
+        By default value rows for covers and linear classes, the likelihood for other lists. Choose value rows where a
+        zero of the models may be wrong.
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """

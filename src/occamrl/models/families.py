@@ -305,10 +305,9 @@ class CoverFamily(FiniteFamily):
     low, high, step : sequences of numbers
         The box, and the distance of grid points in each parameter, or one for all. Ends are multiples of the step.
     reach : float, optional
-        How far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its nearest grid point. By
-        default the sum over the parameters of half the largest distance of neighbours along each: right for kernels
-        that are affine in each parameter between neighbours. Others need a bound of their own. 0: the truth is a grid
-        point, and the family a list like any other.
+        The cover radius: how far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its
+        nearest grid point. By default computed from neighbours, which is right for kernels that are affine in each
+        parameter between them. 0: the truth is a grid point, and the family a list like any other.
     """
 
     def __init__(
