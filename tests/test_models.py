@@ -537,20 +537,11 @@ def drawing(kernel: Floats) -> Any:
 
 
 def test_a_simulator_is_the_same_however_it_is_given() -> None:
-    sims = Simulators([STACK[0], flat(STACK[1]), problem(STACK[2])], names=["a", "b", "c"])
+    sims = Simulators([STACK[0], flat(STACK[1]), STACK[2]], names=["a", "b", "c"])
     assert (sims.states, sims.actions, len(sims), sims.error(0.05)) == (S, A, 3, 0.0)
     for j in range(3):
         np.testing.assert_allclose(sims.features.kernel(np.eye(3)[j]), STACK[j], atol=1e-15)
     assert sims.widen_mixture(episodes=10, horizon=3, delta=0.1)["delta"] == 0.1
-
-
-def test_environments_with_tables_are_read_with_their_rewards() -> None:
-    gym = pytest.importorskip("gymnasium")
-    sims = Simulators([gym.make("FrozenLake-v1", is_slippery=flag) for flag in (False, True)])
-    pays = sims.features.rewards
-    assert pays is not None
-    assert (pays.min(), pays.max()) == (0.0, 1.0)
-    np.testing.assert_allclose(sims.features.kernel([0.0, 1.0]).sum(axis=2), 1.0)
 
 
 def test_an_estimate_is_made_of_frequencies_at_addresses_and_its_error_shrinks() -> None:

@@ -1,7 +1,7 @@
 r"""Candidate simulators of one system: read in any form, used as a mixture or as a ladder.
 
-A simulator is a kernel (dense or sparse), a problem, a Gymnasium environment with a table, or a function
-``simulate(s, a, rng) -> s'`` whose kernel is estimated by Monte Carlo.
+A simulator is a kernel (dense or sparse), or a function ``simulate(s, a, rng) -> s'`` whose kernel is estimated by
+Monte Carlo.
 
 **Estimates.** With N draws at (s, a) and the frequencies :math:`\hat p`, the total variation distance to the true law
 is, with probability 1 - delta,
@@ -42,8 +42,6 @@ from occamrl.errors import (
 from occamrl.models.families import FiniteFamily, require_kernels
 from occamrl.models.features import FeatureMap, as_kernel, read_kernels
 from occamrl.models.ladder import Ladder
-from occamrl.problems.lakes import has_table, smallest_range, table_of
-from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats
 
 Simulate = Callable[[int, int, np.random.Generator], int]  # simulate(s, a, rng) -> s'
@@ -109,8 +107,7 @@ class Simulators:
     Parameters
     ----------
     candidates : sequence
-        Each a kernel [S, A, S] or scipy.sparse (S*A, S), a FiniteMDP or a problem, a Gymnasium environment with a table
-        ``env.unwrapped.P``, or a function ``simulate(s, a, rng) -> s'``.
+        Each a kernel [S, A, S] or scipy.sparse (S*A, S), or a function ``simulate(s, a, rng) -> s'``.
     names : sequence of str, optional
         By default "1", "2", ...
     states, actions : int, optional
@@ -142,10 +139,8 @@ class Simulators:
         if isinstance(names, str) or len(self.names) != len(given) or len(set(self.names)) != len(given):
             raise FamilyError("names", got=f"{names!r:.100}", expected=f"{len(given)} different names")
         self.draws, seed = require_integer("draws", draws, 1), require_integer("seed", seed, 0)
-        rewards = smallest_range(each for each in given if has_table(each))
-        read = [_read(j, candidate, rewards) for j, candidate in enumerate(given)]
-        sizes = {(each.states, each.actions) for each in read if isinstance(each, FiniteMDP)}
-        sizes |= {(each.shape[1], each.shape[0] // each.shape[1]) for each in read if hasattr(each, "indptr")}
+        read = [None if callable(each) else as_kernel("candidates", each, (j,)) for j, each in enumerate(given)]
+        sizes = {(each.shape[1], each.shape[0] // each.shape[1]) for each in read if each is not None}
         if states is not None and actions is not None:
             sizes |= {(require_integer("states", states, 1), require_integer("actions", actions, 1))}
         if len(sizes) != 1:
@@ -160,11 +155,7 @@ class Simulators:
             for j in self.estimated:
                 read[j] = estimate_kernel(given[j], possible, draws=draws, seed=seed, which=j)
         self._estimates = [read[j] for j in self.estimated]
-        if all(isinstance(each, FiniteMDP) for each in read):
-            self.features = FeatureMap.of_simulators(read)
-        else:
-            flat = [sp.csr_array(each.kernels[0].matrix) if isinstance(each, FiniteMDP) else each for each in read]
-            self.features = FeatureMap.of_matrix(*read_kernels("candidates", flat, possible))
+        self.features = FeatureMap.of_matrix(*read_kernels("candidates", read, possible))
         require_kernels("candidates", self.features, np.eye(len(read))[:, None])
 
     def __len__(self) -> int:
@@ -232,12 +223,3 @@ class Simulators:
     def __repr__(self) -> str:
         about = f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""
         return f"Simulators({len(self)}, S={self.states}, A={self.actions}{about})"
-
-
-def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
-    """Return a FiniteMDP or a sparse kernel; None for a function."""
-    if hasattr(candidate, "unwrapped"):  # a Gymnasium environment
-        return table_of(candidate, horizon=1, reward_range=reward_range)[0]
-    if isinstance(candidate, FiniteMDP) or hasattr(candidate, "mdp"):
-        return as_mdp(candidate)
-    return None if callable(candidate) else as_kernel("candidates", candidate, (j,))
