@@ -169,23 +169,23 @@ def test_outcomes_with_rewards_mix_as_tables_do() -> None:
     """(s, a, s') does not fix the reward: each simulator pays 0 or 1 for the same step."""
     tables = [[[[(1.0 - p, 0, 0.0), (p, 0, 1.0)]]] for p in (0.2, 0.6)]
     mdps = [FiniteMDP(outcomes=table, horizon=3) for table in tables]
-    family, features = FiniteFamily(mdps), FeatureMap.of_simulators(mdps)
+    features = FeatureMap.of_simulators(mdps)
+    family = FiniteFamily(parameters=np.eye(2), features=features)
     mixed = FiniteFamily(parameters=[[0.5, 0.5]], features=features)
     for each, member, worth in ((family, 0, 0.6), (family, 1, 1.8), (mixed, 0, 1.2)):
         values, _ = bellman.solve([each.kernel_of(member, mdps[0].known)], 1, 3)
         np.testing.assert_allclose(values[0], worth)
-    ladder = Ladder([FiniteFamily(mdps[:1]), family])
+    ladder = Ladder([family.take([0]), family])
     assert [ladder.class_of(mdp) for mdp in mdps] == [1, 2]
     assert ladder.class_of(FiniteMDP(outcomes=[[[(0.5, 0, 0.0), (0.5, 0, 1.0)]]], horizon=3)) is None
 
 
 # --------------------------------------------------------------------------------------------------------------- lists
-def test_lists_are_the_same_dense_sparse_or_of_problems() -> None:
+def test_lists_are_the_same_dense_or_sparse() -> None:
     lists = [
         FiniteFamily(SPARSE),
         FiniteFamily(list(SPARSE)),
         FiniteFamily([flat(each) for each in SPARSE]),
-        FiniteFamily([problem(each) for each in SPARSE]),
     ]
     for family in lists:
         assert family.fingerprint == lists[0].fingerprint
@@ -376,6 +376,7 @@ MAP = FeatureMap([UNIFORM])
 HEAVY = UNIFORM * np.array([1.0, 2.0])[None, :, None]  # sums that no theta makes one
 OTHER = np.full((4, A, 4), 0.25)
 SIMULATOR = problem(OTHER)
+PER_STEP = problem(np.stack([UNIFORM] * 2), horizon=2)
 
 
 def changed(index: tuple[int, ...], value: Any, array: Any = UNIFORM) -> Any:
@@ -396,7 +397,7 @@ BAD: dict[str, tuple[type[InvalidInput], str, tuple[int, ...] | None, Any]] = {
     "groups": (FeatureError, "coordinates", None, lambda: FeatureMap.tabular(states=S, actions=A).restrict([0])),
     "theta": (ShapeError, "theta", None, lambda: MAP.kernel([1.0, 2.0])),
     "simulators": (ShapeError, "simulators", (1,), lambda: FeatureMap.of_simulators([problem(UNIFORM), SIMULATOR])),
-    "per step": (ShapeError, "kernels", (0,), lambda: FiniteFamily([problem(np.stack([UNIFORM] * 2), horizon=2)])),
+    "per step": (ShapeError, "simulators", (0,), lambda: FeatureMap.of_simulators([PER_STEP])),
     "no member": (ShapeError, "kernels", None, lambda: FiniteFamily([])),
     "one kernel": (ShapeError, "kernels", None, lambda: FiniteFamily(UNIFORM)),
     "a sum": (FamilyError, "kernels", (1, 2, 1), lambda: FiniteFamily([UNIFORM, changed((2, 1, 0), 0.2)])),

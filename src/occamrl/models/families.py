@@ -42,8 +42,7 @@ from occamrl.errors import (
     require_number,
     sum_to_one,
 )
-from occamrl.models.features import FeatureMap, read_kernels, read_problems
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.models.features import FeatureMap, read_kernels
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
@@ -171,9 +170,8 @@ class FiniteFamily(Family):
 
     Parameters
     ----------
-    kernels : array [m, S, A, S], or a sequence of kernels or of problems
-        Kernels are dense [S, A, S] or scipy.sparse (S*A, S). Of FiniteMDPs the kernels are taken, over outcomes
-        (s', reward) where some have rewards on transitions.
+    kernels : array [m, S, A, S], or a sequence of kernels
+        Dense [S, A, S] or scipy.sparse (S*A, S).
     parameters, features : array [m, d] or [m, G, n], and FeatureMap
         Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
     """
@@ -275,11 +273,8 @@ def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     """Return the one-hot features over the united outcomes, and the members' probabilities in their coordinates."""
     given: Any = kernels if isinstance(kernels, (list, tuple)) else as_floats("kernels", kernels)
-    if len(given) and all(isinstance(each, FiniteMDP) for each in given):
-        outcomes, matrix, states, rewards = read_problems("kernels", given)
-    else:
-        (outcomes, matrix, states), rewards = read_kernels("kernels", given), None
-    features = FeatureMap.of_outcomes(outcomes, states, rewards)
+    outcomes, matrix, states = read_kernels("kernels", given)
+    features = FeatureMap.of_outcomes(outcomes, states)
     theta = np.zeros((matrix.shape[1], features.groups * features.width))
     theta[:, features.place] = (matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).T
     return features, theta.reshape(-1, features.groups, features.width)

@@ -85,29 +85,6 @@ def read_kernels(field: str, kernels: Any, support: Any = None) -> tuple[Outcome
     return outcomes_of(field, cell, pairs, states), matrix.toarray() if dense else dense_if_small(matrix), states
 
 
-def read_problems(field: str, problems: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, int, Floats | None]:
-    """Return the same for problems, over outcomes (s', reward) where some have rewards on transitions, and these [O].
-
-    Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
-    """
-    first = problems[0]
-    for j, mdp in enumerate(problems):
-        if (mdp.states, mdp.actions) != (first.states, first.actions) or not mdp.stationary:
-            got = f"S={mdp.states}, A={mdp.actions}" + ("" if mdp.stationary else ", one kernel per step")
-            expected = f"S={first.states}, A={first.actions}, one kernel for all steps"
-            raise ShapeError(field, index=(j,), got=got, expected=expected)
-    if all(mdp.known.transition_rewards is None for mdp in problems):
-        return *read_kernels(field, [sp.csr_array(mdp.kernels[0].matrix) for mdp in problems]), None
-    member = np.repeat(np.arange(len(problems)), [mdp.outcomes.next_state.size for mdp in problems])
-    cell = np.concatenate([mdp.outcomes.pair * mdp.states + mdp.outcomes.next_state for mdp in problems])
-    reward = np.concatenate([mdp.outcomes.bonus + mdp.base_reward.ravel()[mdp.outcomes.pair] for mdp in problems])
-    value, keys = np.concatenate([mdp.probability[0] for mdp in problems]), np.stack([cell, np.round(reward, 12)])
-    _, chosen, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    matrix: Any = sp.csr_array((value, (place.ravel(), member)), shape=(chosen.size, len(problems)))
-    outcomes = outcomes_of(field, cell[chosen], first.states * first.actions, first.states)
-    return outcomes, dense_if_small(matrix), first.states, reward[chosen]
-
-
 def outcomes_of(field: str, cell: Ints, pairs: int, states: int) -> Outcomes:
     """Return the outcomes (s*A + a, s') listed as sorted cells (s*A + a) * S + s'; every pair needs one."""
     counts = np.bincount(cell // states, minlength=pairs)
@@ -214,11 +191,32 @@ class FeatureMap:
 
     @classmethod
     def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
-        """Return the map whose coordinates are the kernels of given problems, over outcomes (s', reward).
+        """Return the map whose coordinates are the kernels of given problems.
 
-        Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
+        Where some have rewards on transitions, over outcomes (s', reward): needed where (s, a, s') does not fix the
+        reward. Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
         """
-        return cls.of_matrix(*read_problems("simulators", simulators))
+        first = simulators[0]
+        for j, mdp in enumerate(simulators):
+            if (mdp.states, mdp.actions) != (first.states, first.actions) or not mdp.stationary:
+                got = f"S={mdp.states}, A={mdp.actions}" + ("" if mdp.stationary else ", one kernel per step")
+                expected = f"S={first.states}, A={first.actions}, one kernel for all steps"
+                raise ShapeError("simulators", index=(j,), got=got, expected=expected)
+        if all(mdp.known.transition_rewards is None for mdp in simulators):
+            kernels = [sp.csr_array(mdp.kernels[0].matrix) for mdp in simulators]
+            return cls.of_matrix(*read_kernels("simulators", kernels))
+        listed = [mdp.outcomes for mdp in simulators]
+        member = np.repeat(np.arange(len(listed)), [each.next_state.size for each in listed])
+        pair, next_state, bonus = (
+            np.concatenate([getattr(each, name) for each in listed]) for name in ("pair", "next_state", "bonus")
+        )
+        base = np.array([mdp.base_reward.ravel() for mdp in simulators])
+        cell, reward = pair * first.states + next_state, bonus + base[member, pair]
+        _, chosen, place = np.unique([cell, np.round(reward, 12)], axis=1, return_index=True, return_inverse=True)
+        values = np.concatenate([mdp.probability[0] for mdp in simulators])
+        matrix: Any = sp.csr_array((values, (place.ravel(), member)), shape=(chosen.size, len(listed)))
+        outcomes = outcomes_of("simulators", cell[chosen], first.states * first.actions, first.states)
+        return cls.of_matrix(outcomes, dense_if_small(matrix), first.states, reward[chosen])
 
     def restrict(self, coordinates: ArrayLike) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given, over the same outcomes."""
