@@ -4,11 +4,11 @@ The truth is a mixture :math:`P^* = \sum_j \theta^*_j P_j` of d known kernels. A
 single weights mean little. Sets do: D is *compatible* unless the data reject every mixture of D. With probability
 1 - delta, for reports at all times together, the true set is compatible, and so contains one of the *minimal* ones.
 
-The score of a mixture is its log likelihood, or minus its loss. A prior w draws a size among one, two, three and d
-evenly, then a set D of this size. A set, of any size, is rejected when the best score of its mixtures is too small.
+The score of a mixture is its log likelihood, or minus its loss. A prior w draws a size evenly, then a set D of this
+size. A set, of any size, is rejected when the best score of its mixtures is too small.
 
 **Likelihood** (exact kernels): below :math:`Z - \log(1/\delta)` (:mod:`occamrl.evidence.likelihood`), Z being the
-mixture over w of the evidence of the sets, with counting as one more size.
+mixture over w of the evidence of the sets of up to three and of all, with counting as one more size.
 
 **Value rows** (:mod:`occamrl.evidence.value`): below -t, the sharp set with a prior that draws D by w, then theta from
 a Gaussian around the barycentre theta_D inside the plane of weights that sum to one (B_D: an orthonormal basis of its
@@ -16,6 +16,9 @@ directions),
 
 .. math:: L(\theta) \le t = -\tfrac12 \log \sum_D w(D) e^{-2 A_D} + \tfrac12 \log\tfrac1\delta, \qquad
     A_D = \min_\eta \{ L(\theta_D + B_D\eta) + |\eta|^2 \} + \tfrac14 \log\det(I + B_D^\top G B_D) .
+
+The least loss over mixtures of D is attained inside the simplex of a subset, where it is the least loss over a plane:
+solving every set once, and passing the least loss up to supersets, solves all of them.
 
 **Estimated simulators.** Rows are then biased by at most e (:mod:`occamrl.models.simulators`), and for c in (0, 1)
 
@@ -40,7 +43,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import helmert, qr
-from scipy.special import logsumexp
 
 from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.evidence import likelihood, value
@@ -49,7 +51,7 @@ from occamrl.logs.log import Log
 from occamrl.models.families import simplex_minimum
 from occamrl.models.features import FeatureMap
 from occamrl.models.simulators import Simulators
-from occamrl.protocols import Floats, Known
+from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.result import Result, table_of_rows
 from occamrl.running.run import generator
 
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CANDIDATES = 20
-MOST_SETS = 20_000  # looked at, of simulators beside those that are needed anyway
 _TEMPERATURES = (0.5, 0.75, 0.9)  # c of t_c
 _SHOWN = 12
 _SAME = 1e-9  # kernels that differ by less are the same
@@ -128,7 +129,9 @@ class Supports:
         if self.error:
             yield "estimated", f"rows are within {self.error:.3g} of the simulators' own"
         if not self.sets:
-            yield "compatible", "no mixture of these simulators explains the data: the truth is none of them"
+            none = "no mixture of these simulators explains the data: the truth is none of them"
+            few = f"no set of up to {self.largest} simulators explains the data; larger ones were not looked at"
+            yield "compatible", none if self.largest == len(self.names) else few
             return
         every = "in every set that explains the data"
         yield "needed", f"{', '.join(self.necessary)} ({every})" if self.necessary else f"no simulator is {every}"
@@ -163,44 +166,75 @@ class ValueRows:
     """Range-weighted rows over d simulators, summed up."""
 
     kind, noise = "value", 0.25  # what a free direction lowers the loss by: the variance of a target, at most
+    most_sets = 70_000  # every set of 16 simulators, those of up to 6 out of 20
 
     def __init__(self, gram: Floats, xy: Floats, bias: float = 0.0) -> None:
         """Take sum x x^T [d, d], sum y x [d] and a bound on the sum of squared biases."""
         self.gram, self.xy, self.bias, self.information, self.size = gram, xy, bias, gram, xy.size
 
-    def fit(self, members: tuple[int, ...], enough: float = math.nan) -> Fit:
-        """Return the best mixture of a set, exactly, whatever is ``enough``."""
+    def fit(self, members: tuple[int, ...]) -> Fit:
+        """Return the best mixture of a set."""
         gram, xy = self.gram[np.ix_(members, members)], self.xy[list(members)]
         weights = simplex_minimum(gram, xy)
         score = float(2.0 * xy @ weights - weights @ gram @ weights)
         return Fit(score, score, weights)
 
-    def least(self, sets: list[tuple[int, ...]], log_prior: Floats, delta: float) -> float:
-        """Return -t, given the logarithms of w."""
-        ridge, logdet = np.array([self._ridge(members) for members in sets]).T
+    def bound(self, members: tuple[int, ...], enough: float) -> float:
+        """Return the best score of a set, which ``least`` has found for the smaller ones."""
+        loss = float(self._losses[sum(1 << j for j in members)])
+        return -loss if math.isfinite(loss) else self.fit(members).score
+
+    def least(self, delta: float) -> float:
+        """Return -t, and keep the least loss of each set; sets are numbers whose bits are their members."""
+        d, count, solved = self.size, 0, list[tuple[Floats, Floats, Floats]]()
+        self._losses = np.full(2**d, np.inf)
+        for m in range(1, d + 1):
+            count += math.comb(d, m)
+            if count > self.most_sets:
+                break
+            sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
+            loss, ridge, logdet = self._planes(sets)
+            mask = (1 << sets).sum(axis=1)
+            for j in range(m):  # a set does at least as well as its subsets
+                loss = np.minimum(loss, self._losses[mask - (1 << sets[:, j])])
+            self._losses[mask] = loss
+            solved.append((ridge, logdet, np.full(len(sets), -math.log(math.comb(d, m)))))
+        ridge, logdet, log_prior = (np.concatenate(parts) for parts in zip(*solved, strict=True))
+        log_prior -= math.log(len(solved))
 
         def most(c: float, level: float) -> float:
-            mixture = float(logsumexp(log_prior - 2.0 * c * (ridge + logdet / (4.0 * c))))
-            return (math.log(1.0 / level) - mixture) / (2.0 * c)
+            return value.threshold(2.0 * c * ridge + 0.5 * logdet, log_prior, level) / (2.0 * c)
 
         if not self.bias:
             return -most(1.0, delta)
         return -min(most(c, delta / len(_TEMPERATURES)) + self.bias / (1.0 - c) for c in _TEMPERATURES)
 
-    def _ridge(self, members: tuple[int, ...]) -> tuple[float, float]:
-        """Return the two terms of A_D: the least loss with a ridge, and the log-determinant."""
-        gram, xy = self.gram[np.ix_(members, members)], self.xy[list(members)]
-        middle, basis = np.full(xy.size, 1.0 / xy.size), helmert(xy.size).T
+    def _planes(self, sets: Ints) -> tuple[Floats, Floats, Floats]:
+        """Return, for sets [N, m] of one size: least loss, ridge loss, log-determinant.
+
+        The least loss is that of the plane of weights that sum to one; infinite if it lies outside the simplex.
+        """
+        m = sets.shape[1]
+        gram, xy = self.gram[sets[:, :, None], sets[:, None, :]], self.xy[sets]
+        middle, basis = np.full(m, 1.0 / m), helmert(m).T
         eigen, axes = np.linalg.eigh(basis.T @ gram @ basis)
-        eigen, along = np.maximum(eigen, 0.0), axes.T @ basis.T @ (xy - gram @ middle)
-        loss = middle @ gram @ middle - 2.0 * xy @ middle - (along**2 / (eigen + 1.0)).sum()
-        return float(loss), float(np.log1p(eigen).sum())
+        eigen, along = np.maximum(eigen, 0.0), np.einsum("nij,ni->nj", axes, (xy - gram @ middle) @ basis)
+        ridge = gram @ middle @ middle - 2.0 * xy @ middle - (along**2 / (eigen + 1.0)).sum(axis=1)
+        steep = eigen > 1e-13 * np.trace(gram, axis1=1, axis2=2)[:, None]
+        eta = np.einsum("nij,nj->ni", axes, np.where(steep, along / np.where(steep, eigen, 1.0), 0.0))
+        theta = middle + eta @ basis.T
+        outside = theta.min(axis=1) < -1e-9
+        theta = np.maximum(theta, 0.0)
+        theta /= theta.sum(axis=1, keepdims=True)
+        loss = np.einsum("ni,nij,nj->n", theta, gram, theta) - 2.0 * (xy * theta).sum(axis=1)  # whatever rounding did
+        return np.where(outside, np.inf, loss), ridge, np.log1p(eigen).sum(axis=1)
 
 
 class Counts:
     """Outcomes seen, counted, and the simulators' probabilities of them; the best mixture of each set is kept."""
 
     kind, noise = "likelihood", 0.5  # what a free direction lowers minus the log likelihood by
+    most_sets = 20_000
 
     def __init__(self, state: dict[str, Any], outcomes: Any, kernels: Floats) -> None:
         """Take the counts of :mod:`occamrl.evidence.likelihood` over ``outcomes``, and kernels [d, symbols]."""
@@ -231,11 +265,18 @@ class Counts:
         rows = self.data.kernels[:, mixed > 0.0] / mixed[mixed > 0.0]
         return np.asarray(0.5 * (rows * self.data.count[mixed > 0.0]) @ rows.T)
 
-    def least(self, sets: list[tuple[int, ...]], log_prior: Floats, delta: float) -> float:
-        """Return Z - log(1/delta), given the logarithms of w; counting notices a truth that is no mixture."""
-        share = 1.0 / (len({len(members) for members in sets}) + 1.0)
+    def bound(self, members: tuple[int, ...], enough: float) -> float:
+        """Return a bound on the scores of a set."""
+        return self.fit(members, enough).bound
+
+    def least(self, delta: float) -> float:
+        """Return Z - log(1/delta); counting notices a truth that is no mixture."""
+        sizes = sorted({*range(1, min(3, self.size) + 1), self.size})
+        sets = [members for m in sizes for members in combinations(range(self.size), m)]
+        share = 1.0 / (len(sizes) + 1.0)
+        prior = [(1.0 - share) / (len(sizes) * math.comb(self.size, len(members))) for members in sets]
         scores = [likelihood.hull_evidence(self._of(members), self.fit(members).weights) for members in sets]
-        weights = np.append(log_prior + math.log(1.0 - share), math.log(share))
+        weights = np.log([*prior, share])
         return -value.threshold(-np.array([*scores, self.counted]), weights, delta)
 
 
@@ -245,14 +286,10 @@ def compatible(by: ValueRows | Counts, delta: float) -> Compatible:
     A compatible set makes its supersets compatible. Simulators without which not even all others will do are in every
     compatible set, so that only what is added to these is searched, by size.
     """
-    every, d = tuple(range(by.size)), by.size
-    sizes = sorted({*range(1, min(3, d) + 1), d})
-    mixed = [members for m in sizes for members in combinations(every, m)]
-    log_prior = -np.log([len(sizes) * math.comb(d, len(members)) for members in mixed])
-    least = by.least(mixed, log_prior, delta)
+    every, d, least = tuple(range(by.size)), by.size, by.least(delta)
 
     def fits(members: tuple[int, ...]) -> bool:
-        return by.fit(members, least).bound >= least
+        return by.bound(members, least) >= least
 
     minimal, largest, looked = list[tuple[int, ...]](), d, 0
     if fits(every):
@@ -260,7 +297,7 @@ def compatible(by: ValueRows | Counts, delta: float) -> Compatible:
         optional = [j for j in every if j not in needed]
         for m in range(0 if needed else 1, len(optional) + 1):
             looked += math.comb(len(optional), m)
-            if looked > MOST_SETS:
+            if looked > by.most_sets:
                 break
             largest = len(needed) + m if m < len(optional) else d
             for members in (tuple(sorted({*needed, *added})) for added in combinations(optional, m)):
