@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl import registry
+from occamrl import bellman, registry
 from occamrl.checks import check_family, check_learner, check_problem, check_rule
 from occamrl.errors import ContractError
 from occamrl.protocols import Flow, Known, Played, Replay
@@ -239,10 +239,9 @@ def test_a_broken_rule_is_caught(kind: type[Any], clause: str) -> None:
 @pytest.mark.parametrize(
     ("family", "method", "wrong", "clause"),
     [
-        ("list", "first_values", lambda self, known: np.zeros((self.size, known.states)), r"has its V\*"),
+        ("list", "kernel_of", lambda self, member, known: bellman.Kernel(np.eye(6, 3), np.zeros(6)), r"has its V\*"),
         ("blocks", "smallest_loss", lambda self, gram, xy: 1e3, "smaller loss"),
         ("linear", "smallest_loss", lambda self, gram, xy: -1e3, "least squares"),
-        ("blocks", "log_covering_number", lambda self, alpha: alpha, "covering"),
         ("blocks", "contains", lambda self, kernel: False, "is contained"),
         ("linear", "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),
     ],

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import binomtest
 
 from occamrl import bellman, paper
-from occamrl.analysis.supports import Counts, ValueRows, supports
+from occamrl.analysis.supports import Counts, ValueRows, compatible, supports
 from occamrl.errors import ParameterError
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
@@ -498,7 +498,7 @@ def test_compatible_sets_by_value_are_all_that_meet_the_sharp_set() -> None:
     mean = x @ [0.5, 0.5, 0.0, 0.0]
     y = np.where(draw.random(4_000) < mean + 0.5, 0.5, -0.5)  # as noisy as targets of range one can be
     rows = ValueRows(x.T @ x, x.T @ y)
-    found = rows.compatible(0.05)
+    found = compatible(rows, 0.05)
     every = [each for m in range(1, 5) for each in combinations(range(4), m)]
 
     def least(members: tuple[int, ...]) -> float:
@@ -527,7 +527,7 @@ def test_compatible_sets_by_likelihood_are_all_that_are_likely_enough() -> None:
     flow = simulate(mdp, np.full((H, S, A), 1 / A), 200, np.random.default_rng(0))
     likelihood.add(state, symbols.outcomes, mdp.known, flow)
     counts = Counts(state, symbols.outcomes, symbols.join(np.asarray(features.matrix).T))
-    found = counts.compatible(0.05)
+    found = compatible(counts, 0.05)
     every = [each for m in range(1, 5) for each in combinations(range(4), m)]
     best = {each: counts.fit(each)[0] for each in every}
     least = max(best.values()) - found.allowance
@@ -547,7 +547,7 @@ def test_the_simulators_that_matter_are_named() -> None:
     assert any(set(each.members) <= {"a", "b"} for each in report.sets)
     assert report.rank == 4
     assert "a" in str(report)
-    assert report.table().num_rows == len(report.sets)
+    assert report.table.num_rows == len(report.sets)
     refused: list[dict[str, Any]] = [{"evidence": "likelihood"}, {"delta": 0.0}]
     for wrong in refused:
         with pytest.raises(ParameterError):

@@ -73,11 +73,11 @@ def test_losses_and_times_are_those_of_brute_force(ladder: orl.Ladder, evidence:
     assert report.rejection == [pytest.approx(expected, rel=1e-4)]
     assert report.pairs_tried == 1
     if expected > 10:
-        assert [(pair.member, pair.truth) for pair in report.blind] == [(0, 1)]
-        assert report.blind[0].loss_per_episode == pytest.approx(loss)
-        assert report.blind[0].episodes_to_reject == pytest.approx(expected, rel=1e-4)
+        assert [(pair.member, pair.truth) for pair in report.unidentifiable] == [(0, 1)]
+        assert report.unidentifiable[0].loss_per_episode == pytest.approx(loss)
+        assert report.unidentifiable[0].episodes_to_reject == pytest.approx(expected, rel=1e-4)
     else:
-        assert report.blind == []
+        assert report.unidentifiable == []
 
 
 @pytest.mark.parametrize("evidence", ["value", "likelihood"])
@@ -89,7 +89,7 @@ def test_a_blind_class_confirms_itself_and_the_remedy_helps(evidence: Evidence) 
     plain = report.selector(scope="smallest")
     stuck = orl.run(plain, truth, episodes=300, progress=False)
     assert stuck.verdict["chosen"] == 1
-    assert stuck.total_regret == pytest.approx(300 * report.blind[0].loss_per_episode)
+    assert stuck.total_regret == pytest.approx(300 * report.unidentifiable[0].loss_per_episode)
     helped = orl.run(report.selector(), truth, episodes=300, progress=False)
     assert helped.total_regret < 0.2 * stuck.total_regret
 
@@ -154,7 +154,7 @@ def test_nothing_is_promised_that_the_selector_does_not_do() -> None:
 def test_reports_name_the_classes_and_the_remedy() -> None:
     report: Preflight = orl.preflight(BLIND, problem(kernel(0.5, 0.1)).known, episodes=300)
     assert "'one'" in str(report)
-    assert "1 blind pairs among 1 tried" in str(report)
+    assert "1 unidentifiable pairs among 1 tried" in str(report)
 
 
 @pytest.mark.parametrize("rate", [1e-6, 0.3, 40.0])

@@ -311,7 +311,7 @@ def learn(
     if not as_json and rewards == "known":
         settings: dict[str, Any] = {"episodes": episodes, "delta": delta, "evidence": evidence}
         forecast = preflight(among, spec.known, truths=FEW, members=FEW, **settings)
-        tell(*f"preflight: {forecast}".splitlines(), *(["  here: --scope all"] if forecast.blind else []))
+        tell(*f"preflight: {forecast}".splitlines(), *(["  here: --scope all"] if forecast.unidentifiable else []))
     name, kind = ("Occam", Occam) if evidence == "likelihood" else ("ARL-GEN", ARLGen)
     agents: dict[str, Any] = {name: kind(ladder=among, scope=scope, delta=delta)}
     if compare:

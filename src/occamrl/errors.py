@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
-_LARGEST_TABLE = 2**31  # numbers: 16 GiB
 
 
 class OccamRLError(Exception):
@@ -227,13 +226,6 @@ def require_rewards(known: Any, features: Any = None) -> None:
         raise ParameterError("known.rewards_known", got=False, expected=expected)
     if features is not None:
         features.attach(known)
-
-
-def require_memory(field: str, value: object, *sizes: int) -> None:
-    """Refuse sizes of a table of numbers that would not fit into the memory of usual machines, before it is made."""
-    if math.prod(sizes) > _LARGEST_TABLE:
-        shape = " x ".join(f"{size:,}" for size in sizes)
-        raise ParameterError(field, got=value, expected=f"less: {shape} numbers are more than {_LARGEST_TABLE:,}")
 
 
 def require_range(field: str, ends: Any) -> tuple[float, float]:

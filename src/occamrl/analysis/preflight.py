@@ -1,6 +1,6 @@
 r"""Preflight of a ladder, before any data: whether its classes can be told apart by playing them.
 
-A *blind pair* is a kernel P of a class and a kernel Q outside it such that P's optimal policy earns much less under Q
+An *unidentifiable pair* is a kernel P of a class and a kernel Q outside it such that P's policy earns much less under Q
 than Q's own, while what it sees there does not reject P within the run. A small class that is wrong can then confirm
 itself for ever: its policy never goes where it is wrong. The remedy is optimism over all kernels that are left.
 
@@ -11,7 +11,7 @@ of the kernel; with a standard deviation of about sqrt(2 d n) after n episodes. 
 n d - sqrt(2 n d) exceeds
 
     lists           log(1/w(Q)) + log(1/delta), w the prior of the test
-    covers          that at delta/2, and log(2/delta) + n (rows of an episode) reach^2 for a truth between members
+    covers          that at delta/2, and log(2/delta) + n (rows of an episode) (cover radius)^2
     linear classes  (1/2) logdet(I + n G) + log(1/delta), G the expected sum of x x' in the coordinates of F_M
 
 and a class with the last of its kernels. These are estimates: plans change as kernels are rejected.
@@ -44,7 +44,7 @@ _NOTHING = 1e-12  # a rate that is rounding
 
 
 @dataclass(frozen=True)
-class BlindPair:
+class UnidentifiablePair:
     """A kernel that would confirm itself although another is the truth."""
 
     wrong_class: int  # of the first kernel, from 1
@@ -64,14 +64,14 @@ class Preflight:
     delta: float
     evidence: str
     pairs_tried: int
-    blind: list[BlindPair]
+    unidentifiable: list[UnidentifiablePair]
     rejection: list[float]  # of each class but the largest: median episodes until it is rejected, if it is wrong
-    grid_episodes: float = math.inf  # after which the reach of covers, not noise, limits what can be told apart
+    grid_episodes: float = math.inf  # after which the cover radius, not noise, limits what can be told apart
 
     @property
     def remedy(self) -> str:
-        """What ``selector()`` does about blind pairs: "none", "all" (kernels that are left) or "largest" (class)."""
-        if not self.blind:
+        """What ``selector()`` does about such pairs: "none", "all" (kernels that are left) or "largest" (class)."""
+        if not self.unidentifiable:
             return "none"
         return "all" if self.ladder.finite else "largest"
 
@@ -81,7 +81,7 @@ class Preflight:
         if self.remedy == "largest":
             largest = self.ladder.families[-1]
             return UCRLVTRLin(**{"features": largest.own_features, "norm_bound": largest.norm_bound, **given})
-        given = {"ladder": self.ladder, "scope": "all" if self.blind else "smallest", **given}
+        given = {"ladder": self.ladder, "scope": "all" if self.unidentifiable else "smallest", **given}
         return Occam(**given) if self.evidence == "likelihood" else ARLGen(**given)
 
     def __str__(self) -> str:
@@ -90,15 +90,16 @@ class Preflight:
         for name, after in zip(names, self.rejection, strict=False):
             when = "never" if math.isinf(after) else f"after about {after:,.0f} episodes"
             lines.append(f"  {name!r}, if wrong, is rejected {when} by playing it")
-        if not self.blind:
-            lines.append(f"  no blind pairs among {self.pairs_tried:,} tried: plain selection is enough")
+        if not self.unidentifiable:
+            lines.append(f"  no unidentifiable pairs among {self.pairs_tried:,} tried: plain selection is enough")
         else:
-            worst = max(self.blind, key=lambda pair: pair.loss_per_episode)
+            worst = max(self.unidentifiable, key=lambda pair: pair.loss_per_episode)
             after = worst.episodes_to_reject
             unseen = "and is never noticed" if math.isinf(after) else f"unnoticed for {after:,.0f} episodes"
             what = "optimism over all kernels that are left" if self.remedy == "all" else "play the largest class"
             lines += [
-                f"  {len(self.blind):,} blind pairs among {self.pairs_tried:,} tried: a wrong class can confirm itself",
+                f"  {len(self.unidentifiable):,} unidentifiable pairs among {self.pairs_tried:,} tried: "
+                "a wrong class can confirm itself",
                 f"  worst: kernel {worst.member} of {names[worst.wrong_class - 1]!r} under kernel {worst.truth} of "
                 f"{names[worst.truth_class - 1]!r} loses {worst.loss_per_episode:.3g} an episode, {unseen}",
                 f"  remedy, in selector(): {what}",
@@ -122,33 +123,29 @@ class Candidate(NamedTuple):
     policy: Ints  # [H, S]
 
 
-def candidate(ladder: Ladder, known: Known, number: int, first: int, theta: Floats) -> Candidate:
-    """Solve a kernel."""
-    probability = np.maximum(ladder.features.probabilities(theta), 0.0)
-    kernel = bellman.kernel_of(ladder.features.attach(known), probability, known.base_reward, known.states)
-    return Candidate(number, first, theta, probability, kernel, *bellman.solve([kernel], known.states, known.horizon))
-
-
 def candidates(ladder: Ladder, known: Known, members: int, truths: int) -> list[tuple[list[Any], list[Any]]]:
     """Return kernels inside and outside of each class but the largest, drawn at random where there are more."""
-    draw = stream(0, "preflight")
+    draw, pairs = stream(0, "preflight"), list[tuple[list[Any], list[Any]]]()
+
+    def solved(number: int, first: int, theta: Floats) -> Candidate:
+        probability = np.maximum(ladder.features.probabilities(theta), 0.0)
+        kernel = bellman.kernel_of(ladder.features.attach(known), probability, known.base_reward, known.states)
+        best = bellman.solve([kernel], known.states, known.horizon)
+        return Candidate(number, first, theta, probability, kernel, *best)
+
+    def some(first: int, last: int, most: int) -> list[Candidate]:
+        chosen = np.arange(first, last)
+        if chosen.size > most:
+            chosen = np.sort(draw.choice(chosen, most, replace=False))
+        return [solved(int(i), int(ladder.level[i]) + 1, ladder.family.theta[i]) for i in chosen]
+
     if ladder.finite:
-
-        def some(first: int, last: int, most: int) -> list[Candidate]:
-            chosen = np.arange(first, last)
-            if chosen.size > most:
-                chosen = np.sort(draw.choice(chosen, most, replace=False))
-            numbered = ((int(i), int(ladder.level[i]) + 1, ladder.family.theta[i]) for i in chosen)
-            return [candidate(ladder, known, *each) for each in numbered]
-
         return [(some(0, n, members), some(n, ladder.sizes[-1], truths)) for n in ladder.sizes[:-1]]
     drawn: list[list[Candidate]] = []
-    for m in range(1, ladder.classes + 1):
-        family = ladder.family_of(m)
+    for m, family in enumerate(ladder.families, start=1):
         found = (ladder.families[-1].find(family.kernel(one)) for one in family.members(draw, max(members, truths)))
         thetas = [ladder.features.as_theta(theta) for theta in found if theta is not None]
-        drawn.append([candidate(ladder, known, i, m, theta) for i, theta in enumerate(thetas)])
-    pairs = []
+        drawn.append([solved(i, m, theta) for i, theta in enumerate(thetas)])
     for m in range(1, ladder.classes):
         each = math.ceil(truths / (ladder.classes - m))  # of every larger class
         pairs.append((drawn[m - 1][:members], [one for larger in drawn[m:] for one in larger[:each]]))
@@ -163,22 +160,6 @@ def visits(kernel: bellman.Kernel, policy: Ints, start: Floats) -> Floats:
         found[h] = here
         here = np.asarray(here @ kernel.matrix[every * actions + acts])
     return found
-
-
-def plan_rows(ladder: Ladder, known: Known, plan: Candidate) -> tuple[Floats, Ints]:
-    """Return the rows x [H, S, n] of a plan, and the groups [H, S] of their coordinates."""
-    pairs = np.arange(known.states) * known.actions + plan.policy
-    rows = [value.rows(ladder.features, known, plan.values[h + 1]).x[pairs[h]] for h in range(known.horizon)]
-    return np.array(rows), ladder.features.group[pairs]
-
-
-def expected_gram(rows: Floats, group: Ints, groups: int, reach: Floats) -> Floats:
-    """Return the expected sum of x x' in an episode [G, n, n], of rows that are visited with probabilities [H, S]."""
-    gram = np.zeros((groups, rows.shape[-1], rows.shape[-1]))
-    for g in np.unique(group):
-        x, weight = rows[group == g], reach[group == g]
-        gram[g] = (x * weight[:, None]).T @ x
-    return gram
 
 
 def episodes_until(rate: float, most: Callable[[float], float]) -> float:
@@ -202,10 +183,9 @@ class Rates:
     """How fast evidence grows against the kernels of each class, and what it has to exceed."""
 
     def __init__(self, ladder: Ladder, known: Known, delta: float, evidence: str) -> None:
-        self.ladder, self.known, self.delta, self.reach = ladder, known, delta, 0.0
-        self.by_likelihood = evidence == "likelihood"
+        self.ladder, self.known, self.delta, self.radius = ladder, known, delta, ladder.reach[-1]
+        self.by_likelihood, self.pairs = evidence == "likelihood", np.arange(known.states) * known.actions
         if ladder.finite:
-            self.reach = ladder.family.reach
             self.log_prior = likelihood.log_weights(ladder) if self.by_likelihood else np.log(ladder.prior)
         if self.by_likelihood:
             members = Members.of(ladder.family, known)
@@ -213,13 +193,27 @@ class Rates:
             with np.errstate(divide="ignore"):
                 self.logs = np.log(members.probability(slice(0, ladder.sizes[-2] if ladder.classes > 1 else 0)))
 
-    def until(
-        self, m: int, plan: Candidate, rows: tuple[Floats, Ints], truth: Candidate, reach: Floats
-    ) -> tuple[float, float]:
-        """Return the episodes until class m is rejected, and until the kernel that is played is."""
-        ladder, known, groups = self.ladder, self.known, self.ladder.features.groups
+    def rows(self, plan: Candidate) -> Floats:
+        """Return the rows x [H, S, n] of a plan."""
+        each = (value.rows(self.ladder.features, self.known, following).x for following in plan.values[1:])
+        return np.array([x[self.pairs + acts] for x, acts in zip(each, plan.policy, strict=True)])
+
+    def gram(self, plan: Candidate, rows: Floats, visited: Floats) -> Floats:
+        """Return the expected sum of x x' in an episode [G, n, n]."""
+        features = self.ladder.features
+        found, group = np.zeros((features.groups, *[features.width] * 2)), features.group[self.pairs + plan.policy]
+        for g in np.unique(group):
+            found[g] = (rows[group == g] * visited[group == g][:, None]).T @ rows[group == g]
+        return found
+
+    def until(self, m: int, plan: Candidate, rows: Floats, truth: Candidate, visited: Floats) -> tuple[float, float]:
+        """Return the episodes until class m is rejected, and until the kernel that is played is.
+
+        ``rows`` are those of the plan, and ``visited`` [H, S] how probable its states are under the truth.
+        """
+        ladder = self.ladder
         if not ladder.finite:
-            gram = expected_gram(*rows, groups, reach)
+            gram = self.gram(plan, rows, visited)
             eigen = np.maximum(np.linalg.eigvalsh(gram), 0.0)
             xy, gap = (gram @ truth.theta[:, :, None])[:, :, 0], (plan.theta - truth.theta)[None]
             least = ladder.smallest_loss(m, gram, xy) + float((truth.theta * xy).sum())
@@ -231,29 +225,22 @@ class Rates:
             return episodes_until(2.0 * least, determinant), episodes_until(2.0 * own, determinant)
         size = ladder.sizes[m - 1]
         if self.by_likelihood:
-            played = np.zeros(known.states * known.actions)
-            np.add.at(played, (np.arange(known.states) * known.actions + plan.policy).ravel(), reach.ravel())
+            played = (self.pairs + plan.policy).ravel()
+            visits = np.bincount(played, visited.ravel(), self.pairs.size * self.known.actions)
             law = self.symbols.join(truth.probability[None])[0]
-            weight = played[self.symbols.outcomes.pair] * law
+            weight = visits[self.symbols.outcomes.pair] * law
             seen = weight > 0.0
             rates = float(weight[seen] @ np.log(law[seen])) - self.logs[:size, seen] @ weight[seen]
         else:
-            gram = expected_gram(*rows, groups, reach)
+            gram = self.gram(plan, rows, visited)
             rates = 2.0 * value.losses(ladder.family.theta[:size] - truth.theta, gram, np.zeros(gram.shape[:2]))
-        price = math.log(1.0 / level(self.reach, self.delta)) - float(self.log_prior[truth.number])
-        price += math.log(2.0 / self.delta) if self.reach else 0.0
+        price = math.log(1.0 / level(self.radius, self.delta)) - float(self.log_prior[truth.number])
+        price += math.log(2.0 / self.delta) if self.radius else 0.0
 
         def most(n: float) -> float:
-            return price + n * known.horizon * self.reach**2
+            return price + n * self.known.horizon * self.radius**2
 
         return episodes_until(float(rates.min()), most), episodes_until(float(rates[plan.number]), most)
-
-    @property
-    def grid_episodes(self) -> float:
-        """After how many episodes the reach of a cover outweighs the noise."""
-        if not self.reach:
-            return math.inf
-        return math.log(self.ladder.family.size / self.delta) / (self.known.horizon * self.reach**2)
 
 
 def preflight(
@@ -267,7 +254,7 @@ def preflight(
     members: int | None = None,
     least_loss: float | None = None,
 ) -> Preflight:
-    """Look for blind pairs, and predict how long each class takes to be rejected if it is wrong.
+    """Look for unidentifiable pairs, and predict how long each class takes to be rejected if it is wrong.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("patchy-ice")
@@ -279,15 +266,13 @@ def preflight(
     ----------
     ladder : Ladder
     known : Known
-        ``mdp.known`` of the problem: sizes, rewards and where episodes start (anywhere, where that is not known).
+        ``mdp.known`` of the problem; episodes start anywhere where it does not say.
     episodes : int
-        The length of the run.
     delta : float
     evidence : "value" | "likelihood"
-        By what classes are to be rejected: value rows as in :class:`ARLGen`, the likelihood as in :class:`Occam`.
+        By what classes are to be rejected, as :class:`ARLGen` or as :class:`Occam` does.
     truths, members : int, optional
-        How many kernels outside and inside each class to try, drawn at random where there are more; 64 of a list, 6 of
-        a linear class.
+        The most kernels outside and inside each class to try; 64 of a list, 6 of a linear class.
     least_loss : float, optional
         What counts as much, per episode; by default 1 % of the most that the best policy earns above the worst.
     """
@@ -312,26 +297,31 @@ def preflight(
         lowest = [bellman.solve([kernel], known.states, known.horizon)[0][0] for kernel in worst]
         stakes = (start @ (one.values[0] + low) for one, low in zip(every, lowest, strict=True))
         least_loss = _SHARE * float(max(stakes, default=0.0))
-    rates, blind, typical, tried = Rates(ladder, known, delta, evidence), list[BlindPair](), list[float](), 0
+    rates, typical, tried = Rates(ladder, known, delta, evidence), list[float](), 0
+    unidentifiable: list[UnidentifiablePair] = []
     for m, (ours, theirs) in enumerate(pairs, start=1):
         times = []
         for plan in ours:
-            rows = plan_rows(ladder, known, plan)
+            rows = rates.rows(plan)
             for truth in theirs:
                 loss = float(start @ (truth.values[0] - bellman.evaluate([truth.kernel], plan.policy)[0]))
                 of_class, own = rates.until(m, plan, rows, truth, visits(truth.kernel, plan.policy, start))
                 times.append(of_class)
                 if loss > least_loss and own > episodes:
-                    blind.append(BlindPair(m, plan.number, truth.first, truth.number, loss, of_class))
+                    pair = UnidentifiablePair(m, plan.number, truth.first, truth.number, loss, of_class)
+                    unidentifiable.append(pair)
         typical.append(float(np.median(times)) if times else math.inf)
         tried += len(times)
+    grid = math.inf
+    if rates.radius:  # until the cover radius outweighs the noise
+        grid = math.log(ladder.family.size / delta) / (known.horizon * rates.radius**2)
     return Preflight(
         ladder=ladder,
         episodes=episodes,
         delta=delta,
         evidence=evidence,
         pairs_tried=tried,
-        blind=blind,
+        unidentifiable=unidentifiable,
         rejection=typical,
-        grid_episodes=rates.grid_episodes,
+        grid_episodes=grid,
     )

@@ -4,19 +4,21 @@ The truth is a mixture :math:`P^* = \sum_j \theta^*_j P_j` of d known kernels. A
 single weights mean little. Sets do: D is *compatible* unless the data reject every mixture of D. With probability
 1 - delta, for reports at all times together, the true set is compatible, and so contains one of the *minimal* ones.
 
-**Likelihood** (exact kernels). D is rejected when the bound on the likelihood of its mixtures is below
-:math:`Z - \log(1/\delta)` (:mod:`occamrl.evidence.likelihood`), Z being the mixture of the evidence of the sets of up
-to three simulators, of the set of all, and of counting, even over sizes, then over sets.
+The score of a mixture is its log likelihood, or minus its loss. A prior w draws a size evenly, then a set D of this
+size. A set, of any size, is rejected when the best score of its mixtures is too small.
 
-**Value rows** (:mod:`occamrl.evidence.value`). D is compatible when some theta on D has
+**Likelihood** (exact kernels): below :math:`Z - \log(1/\delta)` (:mod:`occamrl.evidence.likelihood`), Z being the
+mixture over w of the evidence of the sets of up to three and of all, with counting as one more size.
+
+**Value rows** (:mod:`occamrl.evidence.value`): below -t, the sharp set with a prior that draws D by w, then theta from
+a Gaussian around the barycentre theta_D inside the plane of weights that sum to one (B_D: an orthonormal basis of its
+directions),
 
 .. math:: L(\theta) \le t = -\tfrac12 \log \sum_D w(D) e^{-2 A_D} + \tfrac12 \log\tfrac1\delta, \qquad
-    A_D = \min_\eta \{ L(\theta_D + B_D\eta) + |\eta|^2 \} + \tfrac14 \log\det(I + B_D^\top G B_D),
+    A_D = \min_\eta \{ L(\theta_D + B_D\eta) + |\eta|^2 \} + \tfrac14 \log\det(I + B_D^\top G B_D) .
 
-the sharp set with a prior that draws the size of D evenly, then D, then theta from a Gaussian around the barycentre
-theta_D inside the plane of weights that sum to one (B_D: an orthonormal basis of its directions). The least loss over
-mixtures of D is attained inside the simplex of a subset, where it is the least loss over a plane: solving every set
-once, and passing the least loss up to supersets, solves all of them.
+The least loss over mixtures of D is attained inside the simplex of a subset, where it is the least loss over a plane:
+solving every set once, and passing the least loss up to supersets, solves all of them.
 
 **Estimated simulators.** Rows are then biased by at most e (:mod:`occamrl.models.simulators`), and for c in (0, 1)
 
@@ -33,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,12 +43,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import helmert, qr
-from scipy.special import comb, logsumexp
 
-from occamrl.errors import ParameterError, require_choice, require_kind, require_number
+from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.evidence import likelihood, value
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.logs.log import Log
+from occamrl.models.families import simplex_minimum
 from occamrl.models.features import FeatureMap
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
@@ -57,19 +59,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CANDIDATES = 20
-MOST_SETS = 70_000  # solved by value: every set of 16 candidates, those of up to 6 out of 20
-MOST_LIKELY = 20_000  # looked at by likelihood, beside the simulators that are needed anyway
 _TEMPERATURES = (0.5, 0.75, 0.9)  # c of t_c
-_MIXED = 3  # simulators of the sets that predict by likelihood, but the set of all
 _SHOWN = 12
-_SAME = 1e-9  # kernels that differ by less are the same; mixtures, whose weights are estimates, at 1e-6
+_SAME = 1e-9  # kernels that differ by less are the same
 
 
 class Compatible(NamedTuple):
     """The minimal sets that the data do not contradict, by size, then fit."""
 
     minimal: list[tuple[int, ...]]
-    excess: list[float]  # of the least loss of each over that of all
+    excess: list[float]  # of the best score of all over that of each
     allowance: float  # the excess from which on a set is not compatible
     largest: int  # the size up to which sets were looked at
 
@@ -81,13 +80,12 @@ class SupportSet:
     members: tuple[str, ...]
     weights: tuple[float, ...]  # of the mixture that fits best
     excess: float  # of its loss (minus log likelihood, by likelihood) over that of the best mixture of all
-    kernel: int  # sets with the same number fit with the very same kernel
     episodes_left: float  # until it is excluded at the present rate; infinite: no growth to be seen
 
 
 @dataclass(frozen=True)
 class Supports:
-    """The report; ``print`` it, or take ``table()``."""
+    """The report; ``print`` it, or take the ``table``."""
 
     names: tuple[str, ...]
     episodes: int
@@ -99,7 +97,6 @@ class Supports:
     rank: int  # of the kernels, to 9 digits
     directions: dict[str, int]  # how many of the d - 1 differences are resolved, and why others are not
     error: float  # of estimated simulators, in total variation, at most
-    other: Supports | None = None  # by value rows, where these were asked as well and leave other sets
 
     @property
     def necessary(self) -> tuple[str, ...]:
@@ -117,8 +114,9 @@ class Supports:
         going = [each for each in self.sets if math.isfinite(each.episodes_left)]
         return min(going, key=lambda each: each.episodes_left, default=None)
 
+    @property
     def table(self) -> pa.Table:
-        """Return one row per set."""
+        """One row per set."""
         return table_of_rows([{"size": len(each.members), **asdict(each)} for each in self.sets])
 
     def __str__(self) -> str:
@@ -131,7 +129,9 @@ class Supports:
         if self.error:
             yield "estimated", f"rows are within {self.error:.3g} of the simulators' own"
         if not self.sets:
-            yield "compatible", "no mixture of these simulators explains the data: the truth is none of them"
+            none = "no mixture of these simulators explains the data: the truth is none of them"
+            few = f"no set of up to {self.largest} simulators explains the data; larger ones were not looked at"
+            yield "compatible", none if self.largest == len(self.names) else few
             return
         every = "in every set that explains the data"
         yield "needed", f"{', '.join(self.necessary)} ({every})" if self.necessary else f"no simulator is {every}"
@@ -142,11 +142,9 @@ class Supports:
             mixture = " + ".join(f"{w:.2f} of {name}" for w, name in zip(each.weights, each.members, strict=True))
             yield "", f"{mixture}: {each.excess:.2f} behind the best fit, {self.allowance:.2f} allowed"
         if len(self.sets) > _SHOWN:
-            yield "", f"... and {len(self.sets) - _SHOWN} more (see table())"
+            yield "", f"... and {len(self.sets) - _SHOWN} more (see table)"
         if self.largest < len(self.names):
             yield "", f"only sets of up to {self.largest} simulators were looked at"
-        if self.rank < len(self.names):
-            yield "rank", f"{self.rank}: only {self.rank - 1} of {len(self.names) - 1} differences can be learned"
         yield "differences", ", ".join(f"{n} {kind}" for kind, n in self.directions.items() if n or kind == "resolved")
         going = self.next_exclusion
         if going is not None:
@@ -154,31 +152,73 @@ class Supports:
             yield "next", f"{{{', '.join(going.members)}}} goes {when}; larger sets may take its place"
         else:
             yield "next", "one set remains" if len(self.sets) == 1 else "no set is seen to go at the present rate"
-        if self.other is not None:
-            left = f"{len(self.other.smallest)} of {len(self.other.sets[0].members)}" if self.other.sets else "none"
-            yield "value rows", f"leave other sets ({left}): they see outcomes only through planned values"
+
+
+class Fit(NamedTuple):
+    """The mixtures of a set."""
+
+    score: float  # of the best that was found
+    bound: float  # on all of them
+    weights: Floats
 
 
 class ValueRows:
     """Range-weighted rows over d simulators, summed up."""
 
     kind, noise = "value", 0.25  # what a free direction lowers the loss by: the variance of a target, at most
+    most_sets = 70_000  # every set of 16 simulators, those of up to 6 out of 20
 
     def __init__(self, gram: Floats, xy: Floats, bias: float = 0.0) -> None:
         """Take sum x x^T [d, d], sum y x [d] and a bound on the sum of squared biases."""
-        self.gram, self.xy, self.bias, self.information = gram, xy, bias, gram
+        self.gram, self.xy, self.bias, self.information, self.size = gram, xy, bias, gram, xy.size
 
-    def fit(self, sets: Ints) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return, for sets [N, m] of one size: least loss, ridge loss, log-determinant, weights [N, m].
+    def fit(self, members: tuple[int, ...]) -> Fit:
+        """Return the best mixture of a set."""
+        gram, xy = self.gram[np.ix_(members, members)], self.xy[list(members)]
+        weights = simplex_minimum(gram, xy)
+        score = float(2.0 * xy @ weights - weights @ gram @ weights)
+        return Fit(score, score, weights)
+
+    def bound(self, members: tuple[int, ...], enough: float) -> float:
+        """Return the best score of a set, which ``least`` has found for the smaller ones."""
+        loss = float(self._losses[sum(1 << j for j in members)])
+        return -loss if math.isfinite(loss) else self.fit(members).score
+
+    def least(self, delta: float) -> float:
+        """Return -t, and keep the least loss of each set; sets are numbers whose bits are their members."""
+        d, count, solved = self.size, 0, list[tuple[Floats, Floats, Floats]]()
+        self._losses = np.full(2**d, np.inf)
+        for m in range(1, d + 1):
+            count += math.comb(d, m)
+            if count > self.most_sets:
+                break
+            sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
+            loss, ridge, logdet = self._planes(sets)
+            mask = (1 << sets).sum(axis=1)
+            for j in range(m):  # a set does at least as well as its subsets
+                loss = np.minimum(loss, self._losses[mask - (1 << sets[:, j])])
+            self._losses[mask] = loss
+            solved.append((ridge, logdet, np.full(len(sets), -math.log(math.comb(d, m)))))
+        ridge, logdet, log_prior = (np.concatenate(parts) for parts in zip(*solved, strict=True))
+        log_prior -= math.log(len(solved))
+
+        def most(c: float, level: float) -> float:
+            return value.threshold(2.0 * c * ridge + 0.5 * logdet, log_prior, level) / (2.0 * c)
+
+        if not self.bias:
+            return -most(1.0, delta)
+        return -min(most(c, delta / len(_TEMPERATURES)) + self.bias / (1.0 - c) for c in _TEMPERATURES)
+
+    def _planes(self, sets: Ints) -> tuple[Floats, Floats, Floats]:
+        """Return, for sets [N, m] of one size: least loss, ridge loss, log-determinant.
 
         The least loss is that of the plane of weights that sum to one; infinite if it lies outside the simplex.
         """
         m = sets.shape[1]
         gram, xy = self.gram[sets[:, :, None], sets[:, None, :]], self.xy[sets]
         middle, basis = np.full(m, 1.0 / m), helmert(m).T
-        right = (xy - gram @ middle) @ basis
         eigen, axes = np.linalg.eigh(basis.T @ gram @ basis)
-        eigen, along = np.maximum(eigen, 0.0), np.einsum("nij,ni->nj", axes, right)
+        eigen, along = np.maximum(eigen, 0.0), np.einsum("nij,ni->nj", axes, (xy - gram @ middle) @ basis)
         ridge = gram @ middle @ middle - 2.0 * xy @ middle - (along**2 / (eigen + 1.0)).sum(axis=1)
         steep = eigen > 1e-13 * np.trace(gram, axis1=1, axis2=2)[:, None]
         eta = np.einsum("nij,nj->ni", axes, np.where(steep, along / np.where(steep, eigen, 1.0), 0.0))
@@ -187,118 +227,86 @@ class ValueRows:
         theta = np.maximum(theta, 0.0)
         theta /= theta.sum(axis=1, keepdims=True)
         loss = np.einsum("ni,nij,nj->n", theta, gram, theta) - 2.0 * (xy * theta).sum(axis=1)  # whatever rounding did
-        return np.where(outside, np.inf, loss), ridge, np.log1p(eigen).sum(axis=1), theta
-
-    def weights(self, members: tuple[int, ...]) -> Floats:
-        """Return the weights of the best mixture of a set."""
-        return self.fit(np.array([members]))[3].ravel()
-
-    def compatible(self, delta: float) -> Compatible:
-        """Return the minimal sets that meet the sharp set; sets are numbers whose bits are their members."""
-        d, solved, count = self.xy.size, list[tuple[Floats, Floats, Floats]](), 0
-        least = np.full(2**d, np.inf)
-        for m in range(1, d + 1):
-            count += math.comb(d, m)
-            if count > MOST_SETS:
-                break
-            sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
-            loss, ridge, logdet, _ = self.fit(sets)
-            mask = (1 << sets).sum(axis=1)
-            for j in range(m):  # a set does at least as well as its subsets
-                loss = np.minimum(loss, least[mask - (1 << sets[:, j])])
-            least[mask] = loss
-            solved.append((ridge, logdet, np.full(len(sets), -math.log(math.comb(d, m)))))
-        ridge, logdet, log_prior = (np.concatenate(parts) for parts in zip(*solved, strict=True))
-        log_prior -= math.log(len(solved))
-
-        def most(c: float, level: float) -> float:
-            mixture = float(logsumexp(log_prior - 2.0 * c * (ridge + logdet / (4.0 * c))))
-            return (math.log(1.0 / level) - mixture) / (2.0 * c)
-
-        share = delta / len(_TEMPERATURES)
-        bound = min(most(c, share) + self.bias / (1.0 - c) for c in _TEMPERATURES) if self.bias else most(1.0, delta)
-        inside, best = least <= bound, float(least.min())
-        left = {mask: tuple(j for j in range(d) if mask >> j & 1) for mask in np.flatnonzero(inside).tolist()}
-        minimal = [mask for mask, members in left.items() if not any(inside[mask ^ (1 << j)] for j in members)]
-        minimal.sort(key=lambda mask: (len(left[mask]), least[mask]))
-        excess = [float(least[mask]) - best for mask in minimal]
-        return Compatible([left[mask] for mask in minimal], excess, bound - best, len(solved))
+        return np.where(outside, np.inf, loss), ridge, np.log1p(eigen).sum(axis=1)
 
 
 class Counts:
     """Outcomes seen, counted, and the simulators' probabilities of them; the best mixture of each set is kept."""
 
     kind, noise = "likelihood", 0.5  # what a free direction lowers minus the log likelihood by
+    most_sets = 20_000
 
     def __init__(self, state: dict[str, Any], outcomes: Any, kernels: Floats) -> None:
         """Take the counts of :mod:`occamrl.evidence.likelihood` over ``outcomes``, and kernels [d, symbols]."""
         self.novel = float(state["novel"][:, 2].sum())
         self.counted = likelihood.counted_evidence(state["count"], outcomes, self.novel)
-        self.data = likelihood.data_of(state["count"], outcomes, np.maximum(kernels, 0.0))
-        self._fits: dict[tuple[int, ...], tuple[float, float, Floats]] = {}
+        self.data, self.size = likelihood.data_of(state["count"], outcomes, np.maximum(kernels, 0.0)), len(kernels)
+        self._fits: dict[tuple[int, ...], Fit] = {}
 
     def _of(self, members: tuple[int, ...]) -> likelihood.Data:
         return self.data._replace(kernels=self.data.kernels[list(members)])
 
-    def fit(self, members: tuple[int, ...], enough: float = math.nan) -> tuple[float, float]:
-        """Return the best likelihood found of mixtures of a set, and a bound on all, on one side of ``enough``."""
+    def fit(self, members: tuple[int, ...], enough: float = math.nan) -> Fit:
+        """Return the best mixture of a set, or a score and a bound that are on one side of ``enough``."""
         if members not in self._fits:
             even = np.full(len(members), 1.0 / len(members))
-            self._fits[members] = (-math.inf, math.inf, likelihood.hull_fit(self._of(members), even, 3, 0.0))
-        least, most, weights = self._fits[members]
-        if most - least > 1e-3 and not (least >= enough or most < enough):
-            self._fits[members] = likelihood.hull_maximum(self._of(members), weights, enough)
-        return self._fits[members][:2]
-
-    def weights(self, members: tuple[int, ...]) -> Floats:
-        """Return the weights of the best mixture of a set."""
-        self.fit(members)
-        return self._fits[members][2]
+            self._fits[members] = Fit(-math.inf, math.inf, likelihood.hull_fit(self._of(members), even, 3, 0.0))
+        score, bound, weights = self._fits[members]
+        if self.novel:
+            return Fit(-math.inf, -math.inf, weights)
+        if bound - score > 1e-3 and not (score >= enough or bound < enough):
+            self._fits[members] = Fit(*likelihood.hull_maximum(self._of(members), weights, enough))
+        return self._fits[members]
 
     @cached_property
     def information(self) -> Floats:
         """Half the Fisher information of the weights, at the best mixture of all simulators [d, d]."""
-        mixed = self.weights(tuple(range(len(self.data.kernels)))) @ self.data.kernels
+        mixed = self.fit(tuple(range(self.size))).weights @ self.data.kernels
         rows = self.data.kernels[:, mixed > 0.0] / mixed[mixed > 0.0]
         return np.asarray(0.5 * (rows * self.data.count[mixed > 0.0]) @ rows.T)
 
-    def compatible(self, delta: float) -> Compatible:
-        """Return every minimal set that some mixture makes likely enough.
+    def bound(self, members: tuple[int, ...], enough: float) -> float:
+        """Return a bound on the scores of a set."""
+        return self.fit(members, enough).bound
 
-        A compatible set makes its supersets compatible. Simulators without which not even all others will do are in
-        every compatible set, so that only what is added to these is searched, by size.
-        """
-        d = len(self.data.kernels)
-        every = tuple(range(d))
-        if self.novel:
-            return Compatible([], [], 0.0, d)
-        sizes = sorted({*range(1, min(_MIXED, d) + 1), d})
-        mixed = [members for m in sizes for members in combinations(every, m)]
-        share = 1.0 / (len(sizes) + 1.0)  # of counting, which notices a truth that is no mixture
-        weights = [(1.0 - share) / (len(sizes) * float(comb(d, len(members)))) for members in mixed]
-        scores = [likelihood.hull_evidence(self._of(members), self.weights(members)) for members in mixed]
-        z = likelihood.mixture(np.log([*weights, share]), np.array([*scores, self.counted]))
-        least = z - math.log(1.0 / delta)
+    def least(self, delta: float) -> float:
+        """Return Z - log(1/delta); counting notices a truth that is no mixture."""
+        sizes = sorted({*range(1, min(3, self.size) + 1), self.size})
+        sets = [members for m in sizes for members in combinations(range(self.size), m)]
+        share = 1.0 / (len(sizes) + 1.0)
+        prior = [(1.0 - share) / (len(sizes) * math.comb(self.size, len(members))) for members in sets]
+        scores = [likelihood.hull_evidence(self._of(members), self.fit(members).weights) for members in sets]
+        weights = np.log([*prior, share])
+        return -value.threshold(-np.array([*scores, self.counted]), weights, delta)
 
-        def compatible(members: tuple[int, ...]) -> bool:
-            return self.fit(members, least)[1] >= least
 
-        minimal, largest, looked = list[tuple[int, ...]](), d, 0
-        if compatible(every):
-            needed = {j for j in every if d > 1 and not compatible(tuple(i for i in every if i != j))}
-            optional = [j for j in every if j not in needed]
-            for m in range(0 if needed else 1, len(optional) + 1):
-                looked += math.comb(len(optional), m)
-                if looked > MOST_LIKELY:
-                    break
-                largest = len(needed) + m if m < len(optional) else d
-                for members in (tuple(sorted({*needed, *added})) for added in combinations(optional, m)):
-                    if not any(set(each) <= set(members) for each in minimal) and compatible(members):
-                        minimal.append(members)
-        fitted = {members: self.fit(members)[0] for members in minimal}
-        minimal.sort(key=lambda members: (len(members), -fitted[members]))
-        best = max([self.fit(every)[0], *fitted.values()])
-        return Compatible(minimal, [best - fitted[members] for members in minimal], best - least, largest)
+def compatible(by: ValueRows | Counts, delta: float) -> Compatible:
+    """Return every minimal set with a mixture whose score is large enough.
+
+    A compatible set makes its supersets compatible. Simulators without which not even all others will do are in every
+    compatible set, so that only what is added to these is searched, by size.
+    """
+    every, d, least = tuple(range(by.size)), by.size, by.least(delta)
+
+    def fits(members: tuple[int, ...]) -> bool:
+        return by.bound(members, least) >= least
+
+    minimal, largest, looked = list[tuple[int, ...]](), d, 0
+    if fits(every):
+        needed = {j for j in every if d > 1 and not fits(tuple(i for i in every if i != j))}
+        optional = [j for j in every if j not in needed]
+        for m in range(0 if needed else 1, len(optional) + 1):
+            looked += math.comb(len(optional), m)
+            if looked > by.most_sets:
+                break
+            largest = len(needed) + m if m < len(optional) else d
+            for members in (tuple(sorted({*needed, *added})) for added in combinations(optional, m)):
+                if not any(set(each) <= set(members) for each in minimal) and fits(members):
+                    minimal.append(members)
+    scores = {members: by.fit(members).score for members in minimal}
+    minimal.sort(key=lambda members: (len(members), -scores[members]))
+    best = max([by.fit(every).score, *scores.values()])
+    return Compatible(minimal, [best - scores[members] for members in minimal], max(best - least, 0.0), largest)
 
 
 def supports(
@@ -322,16 +330,14 @@ def supports(
     Parameters
     ----------
     source : Result or Log
-        A run on the features of the simulators, of UCRLVTRLin or a selector built on it (value rows), or of
-        OccamMixture (likelihood); or a log (:func:`occamrl.read_log`), with ``simulators`` and ``known``, for both.
+        A run on the features of the simulators (UCRLVTRLin and selectors built on it: value rows; OccamMixture:
+        likelihood), or a log, with ``simulators`` and ``known``, for both.
     simulators : Simulators, optional
-        For names, and for the error of those that are estimated: half of delta then goes to their estimation. By
-        default coordinates are called "1", "2", ... and taken as exact kernels.
+        For names and errors of estimates. By default coordinates are exact kernels, called "1", "2", ...
     delta : float
-        With probability 1 - delta, for reports at all times together, the true set contains one of the sets reported.
+        With probability 1 - delta, at all times together, the true set contains one of the sets reported.
     evidence : "likelihood" | "value", optional
-        By default the likelihood where simulators are exact and outcomes were counted, value rows otherwise; where
-        both are there, value rows are asked as well, and reported if they leave other sets.
+        By default the likelihood where simulators are exact and outcomes were counted.
     known : Known, optional
         With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
     """
@@ -345,25 +351,42 @@ def supports(
     if simulators is not None and simulators.estimated:
         level, error = 0.5 * delta, simulators.error(0.5 * delta)
     matrix = sp.csr_array(features.matrix).toarray()
-    by: list[ValueRows | Counts] = []
-    if "count" in state and not error:
-        symbols = likelihood.symbols_of(features, known)
-        by.append(Counts(state, symbols.outcomes, symbols.join(matrix.T)))
-    if "gram" in state:
-        by.append(ValueRows(state["gram"][0, 0], state["xy"][0, 0], episodes * known.horizon * error**2))
-    if evidence is not None:
-        require_choice("evidence", evidence, ("likelihood", "value"))
-        by = [each for each in by if each.kind == evidence]
-    if not by:
+    kinds = ["likelihood"] * ("count" in state and not error) + ["value"] * ("gram" in state)
+    kind = (evidence or kinds[0]) if kinds else None
+    if kind not in kinds:
         expected = "value rows of UCRLVTRLin, or outcomes that OccamMixture counted and exact simulators"
         raise ParameterError("evidence", got=repr(evidence), expected=expected)
-    stack = matrix[matrix.any(axis=1)]
+    if kind == "likelihood":
+        symbols = likelihood.symbols_of(features, known)
+        by: ValueRows | Counts = Counts(state, symbols.outcomes, symbols.join(matrix.T))
+    else:
+        by = ValueRows(state["gram"][0, 0], state["xy"][0, 0], episodes * known.horizon * error**2)
+    found, sets = compatible(by, level), list[SupportSet]()
+    scale = np.abs(np.diag(qr(matrix[matrix.any(axis=1)], mode="r", pivoting=True)[0]))
+    rank = int((scale > _SAME * max(1.0, float(scale[0]))).sum())
     names = tuple(str(j + 1) for j in range(d)) if simulators is None else simulators.names
-    possible = np.concatenate([each.x for each in (value.rows(features, known, v) for v in values[1:])])
-    found = [_report(each, names, stack, possible, episodes, level, error) for each in by]
-    if len(found) > 1 and {each.members for each in found[0].sets} != {each.members for each in found[1].sets}:
-        return replace(found[0], delta=delta, other=replace(found[1], delta=delta))
-    return replace(found[0], delta=delta)
+    for members, excess in zip(found.minimal, found.excess, strict=True):
+        growing = excess - by.noise * max(0, rank - len(members))  # beyond what noise explains
+        left = episodes * (found.allowance - excess) / growing if growing > 0.1 * by.noise else math.inf
+        named, weights = tuple(names[j] for j in members), tuple(by.fit(members).weights.tolist())
+        sets.append(SupportSet(named, weights, excess, max(left, 1.0)))
+    basis = helmert(d).T
+    eigen = np.linalg.eigvalsh(basis.T @ by.information @ basis)
+    seen, told = int((eigen > 1e-10 * max(1.0, float(eigen.max(initial=0.0)))).sum()), rank - 1
+    if kind == "value" and d > 1:
+        possible = np.concatenate([value.rows(features, known, following).x for following in values[1:]])
+        told = int(np.linalg.matrix_rank(possible @ basis, tol=1e-7))
+    reachable = min(max(told, seen), rank - 1)
+    resolved = min(int((eigen >= found.allowance).sum()), seen, reachable)
+    directions = {
+        "resolved": resolved,
+        "with too few data": min(seen, reachable) - resolved,
+        "never excited": reachable - min(seen, reachable),
+        "that no planned value depends on": rank - 1 - reachable,
+        "that no data can resolve": d - rank,
+    }
+    bounds = found.allowance, found.largest, rank
+    return Supports(names, episodes, delta, by.kind, tuple(sets), *bounds, directions, error)
 
 
 def _read(source: Any, simulators: Simulators | None, known: Known | None) -> tuple[FeatureMap, Known, Any, Any, int]:
@@ -388,37 +411,3 @@ def _read(source: Any, simulators: Simulators | None, known: Known | None) -> tu
         likelihood.add(counts, symbols, known, flow)
     plan = agent.plan(known, state, generator(0, "supports"))
     return agent.features, known, state | counts, plan.values, source.episodes
-
-
-def _report(
-    by: Any, names: tuple[str, ...], stack: Floats, possible: Floats, episodes: int, delta: float, error: float
-) -> Supports:
-    """Return the report by one kind of evidence, ValueRows or Counts."""
-    found, kernels, sets = by.compatible(delta), list[Floats](), list[SupportSet]()
-    size = np.abs(np.diag(qr(stack, mode="r", pivoting=True)[0]))
-    rank = int((size > _SAME * max(1.0, float(size[0]))).sum())
-    for members, excess in zip(found.minimal, found.excess, strict=True):
-        weights = by.weights(members)
-        kernel = stack[:, list(members)] @ weights
-        same = (i for i, other in enumerate(kernels) if np.abs(other - kernel).max() <= 1e-6)
-        number = next(same, len(kernels))
-        kernels += [kernel] if number == len(kernels) else []
-        growing = excess - by.noise * max(0, rank - len(members))  # beyond what noise explains
-        left = episodes * (found.allowance - excess) / growing if growing > 0.1 * by.noise else math.inf
-        named = tuple(names[j] for j in members)
-        sets.append(SupportSet(named, tuple(weights.tolist()), excess, number + 1, max(left, 1.0)))
-    d, basis = len(names), helmert(len(names)).T
-    eigen = np.linalg.eigvalsh(basis.T @ by.information @ basis)
-    seen = int((eigen > 1e-10 * max(1.0, float(eigen.max(initial=0.0)))).sum())
-    told = int(np.linalg.matrix_rank(possible @ basis, tol=1e-7)) if by.kind == "value" and d > 1 else rank - 1
-    reachable = min(max(told, seen), rank - 1)
-    resolved = min(int((eigen >= found.allowance).sum()), seen, reachable)
-    kinds = {
-        "resolved": resolved,
-        "with too few data": min(seen, reachable) - resolved,
-        "never excited": reachable - min(seen, reachable),
-        "that no planned value depends on": rank - 1 - reachable,
-        "that no data can resolve": d - rank,
-    }
-    bounds = found.allowance, found.largest, rank
-    return Supports(names, episodes, delta, by.kind, tuple(sets), *bounds, kinds, error)

@@ -145,9 +145,9 @@ class _File(NamedTuple):
             reward = self.array(self.data["reward"], f"{self.path}: reward")
             mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon, reward_range=rewards)
             known = mdp.known
-        whole, sizes = FiniteFamily(np.concatenate(stacks)), np.cumsum([len(stack) for stack in stacks])
-        level = np.repeat(np.arange(len(stacks)), np.diff(sizes, prepend=0))
-        return LadderSpec(ladder=Ladder.of_levels(whole, level, names=names), known=known, rewards=rewards)
+        level = np.repeat(np.arange(len(stacks)), [len(stack) for stack in stacks])
+        ladder = Ladder.of_levels(FiniteFamily(np.concatenate(stacks)), level, names=names)
+        return LadderSpec(ladder=ladder, known=known, rewards=rewards)
 
     def of_environments(self, names: tuple[str, ...]) -> LadderSpec:
         if "reward" in self.data:
@@ -179,7 +179,9 @@ class _File(NamedTuple):
         features = FeatureMap.of_simulators(problems)
         vectors = np.array([[*weight, *[0.0] * (len(problems) - len(weight))] for weight in weights])
         reach = np.maximum.accumulate([grid_reach(features.restrict(range(n)), n, parts) for n, parts in grids])
-        ladder = Ladder.of_prefixes(vectors, features, sizes, reach.tolist(), names)
+        family = FiniteFamily(parameters=vectors, features=features)
+        level = np.repeat(np.arange(len(sizes)), np.diff(sizes, prepend=0))
+        ladder = Ladder.of_levels(family, level, reach.tolist(), names)
         return LadderSpec(ladder=ladder, known=_known_of(problems, features), rewards=reward_map(chosen))
 
     def array(self, file: object, field: str) -> Floats:

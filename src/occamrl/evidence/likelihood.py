@@ -40,7 +40,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, gammaln, logsumexp, xlogy
+from scipy.special import betaln, gammaln, xlogy
 
 from occamrl.models.families import FiniteFamily, simplex_least_squares
 from occamrl.models.features import FeatureMap
@@ -338,11 +338,6 @@ def scores(state: dict[str, Any], members: Members) -> Floats:
     if novel:
         return np.append(np.full(members.size + len(state["weights"]), -np.inf), counted)
     return np.concatenate([members.likelihoods(state["count"]), state["score"], [counted]])
-
-
-def mixture(weights: Floats, found: Floats) -> float:
-    """Return Z, from the logarithms of weights and the scores."""
-    return float(logsumexp(weights + found))
 
 
 def open_hulls(state: dict[str, Any], members: Members, least: float) -> NDArray[np.bool_]:

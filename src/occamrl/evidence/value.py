@@ -171,13 +171,8 @@ def add(statistics: dict[str, Any], features: FeatureMap, known: Known, values: 
 
 
 def threshold(score: Floats, log_prior: Floats, delta: float) -> float:
-    """Return the largest score that is alive: 2 L of a member, or minus its log-likelihood."""
+    """Return the largest score in the sharp set: 2 L of a member, or minus its log-likelihood."""
     return -float(logsumexp(log_prior - score)) + math.log(1.0 / delta)
-
-
-def alive(score: Floats, log_prior: Floats, delta: float) -> Any:
-    """Say which members are in the sharp set [m]: with probability 1 - delta the truth is, at all times."""
-    return np.isfinite(score) & (score <= threshold(score, log_prior, delta))
 
 
 def ridge(gram: Floats, xy: Floats, regularization: float) -> Ellipsoid:
@@ -201,22 +196,16 @@ def turned(x: Floats, matrices: Floats, group: Ints) -> Floats:
     return product
 
 
-def largest_norm(theta: Floats, sigma: Floats, beta: float) -> float:
-    r"""Return the largest norm in the ellipsoid around ``theta`` with matrix ``sigma`` and squared radius ``beta``.
+def largest_norm(s: Floats, g: Floats, beta: float) -> float:
+    r"""Return the largest norm in the ellipsoid of squared radius ``beta`` whose matrix has the eigenvalues s.
 
-    With the eigenvalues :math:`s_1 \le s_2 \le \dots` of Sigma and g the centre along their axes, the square is
+    These increase; with g the centre along their axes, the square is
 
     .. math:: \min_{\mu \ge 1/s_1} \mu\beta + \sum_j \frac{\mu s_j g_j^2}{\mu s_j - 1}
 
     by strong duality, and each mu gives a valid bound. The derivative vanishes where the farthest point meets the
     boundary (the secular equation), or nowhere, if g has no part along the longest axis: then mu = 1/s_1.
     """
-    s, axes = np.linalg.eigh(sigma)
-    return largest_norm_along(s, axes.T @ theta, beta)
-
-
-def largest_norm_along(s: Floats, g: Floats, beta: float) -> float:
-    """Return :func:`largest_norm` from the eigenvalues, increasing, and the centre along their axes."""
     weight = s * g**2
     kept = weight > 0.0
     if beta <= 0.0 or not kept.any():

@@ -57,7 +57,6 @@ class MoreData:
     """How many more episodes would be needed, at the rate at which the log tells kernels apart; infinite: never."""
 
     half: float  # to exclude half of the kernels that are left outside the class chosen, if that is the right one
-    all: float  # ... all of them that such a log can exclude
     never: int  # how many of them no such log can tell from the best kernel of the class chosen
     if_wrong: float  # to reject the class chosen, if the best kernel outside it is the truth
 
@@ -87,8 +86,8 @@ class Selection:
     def verdict(self) -> Verdict:
         """The answer as a run gives it: facts by name, and sentences."""
         facts = {"chosen": self.chosen, "status": self.status, "misspecified": self.status == OUTSIDE}
-        about = {"names": list(self.names), "statistics": self.history[-1][1:], "threshold": self.threshold}
-        found = Verdict(facts | about | {"alive": self.left})
+        facts |= {"names": list(self.names), "statistics": self.history[-1][1:], "threshold": self.threshold}
+        found = Verdict(facts | {"alive": self.left})
         found.sentences = self.sentences
         return found
 
@@ -105,11 +104,11 @@ class Selection:
     def rows(self) -> list[dict[str, Any]]:
         """The rows of :attr:`table`, as dictionaries."""
         left = [None] * len(self.names) if self.left is None else self.left
+        numbers = range(1, len(self.names) + 1)
+        since = [self.rejected_after(m) for m in numbers]
+        columns = zip(numbers, self.names, self.sizes, left, self.history[-1][1:], since, strict=True)
         names = ("class", "name", "size", "left", "evidence_against", "rejected_after")
-        columns = zip(self.names, self.sizes, left, self.history[-1][1:], strict=True)
-        return [
-            dict(zip(names, (m, *row, self.rejected_after(m)), strict=True)) for m, row in enumerate(columns, start=1)
-        ]
+        return [dict(zip(names, row, strict=True)) for row in columns]
 
     @property
     def table(self) -> pa.Table:
@@ -230,9 +229,8 @@ def more_data(test: _Likelihood | _Value, chosen: int, episodes: int) -> MoreDat
         return np.where(distances > _NOTHING, more, np.inf)
 
     times = wait(test.distances(outside, best), best)
-    seen = times[np.isfinite(times)]
     if_wrong = float(wait(test.distances(inside, rival), rival).max())
-    return MoreData(float(np.median(times)), float(seen.max(initial=0.0)), times.size - seen.size, if_wrong)
+    return MoreData(float(np.median(times)), int(np.isinf(times).sum()), if_wrong)
 
 
 def _sentences(ladder: Ladder, chosen: int, status: str, more: MoreData | None, facts: dict[str, Any]) -> list[str]:
@@ -289,7 +287,7 @@ def select(
     Parameters
     ----------
     log : Log, path, data frame or dataset
-        What :func:`occamrl.read_log` takes. Files are read in blocks: memory does not grow with the log.
+        What :func:`occamrl.read_log` takes.
     ladder : Ladder, path or name
         A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along.
     known : Known, optional
@@ -298,9 +296,8 @@ def select(
     delta : float
         The smallest class that holds the true kernel is rejected with probability at most delta, over all tests.
     evidence : "likelihood" | "value", optional
-        By default the likelihood where classes are lists that hold the truth itself, value rows for covers and linear
-        classes. Choose value rows where a zero of the models may be wrong: by likelihood, one transition that a kernel
-        makes impossible rejects it for ever.
+        By default value rows for covers and linear classes, the likelihood for other lists. Choose value rows where a
+        zero of the models may be wrong.
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """

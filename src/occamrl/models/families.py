@@ -6,16 +6,12 @@ rows (x, y) of value-targeted regression is :math:`L(\theta) = \sum (y - \langle
 :math:`x x^T` (gram) and of y x (xy), kept by group, say all about it but the constant sum of y^2.
 
 **A truth between the points of a cover.** Let P0 be the point of the grid nearest to the truth P*, with
-:math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *reach*. Rows are range-weighted, with noise e_t
-of range 1, and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, known before y_t, has :math:`|d_t| \le \epsilon/2`. So
-:math:`L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t`. A row adds at most epsilon, whatever happens; by Hoeffding's
-lemma :math:`\exp(2 \sum (-2 e_t d_t - d_t^2))` is a supermartingale, and by Ville's inequality, with probability
-1 - delta/2, for all n at once,
+:math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *cover radius*. Over n range-weighted rows, with
+probability 1 - delta/2, for all n at once ("Covers" in docs/mathematics.md),
 
-.. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
-          \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
+.. math:: L(P_0) - L(P^*) \le \min(\epsilon n, \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta) .
 
-The sharp set at delta/2, with the smaller of both terms added, never rejects P0 with probability 1 - delta.
+The sharp set at delta/2, with this added, never rejects P0 with probability 1 - delta.
 """
 
 from __future__ import annotations
@@ -29,6 +25,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from occamrl import bellman
@@ -37,24 +34,19 @@ from occamrl.errors import (
     FeatureError,
     ParameterError,
     ShapeError,
-    as_flags,
     as_floats,
     as_indices,
     as_integers,
     require_integer,
     require_kind,
-    require_memory,
     require_number,
     sum_to_one,
 )
-from occamrl.models.features import FeatureMap, PerProblem, best_kernel, read_kernels, read_problems
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.models.features import FeatureMap, read_kernels
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
 _SIGN_TOLERANCE = 1e-10
-_MOST_EXACT = 12  # members of which the smallest cover is searched for
-_MOST_GREEDY = 4096  # members of which a cover is looked for at all
 _MOST_MEMBERS = 1_000_000  # of a cover
 _TOGETHER = 2**22  # probabilities of members that are written out at a time
 _SHORT = 1.0 + 1e-9  # rounding of norms
@@ -92,6 +84,17 @@ def simplex_least_squares(x: Floats, y: Floats) -> Floats:
     stacked = np.vstack([(x - y[:, None]) / scale, np.ones((1, x.shape[1]))])
     found = nnls(stacked, np.append(np.zeros(len(x)), 1.0))[0]
     return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def simplex_minimum(gram: Floats, xy: Floats) -> Floats:
+    """Return the distribution p that minimises p^T gram p - 2 xy^T p.
+
+    gram = X^T X and xy = X^T y for some X and y; the eigenvectors of gram give an X and a y of as few rows.
+    """
+    eigen, vectors = np.linalg.eigh(gram)
+    kept = eigen > 1e-12 * eigen[-1]
+    root, axes = np.sqrt(eigen[kept]), vectors[:, kept].T
+    return simplex_least_squares(root[:, None] * axes, axes @ xy / root)
 
 
 def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
@@ -137,10 +140,6 @@ class Family(ABC):
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
         """Return min over the family of L, less sum y^2, from [G, n, n] and [G, n] over ``own_features``."""
 
-    @abstractmethod
-    def log_covering_number(self, alpha: float) -> float:
-        """Return a bound on log N(F, alpha) in sup over (s, a) of sum over s' |P - P'|."""
-
     @property
     def own_features(self) -> FeatureMap:
         """The features of the parameters that the family is regressed on."""
@@ -171,16 +170,14 @@ class FiniteFamily(Family):
 
     Parameters
     ----------
-    kernels : array [m, S, A, S], or a sequence of kernels or of problems
-        Kernels are dense [S, A, S] or scipy.sparse (S*A, S). Of FiniteMDPs the kernels are taken, over outcomes
-        (s', reward) where some have rewards on transitions.
+    kernels : array [m, S, A, S], or a sequence of kernels
+        Dense [S, A, S] or scipy.sparse (S*A, S).
     parameters, features : array [m, d] or [m, G, n], and FeatureMap
         Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
     """
 
     theta: Floats  # [m, G, n] the parameters of all members
     finite = True
-    _whole: FiniteFamily | None = None  # the family of which this one is the beginning, if any
 
     def __init__(
         self,
@@ -192,31 +189,20 @@ class FiniteFamily(Family):
         if (kernels is None) == (parameters is None) or (parameters is None) != (features is None):
             raise FamilyError("kernels", got="both or neither", expected="kernels, or parameters with features")
         if features is None:
-            self._set(*_one_hot(kernels))
+            self.features, self.theta = _one_hot(kernels)
         else:
             require_kind("features", features, FeatureMap)
             theta, shape = as_floats("parameters", parameters), (features.groups, features.width)
             shapes = [shape, (features.dimension,)] if features.groups == 1 else [shape]
             if theta.shape[1:] not in shapes or len(theta) == 0:
                 raise ShapeError("parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1")
-            self._set(features, theta.reshape(-1, *shape))
-        self._check_members("kernels" if parameters is None else "parameters")
-
-    def _set(self, features: FeatureMap, theta: Floats) -> None:
-        self.features, self.theta = features, theta
-        self._values = PerProblem()
+            self.features, self.theta = features, theta.reshape(-1, *shape)
+        require_kernels("kernels" if parameters is None else "parameters", self.features, self.theta)
 
     def take(self, members: Any) -> FiniteFamily:
         """Return the family of some members, in the order given."""
         made = FiniteFamily.__new__(FiniteFamily)
-        made._set(self.features, self.theta[members])
-        return made
-
-    def prefix(self, size: int) -> FiniteFamily:
-        """Return the family of the first members; values are solved once for both."""
-        require_integer("size", size, 1, FamilyError, most=self.size)
-        made = self.take(slice(size))
-        made._whole = self
+        made.features, made.theta = self.features, self.theta[members]
         return made
 
     @property
@@ -231,26 +217,7 @@ class FiniteFamily(Family):
 
     def probability(self, members: Any = slice(None)) -> Floats:
         """Return the probabilities [m, O] of some members on the outcomes of the features."""
-        theta: Floats = self.theta[members]
-        if self.features.groups > 1:
-            return theta.reshape(len(theta), -1)[:, self.features.place]
-        return np.ascontiguousarray((self.features.matrix @ theta[:, 0].T).T)
-
-    def _parts(self) -> list[slice]:
-        """Return pieces of the list whose probabilities may be written out at a time."""
-        together = max(1, _TOGETHER // self.features.outcomes.next_state.size)
-        return [slice(first, min(first + together, self.size)) for first in range(0, self.size, together)]
-
-    def first_values(self, known: Known) -> Floats:
-        """Return V*_1 of every member [m, S]; solved once per problem."""
-        if known not in self._values and self._whole is not None:
-            self._values[known] = self._whole.first_values(known)[: self.size]
-        elif known not in self._values:
-            outcomes, sizes = self.features.attach(known), (known.base_reward, known.states, known.horizon)
-            parts = (bellman.first_values(outcomes, self.probability(part), *sizes) for part in self._parts())
-            self._values[known] = np.concatenate(list(parts))
-        values: Floats = self._values[known]
-        return values
+        return self.features.laws(self.theta[members])
 
     def kernel_of(self, member: int, known: Known) -> bellman.Kernel:
         """Return a member as dynamic programming needs it, with the rewards of a problem."""
@@ -278,45 +245,6 @@ class FiniteFamily(Family):
         """Return the smallest loss of a member, less sum y^2."""
         return float(losses(self.theta, gram, xy).min())
 
-    def log_covering_number(self, alpha: float) -> float:
-        """Return log of the size of an alpha-cover by members; infinite below the reach, where they are none.
-
-        The smallest of at most 12 members is found, of up to 4,096 a greedy one; of more, all of them.
-        """
-        require_number("alpha", alpha, 0.0, math.inf)
-        if alpha < self.reach:
-            return math.inf
-        if self.size > _MOST_GREEDY:
-            return math.log(self.size)
-        members, left, count = self.probability(), np.arange(self.size), 0
-        if self.size <= _MOST_EXACT:
-            near = np.array([self._distances(members, p) for p in members]) <= alpha - self.reach
-            sets = (list(c) for n in left for c in itertools.combinations(left, int(n) + 1))
-            return math.log(next(len(c) for c in sets if near[c].any(axis=0).all()))
-        while left.size:
-            left = left[self._distances(members[left], members[left[0]]) > alpha - self.reach]
-            count += 1
-        return math.log(count)
-
-    def _distances(self, members: Floats, other: Floats) -> Floats:
-        """Return the distances [m], in sup over (s, a) of sum |P - P'|, of kernels [m, O] to [O] or to [m, O]."""
-        found = np.add.reduceat(np.abs(members - other), self.features.outcomes.start[:-1], axis=1).max(axis=1)
-        return np.asarray(found)
-
-    def _check_members(self, field: str) -> None:
-        """Refuse members that are not kernels."""
-        start = self.features.outcomes.start[:-1]
-        for part in self._parts():
-            p = self.probability(part)
-            total, least = np.add.reduceat(p, start, axis=1), np.minimum.reduceat(p, start, axis=1)
-            fine = (np.abs(total - 1.0) <= TOLERANCE) & (least >= -_SIGN_TOLERANCE)  # false where not a number
-            for member, pair in np.argwhere(~fine).tolist():
-                here, lowest = float(total[member, pair]), float(least[member, pair])
-                negative = abs(here - 1.0) <= TOLERANCE
-                got = f"a probability of {lowest:.6g}" if negative else f"probabilities that sum to {here:.12g}"
-                at = (part.start + member, *divmod(pair, self.features.actions))
-                raise FamilyError(field, index=at, got=got, expected=sum_to_one(here))
-
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the members: equal for equal families, in any process."""
@@ -327,14 +255,26 @@ class FiniteFamily(Family):
         return f"{type(self).__name__}({self.size} kernels, {self.features!r})"
 
 
+def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
+    """Refuse parameters [m, G, n] that make no kernels."""
+    start, together = features.outcomes.start[:-1], max(1, _TOGETHER // features.outcomes.next_state.size)
+    for first in range(0, len(theta), together):
+        p = features.laws(theta[first : first + together])
+        total, least = np.add.reduceat(p, start, axis=1), np.minimum.reduceat(p, start, axis=1)
+        fine = (np.abs(total - 1.0) <= TOLERANCE) & (least >= -_SIGN_TOLERANCE)  # false where not a number
+        for member, pair in np.argwhere(~fine).tolist():
+            here, lowest = float(total[member, pair]), float(least[member, pair])
+            negative = abs(here - 1.0) <= TOLERANCE
+            got = f"a probability of {lowest:.6g}" if negative else f"probabilities that sum to {here:.12g}"
+            at = (first + member, *divmod(pair, features.actions))
+            raise FamilyError(field, index=at, got=got, expected=sum_to_one(here))
+
+
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     """Return the one-hot features over the united outcomes, and the members' probabilities in their coordinates."""
     given: Any = kernels if isinstance(kernels, (list, tuple)) else as_floats("kernels", kernels)
-    if len(given) and all(isinstance(each, FiniteMDP) for each in given):
-        outcomes, matrix, states, rewards = read_problems("kernels", given)
-    else:
-        (outcomes, matrix, states), rewards = read_kernels("kernels", given), None
-    features = FeatureMap.of_outcomes(outcomes, states, rewards)
+    outcomes, matrix, states = read_kernels("kernels", given)
+    features = FeatureMap.of_outcomes(outcomes, states)
     theta = np.zeros((matrix.shape[1], features.groups * features.width))
     theta[:, features.place] = (matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).T
     return features, theta.reshape(-1, features.groups, features.width)
@@ -351,7 +291,7 @@ class CoverFamily(FiniteFamily):
     11
 
     Grid points are multiples of the step, so that covers of boxes form ladders. A truth between two points keeps its
-    class (``off_grid``). The price: kernels nearer to each other than about the reach are never told apart.
+    class (``off_grid``). The price: kernels nearer to each other than about the cover radius are never told apart.
 
     Parameters
     ----------
@@ -360,10 +300,9 @@ class CoverFamily(FiniteFamily):
     low, high, step : sequences of numbers
         The box, and the distance of grid points in each parameter, or one for all. Ends are multiples of the step.
     reach : float, optional
-        How far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its nearest grid point. By
-        default the sum over the parameters of half the largest distance of neighbours along each: right for kernels
-        that are affine in each parameter between neighbours. Others need a bound of their own. 0: the truth is a grid
-        point, and the family a list like any other.
+        The cover radius: how far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its
+        nearest grid point. By default computed from neighbours, which is right for kernels that are affine in each
+        parameter between them. 0: the truth is a grid point, and the family a list like any other.
     """
 
     def __init__(
@@ -376,8 +315,6 @@ class CoverFamily(FiniteFamily):
         reach: float | None = None,
     ) -> None:
         bottom, top, width = as_floats("low", low), as_floats("high", high), as_floats("step", step)
-        if not callable(kernel):
-            raise ParameterError("kernel", got=f"{kernel!r:.100}", expected="a function from parameters to a kernel")
         if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or (bottom > top).any():
             raise ParameterError("low, high", got=(low, high), expected="two vectors of numbers with low <= high")
         if width.shape not in ((), (1,), bottom.shape) or not (width > 0.0).all():
@@ -392,35 +329,21 @@ class CoverFamily(FiniteFamily):
             raise FamilyError("step", got=f"a grid of {counts.tolist()}", expected=f"at most {_MOST_MEMBERS:,} points")
         axes = [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
         self.parameters: Floats = np.array(list(itertools.product(*axes)))
-        kernels = [kernel(point) for point in self.parameters]
-        super().__init__(kernels)
-        if reach:  # what can happen in the middle of a cell can happen
-            middles = itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes))
-            features, theta = _one_hot([*kernels, *(kernel(np.array(point)) for point in middles)])
-            self._set(features, theta[: len(kernels)])
-        self.reach = self._half_gaps(counts) if reach is None else require_number("reach", reach, 0.0, 2.0)
-        self._cells = counts - 1 if reach is None else None  # of a grid that may be refined
-
-    def log_covering_number(self, alpha: float) -> float:
-        """Return log of the size of an alpha-cover of the box; below the reach, of the grid with smaller steps.
-
-        With kernels that are affine between neighbours, steps smaller by a factor k divide the reach by k.
-        """
-        if not 0.0 < alpha < self.reach or self._cells is None:
-            return super().log_covering_number(alpha)
-        return float(np.log(self._cells * math.ceil(self.reach / alpha) + 1).sum())
-
-    def _half_gaps(self, counts: Floats) -> float:
-        """Return the sum over the parameters of half the largest distance of neighbours on the grid."""
-        members, place, total = self.probability(), np.arange(self.size).reshape(counts.astype(int)), 0.0
-        for axis in range(place.ndim):
-            one, other = (np.delete(place, end, axis).ravel() for end in (-1, 0))
-            total += 0.5 * float(self._distances(members[one], members[other]).max(initial=0.0))
-        return total
+        middles = itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes)) if reach else ()
+        kernels = [kernel(point) for point in (*self.parameters, *map(np.array, middles))]
+        self.features, theta = _one_hot(kernels)  # what can happen in the middle of a cell can happen
+        self.theta = theta[: len(self.parameters)]
+        require_kernels("kernels", self.features, self.theta)
+        if reach is None:  # half the largest distance of neighbours on the grid, for each parameter
+            laws, start = self.probability().reshape(*counts.astype(int), -1), self.features.outcomes.start[:-1]
+            gaps = (np.add.reduceat(np.abs(np.diff(laws, axis=i)), start, axis=-1) for i in range(counts.size))
+            self.reach = sum(0.5 * float(gap.max(initial=0.0)) for gap in gaps)
+        else:
+            self.reach = require_number("reach", reach, 0.0, 2.0)
 
 
 class LinearFamily(Family):
-    """Kernels P_theta with theta = A eta and |theta| <= b, in a subspace and a ball. Members are vectors theta [d].
+    """Kernels P_theta with theta on some coordinates and |theta| <= b. Members are vectors theta [d].
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
@@ -434,59 +357,47 @@ class LinearFamily(Family):
         Dense or sparse, of dimension d; the same for all linear classes of a ladder.
     norm_bound : float
     coordinates : sequence of int, optional
-        theta is zero elsewhere.
-    basis : array [d, r], optional
-        Instead: the columns of A, for instance equal values in zones that share them. By default all of R^d.
+        theta is zero elsewhere. By default all.
     """
 
-    def __init__(
-        self,
-        *,
-        features: FeatureMap,
-        norm_bound: float,
-        coordinates: Sequence[int] | None = None,
-        basis: ArrayLike | None = None,
-    ) -> None:
+    def __init__(self, *, features: FeatureMap, norm_bound: float, coordinates: Sequence[int] | None = None) -> None:
         require_kind("features", features, FeatureMap)
         if features.groups > 1:
             expected = "a dense or sparse feature map (for one-hot ones: AggregationFamily)"
             raise FamilyError("features", got=repr(features), expected=expected)
-        if coordinates is not None and basis is not None:
-            raise FamilyError("basis", got="coordinates as well", expected="one of the two")
-        d, matrix = features.dimension, np.eye(features.dimension)
-        if coordinates is not None:
-            matrix = matrix[:, as_indices("coordinates", coordinates, d)]
-        elif basis is not None:
-            matrix = as_floats("basis", basis)
-            if matrix.ndim != 2 or matrix.shape[0] != d or matrix.shape[1] < 1:
-                raise ShapeError("basis", got=matrix.shape, expected=f"[{d}, r]")
-            if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix) < matrix.shape[1]:
-                raise FamilyError("basis", got="columns that depend on each other", expected="independent columns")
-            matrix = np.linalg.qr(matrix)[0]
-        self.features, self.basis = features, matrix  # [d, r], orthonormal
+        every = range(features.dimension)
+        self.features = features
+        self.coordinates = as_indices("coordinates", every if coordinates is None else coordinates, len(every))
         self.norm_bound = require_number("norm_bound", norm_bound, 0.0, math.inf, open_low=True)
 
     @property
     def size(self) -> int:
-        """The dimension r of the class."""
-        return int(self.basis.shape[1])
+        """The number r of coordinates."""
+        return self.coordinates.size
 
     @cached_property
     def own_features(self) -> FeatureMap:
-        """The features phi A of eta, over the outcomes of the whole map."""
-        if np.array_equal(self.basis, np.eye(self.features.dimension)):
-            return self.features
-        outcomes, phi = self.features.outcomes, np.asarray(self.features.matrix @ self.basis)
-        return FeatureMap.of_matrix(outcomes, phi, self.features.states, self.features.rewards)
+        """The features of the coordinates, over the outcomes of the whole map."""
+        whole = self.coordinates.tolist() == list(range(self.features.dimension))
+        return self.features if whole else self.features.restrict(self.coordinates)
+
+    def _whole(self, eta: Floats) -> Floats:
+        """Return theta [d], given its coordinates [r]."""
+        theta = np.zeros(self.features.dimension)
+        theta[self.coordinates] = eta
+        return theta
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Floats]:
         """Return kernels of the class: mixtures of vertices of {theta : P_theta is a kernel} within the ball.
 
         Empty where none of the vertices found can be mixed into one that is short enough.
         """
+        from scipy.optimize import linprog  # slow to import, and seldom needed
+
         sums, phi = np.unique(np.round(self.own_features.sums, 12), axis=0), self.own_features.matrix
+        kernels: Any = {"A_ub": -phi, "b_ub": np.zeros(phi.shape[0]), "A_eq": sums, "b_eq": np.ones(len(sums))}
         costs = draw.normal(size=(max(4, min(count, 2 * self.size)), self.size))
-        solved = [best_kernel(cost, phi, sums, bound=self.norm_bound) for cost in costs]
+        solved = [linprog(cost, **kernels, bounds=(-self.norm_bound, self.norm_bound)) for cost in costs]
         corners = np.array([found.x for found in solved if found.status == 0])
         if not len(corners):
             return []
@@ -498,7 +409,7 @@ class LinearFamily(Family):
         for way in draw.dirichlet(np.full(len(corners), 0.5), size=count) @ corners - inside:
             half, square = float(inside @ way), max(float(way @ way), 1e-300)
             most = (math.sqrt(half**2 + square * left) - half) / square  # |inside + most way| = norm_bound
-            mixed.append(self.basis @ (inside + min(1.0, (1.0 - 1e-12) * most) * way))
+            mixed.append(self._whole(inside + min(1.0, (1.0 - 1e-12) * most) * way))
         return mixed
 
     def find(self, kernel: Any) -> Floats | None:
@@ -506,20 +417,22 @@ class LinearFamily(Family):
         target = self.features.on_cells(kernel)
         if target is None:
             return None
-        matrix = np.asarray(self.features.cells[1] @ self.basis)
+        matrix = self.features.cells[1][:, self.coordinates].toarray()
         eta = np.linalg.lstsq(matrix, target, rcond=None)[0]
         fits = bool((np.abs(matrix @ eta - target) <= TOLERANCE).all())
-        return self.basis @ eta if fits and np.linalg.norm(eta) <= self.norm_bound * _SHORT else None
+        return self._whole(eta) if fits and np.linalg.norm(eta) <= self.norm_bound * _SHORT else None
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the class of L less sum y^2, without regularisation, from the statistics of eta."""
+        """Return min over the class of L less sum y^2, without regularisation."""
         eta = ball_least_squares(gram[0], xy[0], self.norm_bound)
         return float(eta @ gram[0] @ eta - 2.0 * xy[0] @ eta)
 
     def log_covering_number(self, alpha: float) -> float:
-        """Return r log(1 + 2 b L/alpha), P_theta moving by at most L = max over (s, a) of sum |phi| per |theta|."""
-        require_number("alpha", alpha, 0.0, math.inf, open_low=True)
-        lengths = np.linalg.norm(np.asarray(self.features.matrix @ self.basis), axis=1)
+        """Return r log(1 + 2 b L/alpha), a bound on log N(F, alpha) in sup over (s, a) of sum over s' |P - P'|.
+
+        P_theta moves by at most L = max over (s, a) of sum |phi| per |theta|.
+        """
+        lengths = np.sqrt(sp.csr_array(self.own_features.matrix).power(2).sum(axis=1))
         radius = self.norm_bound * float(np.add.reduceat(lengths, self.features.outcomes.start[:-1]).max())
         return 0.0 if radius <= alpha else self.size * math.log1p(2.0 * radius / alpha)
 
@@ -554,7 +467,6 @@ class AggregationFamily(Family):
         labels = as_integers("partition", partition, "integers [S]")
         if moves is None:
             shape = labels.size, require_integer("actions", actions, 1, FamilyError), labels.size
-            require_memory("actions", actions, *shape)
             moves = np.broadcast_to(np.arange(labels.size), shape)
         table = as_integers("moves", moves)
         if labels.ndim != 1 or table.ndim != 3 or len(table) != labels.size or 0 in table.shape:
@@ -581,13 +493,9 @@ class AggregationFamily(Family):
         self.norm_bound = math.sqrt(max(1, int((self.features.sizes > 1).sum())))
 
     @classmethod
-    def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> AggregationFamily:
-        """Return the class of all kernels, or of those with a given support [S, A, S]: every state a block."""
-        partition = np.arange(require_integer("states", states, 1))
-        if support is None:
-            return cls(partition=partition, actions=actions)
-        possible = as_flags("support", support, (states, require_integer("actions", actions, 1), states))
-        return cls(partition=partition, moves=np.where(possible, partition, -1))
+    def tabular(cls, *, states: int, actions: int) -> AggregationFamily:
+        """Return the class of all kernels: every state a block."""
+        return cls(partition=np.arange(require_integer("states", states, 1)), actions=actions)
 
     @property
     def size(self) -> int:
@@ -622,18 +530,12 @@ class AggregationFamily(Family):
         return theta.reshape(-1, n) if fits else None
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the class of L less sum y^2: a problem over distributions per block and action.
-
-        gram = X^T X and xy = X^T y for some X and y; the eigenvectors of gram give an X and a y of as few rows.
-        """
+        """Return min over the class of L less sum y^2: a problem over distributions per block and action."""
         total = 0.0
         for g in np.flatnonzero(gram.any(axis=(1, 2))):
             part = slice(self.features.sizes[g])
             own, right = gram[g, part, part], xy[g, part]
-            eigen, vectors = np.linalg.eigh(own)
-            kept = eigen > 1e-12 * eigen[-1]
-            x, y = np.sqrt(eigen[kept])[:, None] * vectors[:, kept].T, vectors[:, kept].T @ right / np.sqrt(eigen[kept])
-            p = simplex_least_squares(x, y)
+            p = simplex_minimum(own, right)
             total += float(p @ own @ p - 2.0 * right @ p)
         return total
 
@@ -643,7 +545,6 @@ class AggregationFamily(Family):
         The distributions lie in a ball of radius r around the uniform one, in n - 1 dimensions; one point is enough
         where alpha >= r. Two moves are an interval, for which log ceil(1/alpha) is exact.
         """
-        require_number("alpha", alpha, 0.0, math.inf, open_low=True)
         radius = 2.0 * (1.0 - 1.0 / self.features.sizes)
         ball = (self.features.sizes - 1.0) * np.log1p(2.0 * radius / alpha)
         ball[self.features.sizes == 2] = math.log(math.ceil(1.0 / alpha))

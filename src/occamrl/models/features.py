@@ -30,12 +30,10 @@ from occamrl.errors import (
     as_indices,
     require_integer,
     require_kind,
-    require_memory,
 )
 from occamrl.problems.mdp import FiniteMDP, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
-LARGEST_FEATURE = 1e100  # its square is a number
 _TOLERANCE = 1e-8  # of sums that should be one, and of entries that should be equal
 _DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
 
@@ -65,50 +63,26 @@ def read_kernels(field: str, kernels: Any, support: Any = None) -> tuple[Outcome
 
     What is true in ``support`` (S*A, S) is an outcome even if it has probability 0 in all kernels.
     """
-    if support is None and not any(sp.issparse(kernel) for kernel in kernels):
-        kernels = as_floats(field, kernels)
-        if kernels.ndim != 4 or kernels.shape[1] != kernels.shape[3] or 0 in kernels.shape:
-            hint = "; for a single kernel, a list of it" if kernels.ndim == 3 else ""
-            raise ShapeError(field, got=kernels.shape, expected=f"kernels [S, A, S]{hint}")
-        states, pairs = kernels.shape[1], kernels.shape[1] * kernels.shape[2]
-        flat = kernels.reshape(len(kernels), -1)
-        cell = np.flatnonzero((flat != 0.0).any(axis=0))
-        return outcomes_of(field, cell, pairs, states), np.ascontiguousarray(flat[:, cell].T), states
-    matrices = [as_kernel(field, kernel, (j,)) for j, kernel in enumerate(kernels)]
-    for j, each in enumerate(matrices):
-        if each.shape != matrices[0].shape:
-            raise ShapeError(field, index=(j,), got=each.shape, expected=matrices[0].shape)
-    pairs, states = matrices[0].shape
-    listed = matrices if support is None else [*matrices, sp.csr_array(support)]
-    cells = [np.repeat(np.arange(pairs), np.diff(each.indptr)) * states + each.indices for each in listed]
-    cell, place = np.unique(np.concatenate(cells), return_inverse=True)
-    member = np.repeat(np.arange(len(matrices)), [each.nnz for each in matrices])
-    value = np.concatenate([each.data for each in matrices])
-    matrix: Any = sp.csr_array((value, (place[: member.size], member)), shape=(cell.size, len(matrices)))
-    return outcomes_of(field, cell, pairs, states), dense_if_small(matrix), states
-
-
-def read_problems(field: str, problems: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, int, Floats | None]:
-    """Return the same for problems, over outcomes (s', reward) where some have rewards on transitions, and these [O].
-
-    Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
-    """
-    first = problems[0]
-    for j, mdp in enumerate(problems):
-        if (mdp.states, mdp.actions) != (first.states, first.actions) or not mdp.stationary:
-            got = f"S={mdp.states}, A={mdp.actions}" + ("" if mdp.stationary else ", one kernel per step")
-            expected = f"S={first.states}, A={first.actions}, one kernel for all steps"
-            raise ShapeError(field, index=(j,), got=got, expected=expected)
-    if all(mdp.known.transition_rewards is None for mdp in problems):
-        return *read_kernels(field, [sp.csr_array(mdp.kernels[0].matrix) for mdp in problems]), None
-    member = np.repeat(np.arange(len(problems)), [mdp.outcomes.next_state.size for mdp in problems])
-    cell = np.concatenate([mdp.outcomes.pair * mdp.states + mdp.outcomes.next_state for mdp in problems])
-    reward = np.concatenate([mdp.outcomes.bonus + mdp.base_reward.ravel()[mdp.outcomes.pair] for mdp in problems])
-    value, keys = np.concatenate([mdp.probability[0] for mdp in problems]), np.stack([cell, np.round(reward, 12)])
-    _, chosen, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    matrix: Any = sp.csr_array((value, (place.ravel(), member)), shape=(chosen.size, len(problems)))
-    outcomes = outcomes_of(field, cell[chosen], first.states * first.actions, first.states)
-    return outcomes, dense_if_small(matrix), first.states, reward[chosen]
+    dense = support is None and not any(sp.issparse(kernel) for kernel in kernels)
+    if dense:
+        stack = as_floats(field, kernels)
+        if stack.ndim != 4 or stack.shape[1] != stack.shape[3] or 0 in stack.shape:
+            hint = "; for a single kernel, a list of it" if stack.ndim == 3 else ""
+            raise ShapeError(field, got=stack.shape, expected=f"kernels [S, A, S]{hint}")
+        members, pairs, states = len(stack), stack.shape[1] * stack.shape[2], stack.shape[3]
+        entries: Any = sp.coo_array(stack.reshape(-1, states))
+    else:
+        matrices = [as_kernel(field, kernel, (j,)) for j, kernel in enumerate(kernels)]
+        for j, each in enumerate(matrices):
+            if each.shape != matrices[0].shape:
+                raise ShapeError(field, index=(j,), got=each.shape, expected=matrices[0].shape)
+        members, (pairs, states) = len(matrices), matrices[0].shape
+        entries = sp.coo_array(sp.vstack(matrices))
+    member, pair = np.divmod(entries.row.astype(np.int64), pairs)
+    listed = () if support is None else np.flatnonzero(support)
+    cell, place = np.unique(np.append(pair * states + entries.col, listed).astype(np.int64), return_inverse=True)
+    matrix: Any = sp.csr_array((entries.data, (place[: member.size], member)), shape=(cell.size, members))
+    return outcomes_of(field, cell, pairs, states), matrix.toarray() if dense else dense_if_small(matrix), states
 
 
 def outcomes_of(field: str, cell: Ints, pairs: int, states: int) -> Outcomes:
@@ -124,14 +98,6 @@ def dense_if_small(matrix: Any) -> Any:
     """Return a csr matrix as an array where products with that are faster."""
     size = matrix.shape[0] * matrix.shape[1]
     return matrix.toarray() if size <= _DENSE or 3 * matrix.nnz >= size else matrix
-
-
-def best_kernel(costs: Floats, phi: Any, sums: Floats, slack: float = 0.0, bound: float = np.inf) -> Any:
-    """Minimise <costs, theta> over phi theta >= -slack, sums theta = 1 and |theta_j| <= bound (a linear program)."""
-    from scipy.optimize import linprog  # slow to import, and seldom needed
-
-    least, one = np.full(phi.shape[0], slack), np.ones(len(sums))
-    return linprog(costs, A_ub=-phi, b_ub=least, A_eq=sums, b_eq=one, bounds=(-bound, bound))
 
 
 class FeatureMap:
@@ -171,17 +137,18 @@ class FeatureMap:
             given = np.moveaxis(array, 3, 0)
         outcomes, matrix, states = read_kernels("phi", given)
         entries = sp.coo_array(matrix)
-        for wrong in np.flatnonzero(~(np.abs(entries.data) <= LARGEST_FEATURE))[:1]:
-            o, j = (int(place[wrong]) for place in entries.coords)
-            at = (*divmod(int(outcomes.pair[o]), (outcomes.start.size - 1) // states), int(outcomes.next_state[o]), j)
-            expected = f"a finite number of at most {LARGEST_FEATURE:g}"
-            raise FeatureError("phi", index=at, got=entries.data[wrong], expected=expected)
         self._set(outcomes, matrix, states)
-        self._require_some_kernel()
+        for wrong in np.flatnonzero(~np.isfinite(entries.data))[:1]:
+            o, j = (int(place[wrong]) for place in entries.coords)
+            at = (*divmod(int(outcomes.pair[o]), self.actions), int(outcomes.next_state[o]), j)
+            raise FeatureError("phi", index=at, got=entries.data[wrong], expected="a finite number")
+        distinct = np.unique(np.round(self.sums, 12), axis=0)
+        theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
+        for pair in np.flatnonzero(np.abs(self.sums @ theta - 1.0) > _TOLERANCE)[:1].tolist():
+            got, expected = "features whose probabilities sum to one for no theta", "some theta that makes a kernel"
+            raise FeatureError("phi", index=divmod(pair, self.actions), got=got, expected=expected)
 
-    def _set(
-        self, outcomes: Outcomes, matrix: Any, states: int, group: Ints | None = None, rewards: Floats | None = None
-    ) -> None:
+    def _set(self, outcomes: Outcomes, matrix: Any, states: int, rewards: Any = None, group: Any = None) -> None:
         pairs = outcomes.start.size - 1
         self.states, self.actions = states, pairs // states
         self.outcomes, self.matrix, self.rewards = outcomes, matrix, rewards
@@ -195,10 +162,12 @@ class FeatureMap:
         self._attached = PerProblem()
 
     @classmethod
-    def of_matrix(cls, outcomes: Outcomes, matrix: Any, states: int, rewards: Floats | None = None) -> FeatureMap:
+    def of_matrix(
+        cls, outcomes: Outcomes, matrix: Any, states: int, rewards: Any = None, group: Any = None
+    ) -> FeatureMap:
         """Return the map with one vector for each outcome, the rows of a matrix [O, d] (dense or csr)."""
         made = cls.__new__(cls)
-        made._set(outcomes, matrix, states, rewards=rewards)
+        made._set(outcomes, matrix, states, rewards, group)
         return made
 
     @classmethod
@@ -211,31 +180,45 @@ class FeatureMap:
         position = np.arange(outcomes.next_state.size) - np.repeat(outcomes.start[:-1], counts)
         one_hot = (np.ones(position.size), position, np.arange(position.size + 1))
         matrix = sp.csr_array(one_hot, shape=(position.size, int(counts.max())))
-        made = cls.__new__(cls)
-        made._set(outcomes, matrix, states, np.arange(counts.size) if group is None else group, rewards)
-        return made
+        return cls.of_matrix(outcomes, matrix, states, rewards, np.arange(counts.size) if group is None else group)
 
     @classmethod
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> FeatureMap:
         """Return the one-hot map over all next states, or over those that ``support`` [S, A, S] (bool) allows."""
         shape = (require_integer("states", states, 1), require_integer("actions", actions, 1), states)
-        require_memory("states", states, *shape)
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
         return cls.of_outcomes(outcomes_of("support", np.flatnonzero(possible), states * actions, states), states)
 
     @classmethod
     def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
-        """Return the map whose coordinates are the kernels of given problems, over outcomes (s', reward).
+        """Return the map whose coordinates are the kernels of given problems.
 
-        Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
+        Where some have rewards on transitions, over outcomes (s', reward): needed where (s, a, s') does not fix the
+        reward. Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
         """
-        if not isinstance(simulators, (list, tuple)) or not simulators:
-            raise FeatureError("simulators", got=f"{simulators!r:.100}", expected="a list of at least one problem")
-        for mdp in simulators:
-            require_kind("simulators", mdp, FiniteMDP)
-        return cls.of_matrix(*read_problems("simulators", simulators))
+        first = simulators[0]
+        for j, mdp in enumerate(simulators):
+            if (mdp.states, mdp.actions) != (first.states, first.actions) or not mdp.stationary:
+                got = f"S={mdp.states}, A={mdp.actions}" + ("" if mdp.stationary else ", one kernel per step")
+                expected = f"S={first.states}, A={first.actions}, one kernel for all steps"
+                raise ShapeError("simulators", index=(j,), got=got, expected=expected)
+        if all(mdp.known.transition_rewards is None for mdp in simulators):
+            kernels = [sp.csr_array(mdp.kernels[0].matrix) for mdp in simulators]
+            return cls.of_matrix(*read_kernels("simulators", kernels))
+        listed = [mdp.outcomes for mdp in simulators]
+        member = np.repeat(np.arange(len(listed)), [each.next_state.size for each in listed])
+        pair, next_state, bonus = (
+            np.concatenate([getattr(each, name) for each in listed]) for name in ("pair", "next_state", "bonus")
+        )
+        base = np.array([mdp.base_reward.ravel() for mdp in simulators])
+        cell, reward = pair * first.states + next_state, bonus + base[member, pair]
+        _, chosen, place = np.unique([cell, np.round(reward, 12)], axis=1, return_index=True, return_inverse=True)
+        values = np.concatenate([mdp.probability[0] for mdp in simulators])
+        matrix: Any = sp.csr_array((values, (place.ravel(), member)), shape=(chosen.size, len(listed)))
+        outcomes = outcomes_of("simulators", cell[chosen], first.states * first.actions, first.states)
+        return cls.of_matrix(outcomes, dense_if_small(matrix), first.states, reward[chosen])
 
-    def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
+    def restrict(self, coordinates: ArrayLike) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given, over the same outcomes."""
         if self.groups > 1:
             raise FeatureError("coordinates", got="a map with groups of coordinates", expected="one without")
@@ -295,6 +278,12 @@ class FeatureMap:
         weight = self.as_theta(theta)
         return np.asarray(self.matrix @ weight[0] if self.groups == 1 else weight.ravel()[self.place])
 
+    def laws(self, theta: Floats) -> Floats:
+        """Return P_theta on the outcomes for each of the parameters [m, G, n]."""
+        if self.groups > 1:
+            return theta.reshape(len(theta), -1)[:, self.place]
+        return np.ascontiguousarray((self.matrix @ theta[:, 0].T).T)
+
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
         cell, shape = self.outcomes.pair * self.states + self.outcomes.next_state, (self.states, self.actions, -1)
@@ -326,21 +315,6 @@ class FeatureMap:
             at, expected = divmod(int(pair[o]), self.actions), "a reward fixed by (s, a, s') for each outcome"
             raise FeatureError("features", index=(*at, int(after[o])), got=got, expected=expected)
         return table.bonus[low]
-
-    def _require_some_kernel(self) -> None:
-        """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
-        distinct = np.unique(np.round(self.sums, 12), axis=0)
-        theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
-        gaps = np.abs(self.sums @ theta - 1.0)
-        worst = int(np.argmax(gaps))
-        if gaps[worst] > _TOLERANCE:
-            got, expected = "features whose probabilities sum to one for no theta", "some theta that makes a kernel"
-            raise FeatureError("phi", index=divmod(worst, self.actions), got=got, expected=expected)
-        if self.probabilities(theta).min() >= -_TOLERANCE:  # theta is the smallest that sums to one
-            return
-        if best_kernel(np.zeros(self.dimension), self.matrix, distinct, _TOLERANCE).status == 2:  # infeasible
-            got = "features whose probabilities are >= 0 for no theta"
-            raise FeatureError("phi", got=got, expected="some theta that makes a kernel")
 
     @cached_property
     def fingerprint(self) -> str:

@@ -16,15 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 
 from occamrl.errors import (
     FamilyError,
     NestingError,
     ParameterError,
     ShapeError,
-    as_floats,
-    as_integers,
     require_integer,
     require_kind,
 )
@@ -111,17 +108,18 @@ def embed(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
 
 
 def _linear(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
-    """Compare subspaces and norms."""
+    """Compare coordinates and norms."""
     if small.features.fingerprint != large.features.fingerprint:
-        raise _refusal(classes, "two feature maps", expected="one feature map, with coordinates or a basis")
-    own = large.basis.T @ small.basis
-    outside = np.abs(large.basis @ own - small.basis).max(axis=0) > _SAME
+        raise _refusal(classes, "two feature maps", expected="one feature map, with coordinates")
+    outside = ~np.isin(small.coordinates, large.coordinates)
     if outside.any():
-        direction = int(np.argmax(outside))
-        raise _refusal(classes, f"direction {direction} of class {classes[0]} is not in class {classes[1]}", direction)
+        place = int(np.argmax(outside))
+        got = f"coordinate {small.coordinates[place]} of class {classes[0]} is not in class {classes[1]}"
+        raise _refusal(classes, got, place)
     if small.norm_bound > large.norm_bound * (1.0 + _SAME):
         raise _refusal(classes, f"the norm bound {small.norm_bound:g} above {large.norm_bound:g}")
-    return Embedding(small.basis[None], np.zeros(1, dtype=np.int64))
+    matrix = np.eye(small.features.dimension)[None, :, small.coordinates]
+    return Embedding(matrix, np.zeros(1, dtype=np.int64))
 
 
 def _refinement(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
@@ -204,7 +202,7 @@ class Ladder:
         sizes = np.cumsum(np.bincount(level)).tolist()
         self.finite, self.level, self.reach = True, level, [0.0] * len(sizes) if reach is None else reach
         self.family = family.take(slice(None))  # the reach of a class is its own
-        self.families = [*(self.family.prefix(size) for size in sizes[:-1]), self.family]
+        self.families = [*(self.family.take(slice(size)) for size in sizes[:-1]), self.family]
         for each, own in zip(self.families, self.reach, strict=True):
             each.reach = float(own)
         self._name(names)
@@ -219,29 +217,9 @@ class Ladder:
         self.names = found
 
     @classmethod
-    def of_levels(cls, family: FiniteFamily, level: ArrayLike, reach: Reach = None, names: Names = None) -> Ladder:
+    def of_levels(cls, family: FiniteFamily, level: Ints, reach: Reach = None, names: Names = None) -> Ladder:
         """Return the ladder in which ``level`` [m], from 0 and increasing, is the first class that holds a member."""
-        require_kind("family", family, FiniteFamily)
-        levels = as_integers("level", level)
-        steps = np.diff(levels, prepend=0) if levels.shape == (family.size,) else np.full(1, -1)
-        if steps[0] != 0 or ((steps != 0) & (steps != 1)).any():
-            expected = f"{family.size} numbers from 0, each the last one or one more"
-            raise ParameterError("level", got=f"{level!r:.100}", expected=expected)
-        if reach is not None and as_floats("reach", reach).shape != (levels[-1] + 1,):
-            raise ParameterError("reach", got=f"{reach!r:.100}", expected="a number for each class")
-        return cls.__new__(cls)._of_members(family, levels, reach, names)
-
-    @classmethod
-    def of_prefixes(
-        cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int], reach: Reach = None, names: Names = None
-    ) -> Ladder:
-        """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters, nested as it is."""
-        family = FiniteFamily(parameters=parameters, features=features)
-        ends = as_integers("sizes", sizes, "increasing integers").ravel()
-        if ends.size == 0 or (np.diff(ends, prepend=0) < 1).any() or ends[-1] != family.size:
-            expected = f"increasing numbers that end at {family.size}"
-            raise ParameterError("sizes", got=f"{sizes!r:.100}", expected=expected)
-        return cls.of_levels(family, np.repeat(np.arange(ends.size), np.diff(ends, prepend=0)), reach, names)
+        return cls.__new__(cls)._of_members(family, level, reach, names)
 
     @classmethod
     def of_problem(cls, problem: Any) -> Ladder:
@@ -254,7 +232,9 @@ class Ladder:
             expected = "one that brings a ladder along, or your own Ladder([F_1, ...])"
             raise ParameterError("problem", got=f"{type(problem).__name__}, without {missing[0]}", expected=expected)
         names = getattr(problem, "class_names", None) or None
-        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes, names=names)
+        family = FiniteFamily(parameters=problem.hypotheses, features=FeatureMap(problem.phi))
+        level = np.repeat(np.arange(len(problem.sizes)), np.diff(problem.sizes, prepend=0))
+        return cls.of_levels(family, level, names=names)
 
     @property
     def features(self) -> FeatureMap:

@@ -1,7 +1,7 @@
 r"""Candidate simulators of one system: read in any form, used as a mixture or as a ladder.
 
-A simulator is a kernel (dense or sparse), a problem, a Gymnasium environment with a table, or a function
-``simulate(s, a, rng) -> s'`` whose kernel is estimated by Monte Carlo.
+A simulator is a kernel (dense or sparse), or a function ``simulate(s, a, rng) -> s'`` whose kernel is estimated by
+Monte Carlo.
 
 **Estimates.** With N draws at (s, a) and the frequencies :math:`\hat p`, the total variation distance to the true law
 is, with probability 1 - delta,
@@ -15,67 +15,57 @@ outcomes of the features are all that ``support`` allows. With beta the squared 
 come, it becomes :math:`\beta/c + n e^2/(1 - c)` for any c in (0, 1): the price is n e^2, not n e. Plans are optimistic
 up to e times the range of the value at each step.
 
-**Ladders** have a grid of weights besides, and the truth may lie between its points. Both errors are the reach of a
-cover (:mod:`occamrl.models.families`): the nearest member is within :func:`grid_reach` + 2e of the truth.
+**Ladders** have a grid of weights besides, and the truth may lie between its points. The cover radius holds both errors
+(:mod:`occamrl.models.families`): the nearest member is within :func:`grid_reach` + 2e of the truth.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from occamrl.errors import (
     FamilyError,
-    InvalidInput,
     ParameterError,
     ProbabilityError,
     ShapeError,
     as_flags,
     require_integer,
     require_number,
-    sum_to_one,
 )
+from occamrl.models.families import FiniteFamily, require_kernels
 from occamrl.models.features import FeatureMap, as_kernel, read_kernels
 from occamrl.models.ladder import Ladder
-from occamrl.problems.lakes import has_table, smallest_range, table_of
-from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats
 
 Simulate = Callable[[int, int, np.random.Generator], int]  # simulate(s, a, rng) -> s'
 
-_MOST_DRAWS = 10**9
 _MOST_MIXTURES = 200_000
-_MOST_TRANSITIONS = 2 * 10**7  # that may happen, unless told which
-_ROUNDING = 1e-6  # of probabilities
 
 
-def estimate_kernel(simulate: Simulate, *, states: int, actions: int, draws: int, seed: int, which: int = 0) -> Any:
+def estimate_kernel(simulate: Simulate, support: NDArray[np.bool_], *, draws: int, seed: int, which: int = 0) -> Any:
     """Return the frequencies of ``draws`` calls at every (s, a), as a sparse matrix (S*A, S).
 
-    Each (s, a) has a generator of its own, found by its address: the estimate does not depend on any order.
+    Each (s, a) has a generator of its own, found by its address: the estimate does not depend on any order. A draw
+    that the ``support`` [S, A, S] excludes is refused.
     """
-    pairs = states * actions
-    if draws * pairs > _MOST_DRAWS:
-        raise ParameterError("draws", got=draws, expected=f"at most {_MOST_DRAWS // pairs:,} for {pairs:,} pairs")
-    counts = sp.lil_array((pairs, states))
-    for pair in range(pairs):
+    states, actions, _ = support.shape
+    counts = sp.lil_array((states * actions, states))
+    for pair in range(states * actions):
         s, a = divmod(pair, actions)
-        rng, expected = np.random.default_rng([seed, which, pair]), f"a next state in 0..{states - 1}"
-        try:
-            drawn = [require_integer("simulate", simulate(s, a, rng), 0, most=states - 1) for _ in range(draws)]
-        except InvalidInput as error:
-            raise ProbabilityError("simulate", index=(s, a), got=error.got, expected=expected) from None
-        except Exception as error:  # of the user's function, which may raise anything
-            got = f"{type(error).__name__}: {error}"
-            raise ProbabilityError("simulate", index=(s, a), got=got, expected=expected) from error
+        rng = np.random.default_rng([seed, which, pair])
+        most = {"error": ProbabilityError, "index": (s, a), "most": states - 1}
+        drawn = [require_integer("simulate", simulate(s, a, rng), 0, **most) for _ in range(draws)]
         found = np.bincount(drawn, minlength=states)
+        for after in np.flatnonzero((found > 0) & ~support[s, a]).tolist():
+            expected = "one that the support allows"
+            raise ProbabilityError("simulate", index=(s, a), got=f"next state {after}", expected=expected)
         counts[pair, found > 0] = found[found > 0] / draws
     return sp.csr_array(counts)
 
@@ -98,7 +88,7 @@ def grid_reach(features: FeatureMap, most: int, grid: int) -> float:
     Of the weights times ``grid`` keep the whole parts, and round the r largest of the m fractions up, r their sum.
     What is rounded up and down is at most (m - r) r/m, since the fractions rounded down have a mean of at most r/m.
     Weight moved from one kernel to another changes P by at most the distance D of the two farthest kernels, so that
-    the reach is :math:`D \max_r r (m - r)/(m\, grid)`.
+    the cover radius is :math:`D \max_r r (m - r)/(m\, grid)`.
     """
     kernels, start = sp.csr_array(features.matrix).toarray(), features.outcomes.start[:-1]
     apart = (np.add.reduceat(np.abs(kernels[:, j + 1 :] - kernels[:, [j]]), start) for j in range(kernels.shape[1] - 1))
@@ -117,8 +107,7 @@ class Simulators:
     Parameters
     ----------
     candidates : sequence
-        Each a kernel [S, A, S] or scipy.sparse (S*A, S), a FiniteMDP or a problem, a Gymnasium environment with a table
-        ``env.unwrapped.P``, or a function ``simulate(s, a, rng) -> s'``.
+        Each a kernel [S, A, S] or scipy.sparse (S*A, S), or a function ``simulate(s, a, rng) -> s'``.
     names : sequence of str, optional
         By default "1", "2", ...
     states, actions : int, optional
@@ -129,6 +118,7 @@ class Simulators:
         The transitions that such functions may make; by default every one. The fewer, the sharper.
     """
 
+    features: FeatureMap  # the mixture: coordinate j is simulator j
     estimated: tuple[int, ...]  # which candidates are functions
 
     def __init__(
@@ -142,48 +132,31 @@ class Simulators:
         seed: int = 0,
         support: ArrayLike | None = None,
     ) -> None:
-        given = list(candidates) if isinstance(candidates, Iterable) and getattr(candidates, "ndim", 1) != 0 else []
+        given = list(candidates)
         if not given:
             raise FamilyError("candidates", got=repr(candidates), expected="a list of at least one simulator")
         self.names = tuple(str(j + 1) for j in range(len(given))) if names is None else tuple(map(str, names))
         if isinstance(names, str) or len(self.names) != len(given) or len(set(self.names)) != len(given):
             raise FamilyError("names", got=f"{names!r:.100}", expected=f"{len(given)} different names")
         self.draws, seed = require_integer("draws", draws, 1), require_integer("seed", seed, 0)
-        rewards = smallest_range(each for each in given if has_table(each))
-        read = [_read(j, candidate, rewards) for j, candidate in enumerate(given)]
-        sizes = {(each.states, each.actions) for each in read if isinstance(each, FiniteMDP)}
-        sizes |= {(each.shape[1], each.shape[0] // each.shape[1]) for each in read if hasattr(each, "indptr")}
+        read = [None if callable(each) else as_kernel("candidates", each, (j,)) for j, each in enumerate(given)]
+        sizes = {(each.shape[1], each.shape[0] // each.shape[1]) for each in read if each is not None}
         if states is not None and actions is not None:
             sizes |= {(require_integer("states", states, 1), require_integer("actions", actions, 1))}
         if len(sizes) != 1:
             got = "functions only" if not sizes else " and ".join(f"S={s}, A={a}" for s, a in sorted(sizes))
             raise ShapeError("candidates", got=got, expected="one S and A, given by a kernel or by states and actions")
-        self.states, self.actions = (int(size) for size in next(iter(sizes)))
+        self.states, self.actions = sizes.pop()
         self.estimated = tuple(j for j, kernel in enumerate(read) if kernel is None)
-        self._kernels = read
-        self._support: Any = None
+        possible = None
         if self.estimated:
             shape = (self.states, self.actions, self.states)
-            if support is None and math.prod(shape) > _MOST_TRANSITIONS:
-                expected = f"the possible ones, where above {_MOST_TRANSITIONS:,}"
-                raise ParameterError("support", got=f"{math.prod(shape):,} transitions", expected=expected)
             possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
-            self._support = possible.reshape(-1, self.states)
-        for j in self.estimated:
-            read[j] = estimate_kernel(given[j], states=shape[0], actions=shape[1], draws=draws, seed=seed, which=j)
-            pair, after = read[j].nonzero()
-            for at in np.flatnonzero(~self._support[pair, after]).tolist():
-                index, expected = divmod(int(pair[at]), self.actions), "one that the support allows"
-                raise ProbabilityError("simulate", index=index, got=f"next state {after[at]}", expected=expected)
-
-    @cached_property
-    def features(self) -> FeatureMap:
-        """The mixture: coordinate j is simulator j."""
-        problems = [kernel for kernel in self._kernels if isinstance(kernel, FiniteMDP)]
-        if len(problems) == len(self):
-            return FeatureMap.of_simulators(problems)
-        flat = [sp.csr_array(each.kernels[0].matrix) if isinstance(each, FiniteMDP) else each for each in self._kernels]
-        return FeatureMap.of_matrix(*read_kernels("candidates", flat, self._support))
+            for j in self.estimated:
+                read[j] = estimate_kernel(given[j], possible, draws=draws, seed=seed, which=j)
+        self._estimates = [read[j] for j in self.estimated]
+        self.features = FeatureMap.of_matrix(*read_kernels("candidates", read, possible))
+        require_kernels("candidates", self.features, np.eye(len(read))[:, None])
 
     def __len__(self) -> int:
         return len(self.names)
@@ -192,7 +165,7 @@ class Simulators:
         """Return e: with probability 1 - delta no row of any estimate is farther than this from the truth (in TV)."""
         require_number("delta", delta, 0.0, 1.0, open_low=True)
         share = delta / max(1, len(self.estimated) * self.states * self.actions)
-        each = (float(variation_errors(self._kernels[j], self.draws, share).max()) for j in self.estimated)
+        each = (float(variation_errors(kernel, self.draws, share).max()) for kernel in self._estimates)
         return max(each, default=0.0)
 
     def widen_mixture(
@@ -203,9 +176,6 @@ class Simulators:
         With delta/2 (the other half pays for e) the squared radius becomes 1/c of it plus n e^2/(1 - c), the latter
         carried by a larger norm bound. For a truth that is a mixture: with weights below 0, errors add up to more.
         """
-        require_number("delta", delta, 0.0, 1.0, open_low=True)
-        require_number("norm_bound", norm_bound, 1e-100, 1e100)
-        require_number("regularization", regularization, 1e-100, 1e100)
         rows = require_integer("episodes", episodes, 1) * require_integer("horizon", horizon, 1)
         error = self.error(delta / 2.0)
         if error == 0.0:
@@ -219,17 +189,18 @@ class Simulators:
     def ladder(self, *, most: int = 2, grid: int = 10, delta: float = 0.025, reach: float | None = None) -> Ladder:
         """Return the ladder whose class m holds the mixtures of at most m simulators, with weights on a grid.
 
-        The truth may be any such mixture: how far it may be from the nearest member is the reach of each class, and
-        kernels nearer to each other than that are not told apart. For any weights, learn the mixture itself.
+        The truth may be any such mixture: how far it may be from the nearest member is the cover radius of each class,
+        and kernels nearer to each other than that are not told apart. For any weights, learn the mixture itself.
 
         Parameters
         ----------
         most, grid : int
             The number of classes, which is the most simulators in a mixture; weights are multiples of 1/grid.
         delta : float
-            Of estimated simulators: the reach holds with probability 1 - delta, beside the level of the learner.
+            Of estimated simulators: the cover radius holds with probability 1 - delta, beside the level of the learner.
         reach : float, optional
-            Of all classes, instead. 0: the truth is a member, its weights on the grid and no simulator an estimate.
+            The cover radius of all classes, instead. 0: the truth is a member, its weights on the grid and no simulator
+            an estimate.
         """
         d = len(self)
         require_integer("most", most, 1, most=d)
@@ -246,25 +217,9 @@ class Simulators:
             reaches = [2.0 * self.error(delta) + grid_reach(self.features, m, grid) for m in range(1, most + 1)]
         else:
             reaches = [require_number("reach", reach, 0.0, 2.0)] * most
-        return Ladder.of_prefixes(weights, self.features, np.cumsum(added).tolist(), reaches)
+        family = FiniteFamily(parameters=weights, features=self.features)
+        return Ladder.of_levels(family, np.repeat(np.arange(most), added), reaches)
 
     def __repr__(self) -> str:
         about = f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""
         return f"Simulators({len(self)}, S={self.states}, A={self.actions}{about})"
-
-
-def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
-    """Return a FiniteMDP or a sparse kernel; None for a function."""
-    if hasattr(candidate, "unwrapped"):  # a Gymnasium environment
-        return table_of(candidate, horizon=1, reward_range=reward_range)[0]
-    if isinstance(candidate, FiniteMDP) or hasattr(candidate, "mdp"):
-        return as_mdp(candidate)
-    if callable(candidate):
-        return None
-    kernel = as_kernel("candidates", candidate, (j,))
-    sums, least = np.asarray(kernel.sum(axis=1)).ravel(), kernel.min(axis=1).toarray().ravel()
-    for pair in np.flatnonzero(~((np.abs(sums - 1.0) <= _ROUNDING) & (least >= -_ROUNDING))).tolist():
-        got = f"a probability of {least[pair]:g}" if least[pair] < -_ROUNDING else f"a sum of {sums[pair]:g}"
-        at = (j, *divmod(pair, kernel.shape[0] // kernel.shape[1]))
-        raise ProbabilityError("candidates", index=at, got=got, expected=sum_to_one(sums[pair]))
-    return kernel

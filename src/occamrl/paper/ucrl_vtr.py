@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl.errors import ParameterError, require_choice, require_kind, require_number
-from occamrl.models.families import Family, FiniteFamily
+from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
 
@@ -47,7 +47,7 @@ class UCRLVTR(Learner):
         F, or the members that stand for ``infinite_class``.
     delta : float
         P* is in B_k in all episodes with probability 1 - delta.
-    infinite_class : Family, optional
+    infinite_class : LinearFamily or AggregationFamily, optional
         The infinite class that the members of ``family`` are taken from; its covering numbers enter beta. By default
         the family is all of F, and the finite form is used.
     cover_scales : "dyadic" | "per_episode"
@@ -57,13 +57,13 @@ class UCRLVTR(Learner):
 
     family: FiniteFamily
     delta: float = 0.05
-    infinite_class: Family | None = None
+    infinite_class: LinearFamily | AggregationFamily | None = None
     cover_scales: Literal["dyadic", "per_episode"] = "dyadic"
 
     def __post_init__(self) -> None:
         require_kind("family", self.family, FiniteFamily)
         if self.infinite_class is not None:
-            require_kind("infinite_class", self.infinite_class, Family)
+            require_kind("infinite_class", self.infinite_class, (LinearFamily, AggregationFamily))
         require_choice("cover_scales", self.cover_scales, ("dyadic", "per_episode"))
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
 
@@ -111,7 +111,9 @@ class UCRLVTR(Learner):
         state["episodes"] += flow.episodes
 
 
-def beta_infinite(family: Family, *, horizon: int, episodes: int, delta: float, cover_scales: str = "dyadic") -> float:
+def beta_infinite(
+    family: LinearFamily | AggregationFamily, *, horizon: int, episodes: int, delta: float, cover_scales: str = "dyadic"
+) -> float:
     """Return beta_k(delta) for an infinite class after k ``episodes``; k = 0 counts as 1."""
     rows = max(1, episodes) * horizon  # kH
     scale, level = 1 / rows, delta

@@ -232,7 +232,7 @@ class ARLLin(Learner):
             if (betas < 0.0).any() or bound < (1.0 - _ROUNDING) * self.smallest_norm:
                 return float(self.norm_bound), True
             each = zip(spectrum.eigenvalues + lams[:, None], map(spectrum.center, lams), betas.tolist(), strict=True)
-            smaller = min(value.largest_norm_along(*ellipsoid) for ellipsoid in each)
+            smaller = min(value.largest_norm(*ellipsoid) for ellipsoid in each)
             if smaller > (1.0 - _WORTHWHILE) * bound:
                 break
             bound = smaller
