@@ -197,7 +197,7 @@ def test_impossible_outcomes_are_impossible_for_ever_and_novel_ones_join_the_tab
     assert (likelihood.scores(state, members)[:-1] == -np.inf).all()
     assert not likelihood.open_hulls(state, members, -1e9).any()
     outcomes, probability = likelihood.draw_table(state, members.outcomes, np.random.default_rng(0))
-    kernel = bellman.kernel_of(outcomes, probability, mdp.known.base_reward, S).matrix
+    kernel = bellman.kernel_of(outcomes, probability, mdp.known).matrix
     np.testing.assert_allclose(kernel.sum(axis=1), 1.0)
     assert kernel[1, 2] > 0 and (kernel[np.arange(6) != 1, 2] == 0).all()  # noqa: PT018
 

@@ -2,7 +2,10 @@ r"""Dynamic programming over outcomes: optimal values, policy evaluation, many k
 
 A kernel is a matrix [S*A, S] with the expected reward of each pair beside it, so that
 
-.. math:: Q_h(s, a) = r(s, a) + \sum_{s'} P(s'|s, a) V_{h+1}(s'), \qquad V_h(s) = \max_a Q_h(s, a), \quad V_{H+1} = 0 .
+.. math:: Q_h(s, a) = r(s, a) + \gamma \sum_{s'} P(s'|s, a) V_{h+1}(s'), \qquad V_h(s) = \max_a Q_h(s, a)
+
+and V_{H+1} = 0. The discount gamma is 1 unless a model says otherwise; an action that is not allowed has the reward
+minus infinity.
 
 Arrays count steps from 0: ``values[0]`` is V_1 and ``values[H]`` is V_{H+1}.
 """
@@ -15,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.protocols import Floats, Ints, Outcomes
+from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 _DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
 _TOGETHER = 2**23  # numbers that are worked on at once
@@ -24,15 +27,16 @@ _TOGETHER = 2**23  # numbers that are worked on at once
 class Kernel(NamedTuple):
     """A kernel as dynamic programming needs it."""
 
-    matrix: Any  # [S*A, S], dense or scipy.sparse
-    reward: Floats  # [S*A] expected, outcomes' bonuses included
+    matrix: Any  # [S*A, S], dense or scipy.sparse, times the discount
+    reward: Floats  # [S*A] expected, outcomes' bonuses included; minus infinity where a pair is not allowed
 
 
-def kernel_of(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int) -> Kernel:
-    """Return the kernel with one probability per outcome; ``base_reward`` is [S*A] or [S, A]."""
-    pairs = outcomes.start.size - 1
-    matrix: Any = sp.csr_array((probability, outcomes.next_state, outcomes.start), shape=(pairs, states))
-    reward = base_reward.ravel()
+def kernel_of(outcomes: Outcomes, probability: Floats, known: Known) -> Kernel:
+    """Return the kernel with one probability per outcome, and the rewards of a problem."""
+    pairs, states = outcomes.start.size - 1, known.states
+    discounted = probability if known.discount == 1.0 else known.discount * probability
+    matrix: Any = sp.csr_array((discounted, outcomes.next_state, outcomes.start), shape=(pairs, states))
+    reward = known.base_reward.ravel()
     if outcomes.bonus.any():
         reward = reward + np.add.reduceat(probability * outcomes.bonus, outcomes.start[:-1])
     return Kernel(matrix.toarray() if pairs * states <= _DENSE else matrix, reward)
@@ -59,21 +63,26 @@ def evaluate(kernels: Sequence[Kernel], policy: Any) -> Floats:
     values, every = np.zeros((horizon + 1, states)), np.arange(states)
     for h in reversed(range(horizon)):
         q = lookahead(kernels[h if len(kernels) > 1 else 0], values[h + 1])
-        values[h] = q[every, policy[h]] if policy.ndim == 2 else (q * policy[h]).sum(axis=1)
+        if policy.ndim == 2:
+            values[h] = q[every, policy[h]]
+        else:  # what is not allowed has no share
+            values[h] = (np.where(policy[h] > 0.0, q, 0.0) * policy[h]).sum(axis=1)
     return values
 
 
-def first_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
+def first_values(outcomes: Outcomes, probability: Floats, known: Known) -> Floats:
     """Return V*_1 [n, S] of each of n kernels, whose probabilities are [n, O]."""
-    found = np.zeros((len(probability), states))
+    found = np.zeros((len(probability), known.states))
     together = max(1, _TOGETHER // max(1, outcomes.next_state.size))
     for first in range(0, len(probability), together):
         part = probability[first : first + together]
-        reward = base_reward.ravel() + np.add.reduceat(part * outcomes.bonus, outcomes.start[:-1], axis=1)
-        values = np.zeros((len(part), states))
-        for _ in range(horizon):
-            expected = np.add.reduceat(part * values[:, outcomes.next_state], outcomes.start[:-1], axis=1)
-            values = (reward + expected).reshape(len(part), states, -1).max(axis=2)
+        reward = known.base_reward.ravel() + np.add.reduceat(part * outcomes.bonus, outcomes.start[:-1], axis=1)
+        values = np.zeros((len(part), known.states))
+        for _ in range(known.horizon):
+            expected = np.add.reduceat(
+                part * known.discount * values[:, outcomes.next_state], outcomes.start[:-1], axis=1
+            )
+            values = (reward + expected).reshape(len(part), known.states, -1).max(axis=2)
         found[first : first + together] = values
     return found
 

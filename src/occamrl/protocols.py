@@ -36,6 +36,36 @@ State = Any  # a dict or NamedTuple of named arrays and plain numbers; it may co
 MOST_EPISODES = 10**15  # beyond which sums of likelihoods lose digits
 
 
+class RewardMap(NamedTuple):
+    """The affine map (r - low) / (high - low) of rewards in a unit of their own (money, minutes) onto [0, 1]."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def scale(self) -> float:
+        """What a difference of 1 in the learner's unit is in the user's: regret times this is an amount."""
+        return self.high - self.low
+
+    def to_unit(self, reward: Any) -> Any:
+        """Return a reward as the learner sees it."""
+        return (reward - self.low) / (self.high - self.low)
+
+    def total(self, mapped: Any, steps: Any) -> Any:
+        """Return the sum of the rewards of ``steps`` steps in the user's unit from that in the learner's."""
+        return mapped * self.scale + steps * self.low
+
+
+UNIT = RewardMap()
+
+
+class Names(NamedTuple):
+    """What the user calls the states and actions."""
+
+    states: tuple[Any, ...]
+    actions: tuple[Any, ...]
+
+
 class Outcomes(NamedTuple):
     """What can happen at each (s, a); O outcomes in all."""
 
@@ -83,6 +113,21 @@ class Known:
     transition_rewards: Outcomes | None = None
     rewards_known: bool = True
     initial: Floats | None = None  # [S]
+    unit: RewardMap = UNIT  # what rewards of 0 and 1 are in the user's unit
+    names: Names | None = None
+    discount: float = 1.0
+    continuing: bool = False  # the next episode begins where the last one ended
+
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        """Which actions may be chosen [S, A]; the others have the reward minus infinity."""
+        return np.isfinite(self.base_reward)
+
+    def amount(self, values: Any, steps: Any = None) -> Any:
+        """Return the value of the last ``steps`` steps, all of them by default, in the user's unit."""
+        left = self.horizon if steps is None else steps
+        count = left if self.discount == 1.0 else (1.0 - self.discount**left) / (1.0 - self.discount)
+        return self.unit.scale * values + self.unit.low * count
 
     @classmethod
     def of_sizes(cls, *, states: int, actions: int, horizon: int) -> Known:

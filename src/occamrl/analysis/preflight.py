@@ -129,7 +129,7 @@ def candidates(ladder: Ladder, known: Known, members: int, truths: int) -> list[
 
     def solved(number: int, first: int, theta: Floats) -> Candidate:
         probability = np.maximum(ladder.features.probabilities(theta), 0.0)
-        kernel = bellman.kernel_of(ladder.features.attach(known), probability, known.base_reward, known.states)
+        kernel = bellman.kernel_of(ladder.features.attach(known), probability, known)
         best = bellman.solve([kernel], known.states, known.horizon)
         return Candidate(number, first, theta, probability, kernel, *best)
 

@@ -190,7 +190,7 @@ class Occam(Learner):
             outcomes, probability = members.outcomes, likelihood.draw_hull(state, members, source - members.size, draw)
         else:
             outcomes, probability = likelihood.draw_table(state, members.outcomes, draw)
-        return bellman.kernel_of(outcomes, probability, known.base_reward, known.states)
+        return bellman.kernel_of(outcomes, probability, known)
 
     def grounds(self, state: dict[str, Any], found: Judgement) -> dict[str, Any]:
         """Return on what grounds the classes were judged."""

@@ -89,7 +89,7 @@ class _Counting(Learner):
 
     def plan_for(self, known: Known, state: dict[str, Any], outcomes: Outcomes, p: Floats, **more: Any) -> Plan:
         """Return the optimal policy for probabilities [O] as a plan that lasts until the data have grown by 2 %."""
-        kernel = bellman.kernel_of(outcomes, p, known.base_reward, known.states)
+        kernel = bellman.kernel_of(outcomes, p, known)
         values, policy = bellman.solve([kernel], known.states, known.horizon)
         episodes = max(1, int(_GROWTH * int(state["count"].sum()) / known.horizon))
         return Plan(policy=policy, episodes=episodes, values=values, **more)

@@ -203,7 +203,7 @@ class PSRL(Learner):
             kernel, episodes = self._list.kernel_of(member, known), max(1, int(self.replan * state["episodes"]))
         else:
             drawn = likelihood.draw_table(state, self._outcomes(known), draw, self.concentration)
-            kernel = bellman.kernel_of(*drawn, known.base_reward, known.states)
+            kernel = bellman.kernel_of(*drawn, known)
         values, policy = bellman.solve([kernel], known.states, known.horizon)
         return Plan(policy=policy, values=values, episodes=episodes)
 

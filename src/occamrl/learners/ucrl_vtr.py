@@ -179,7 +179,7 @@ def first_values(family: FiniteFamily, known: Known, members: Ints) -> Floats:
     together = max(1, _TOGETHER // outcomes.next_state.size)
     for some in (new[first : first + together] for first in range(0, new.size, together)):
         probability = family.probability(some)
-        table[some] = bellman.first_values(outcomes, probability, known.base_reward, known.states, known.horizon)
+        table[some] = bellman.first_values(outcomes, probability, known)
     return table[members]
 
 

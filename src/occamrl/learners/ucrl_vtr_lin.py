@@ -98,7 +98,7 @@ def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, n
     total, size = np.add.reduceat(weight, outcomes.start[:-1]), np.diff(outcomes.start)
     weight = np.where(np.repeat(total > 0.0, size), weight, 1.0)
     probability = weight / np.repeat(np.where(total > 0.0, total, size), size)
-    matrix = bellman.kernel_of(outcomes, probability, known.base_reward, known.states).matrix
+    matrix = bellman.kernel_of(outcomes, probability, known).matrix
     mean = np.zeros(known.states)
     for h in reversed(range(known.horizon)):
         mean = norms[h] + (matrix @ mean)[pairs[h]]

@@ -222,7 +222,7 @@ class FiniteFamily(Family):
     def kernel_of(self, member: int, known: Known) -> bellman.Kernel:
         """Return a member as dynamic programming needs it, with the rewards of a problem."""
         outcomes, probability = self.features.attach(known), self.features.probabilities(self.theta[member])
-        return bellman.kernel_of(outcomes, probability, known.base_reward, known.states)
+        return bellman.kernel_of(outcomes, probability, known)
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
         """Return the numbers of some members."""

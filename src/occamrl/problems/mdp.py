@@ -35,7 +35,8 @@ from occamrl.errors import (
     require_range,
     sum_to_one,
 )
-from occamrl.protocols import Floats, Ints, Known, Outcomes
+from occamrl.protocols import Floats, Ints, Known, Names, Outcomes
+from occamrl.protocols import RewardMap as RewardMap
 
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
@@ -43,31 +44,6 @@ Array = TypeVar("Array", bound=NDArray[np.generic])
 SparseMatrix = sp.sparray | sp.spmatrix
 Table = Mapping[int, Any] | Sequence[Any]  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
 Small = Sequence[Mapping[str, Any]]  # parameters of small instances of a problem
-
-
-class RewardMap(NamedTuple):
-    """The affine map (r - low) / (high - low) of rewards in a unit of their own (money, minutes) onto [0, 1].
-
-    >>> euro = RewardMap(low=-50.0, high=150.0)
-    >>> euro.to_unit(50.0), 0.25 * euro.scale, euro.total(6.0, steps=10)
-    (0.5, 50.0, 700.0)
-    """
-
-    low: float = 0.0
-    high: float = 1.0
-
-    @property
-    def scale(self) -> float:
-        """What a difference of 1 in the learner's unit is in the environment's own: regret times this is an amount."""
-        return self.high - self.low
-
-    def to_unit(self, reward: Any) -> Any:
-        """Return a reward as the learner sees it."""
-        return (reward - self.low) / self.scale
-
-    def total(self, mapped: float, steps: int) -> float:
-        """Return the sum of the rewards of ``steps`` steps in the environment's unit from that in the learner's."""
-        return mapped * self.scale + steps * self.low
 
 
 def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
@@ -93,6 +69,15 @@ class Listing(NamedTuple):
     reward: Floats  # [N]
     field: str = "transition"  # the argument that holds the probabilities
     reward_axes: int = 3  # of the argument that holds the rewards: 2 if they are of pairs
+
+    def sort(self) -> Listing:
+        """Put outcomes in order, and add up the probabilities of those with the same pair, next state and reward."""
+        order = np.lexsort((self.reward, self.next_state, self.pair))
+        pair, after, reward = self.pair[order], self.next_state[order], self.reward[order]
+        new = (np.diff(pair) != 0) | (np.diff(after) != 0) | (np.diff(reward) != 0.0)
+        first = np.flatnonzero(np.append(True, new))
+        probability = np.add.reduceat(self.probability[:, order], first, axis=1)
+        return self._replace(pair=pair[first], next_state=after[first], probability=probability, reward=reward[first])
 
     def validate(self, rewards: RewardMap) -> None:
         """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
@@ -241,11 +226,7 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
         states += 1
     found = Listing(states, actions, pair, after, probability[np.newaxis], reward, "outcomes")
     found.validate(rewards)
-    order = np.lexsort((reward, after, pair))  # and those with the same pair, next state and reward are added up
-    pair, after, reward = pair[order], after[order], reward[order]
-    first = np.flatnonzero(np.append(True, (np.diff(pair) != 0) | (np.diff(after) != 0) | (np.diff(reward) != 0.0)))
-    merged = np.add.reduceat(found.probability[:, order], first, axis=1)
-    return found._replace(pair=pair[first], next_state=after[first], probability=merged, reward=reward[first])
+    return found.sort()
 
 
 def as_distributions(field: str, given: Any, expected: object = "probabilities") -> Floats:
@@ -325,25 +306,67 @@ class FiniteMDP:
         else:
             listing = read_arrays(transition, reward, horizon)
             listing.validate(rewards)
-        states, actions = listing.states, listing.actions
+        states = listing.states
         stated = states if outcomes is None else len(outcomes)  # without an end that was added
         initial = np.zeros(states)
         if as_array("initial_state", initial_state).ndim == 0:
             initial[require_integer("initial_state", initial_state, 0, most=stated - 1)] = 1.0
         else:
             initial[:stated] = as_distributions("initial_state", initial_state, (stated,))
+        self._set(listing, horizon, initial, rewards, reward_noise)
 
+    @classmethod
+    def of_listing(cls, listing: Listing, *, horizon: int, initial: Floats, unit: RewardMap, **more: Any) -> FiniteMDP:
+        """Return the problem of a listing that is known to be sound; a pair without outcomes is not allowed."""
+        made = cls.__new__(cls)
+        made._set(listing.sort(), horizon, initial, unit, None, **more)
+        return made
+
+    def _set(
+        self,
+        listing: Listing,
+        horizon: int,
+        initial: Floats,
+        rewards: RewardMap,
+        reward_noise: str | None,
+        names: Names | None = None,
+        discount: float = 1.0,
+        continuing: bool = False,
+    ) -> None:
+        states, actions = listing.states, listing.actions
+        absent = np.flatnonzero(np.bincount(listing.pair, minlength=states * actions) == 0)
+        if absent.size:  # nobody may choose these; they stay where they are
+            sure = np.ones((len(listing.probability), absent.size))
+            listing = listing._replace(
+                pair=np.append(listing.pair, absent),
+                next_state=np.append(listing.next_state, absent // actions),
+                probability=np.append(listing.probability, sure, axis=1),
+                reward=np.append(listing.reward, np.full(absent.size, rewards.low)),
+            ).sort()
         start = np.searchsorted(listing.pair, np.arange(states * actions + 1)).astype(np.int64)
         probability, earned = listing.probability, rewards.to_unit(listing.reward)
-        base = read_only(np.minimum.reduceat(earned, start[:-1]))
+        base = np.minimum.reduceat(earned, start[:-1])
         every = Outcomes(read_only(start), read_only(listing.next_state), read_only(earned - base[listing.pair]))
+        base[absent] = -np.inf
+        base = read_only(base)
         possible, happens = every, probability.any(axis=0)
         if not happens.all():
             start, probability = np.append(0, np.cumsum(happens))[start], probability[:, happens]
             after, bonus = every.next_state[happens], every.bonus[happens]
             possible = Outcomes(read_only(start), read_only(after), read_only(bonus))
         table = every if every.bonus.any() else None  # rewards that no outcome changes count as r[s, a]
-        known = Known(states, actions, horizon, base.reshape(states, actions), table, initial=read_only(initial))
+        known = Known(
+            states,
+            actions,
+            horizon,
+            base.reshape(states, actions),
+            table,
+            initial=read_only(initial),
+            unit=rewards,
+            names=names,
+            discount=discount,
+            continuing=continuing,
+        )
         vars(self).update(states=states, actions=actions, horizon=horizon, outcomes=possible, base_reward=base)
         vars(self).update(probability=read_only(probability), known=known, reward_noise=reward_noise)
 
@@ -373,7 +396,7 @@ class FiniteMDP:
     @cached_property
     def kernels(self) -> list[bellman.Kernel]:
         """The kernel, or one for each step, as dynamic programming needs it."""
-        return [bellman.kernel_of(self.outcomes, row, self.base_reward, self.states) for row in self.probability]
+        return [bellman.kernel_of(self.outcomes, row, self.known) for row in self.probability]
 
     @cached_property
     def _solved(self) -> tuple[Floats, Ints]:
@@ -382,13 +405,17 @@ class FiniteMDP:
 
     @property
     def optimal_values(self) -> Floats:
-        """V* [H + 1, S]."""
+        """V* [H + 1, S], of rewards in [0, 1]."""
         return self._solved[0]
 
     @property
     def optimal_value(self) -> float:
-        """The expectation of V*_1 under the initial distribution."""
-        return float(self.initial_distribution @ self.optimal_values[0])
+        """The expectation of V*_1 under the initial distribution, in the unit of the rewards as they were given."""
+        return float(self.known.amount(self.initial_distribution @ self.optimal_values[0]))
+
+    def value(self, policy: ArrayLike) -> float:
+        """Return what a policy earns on average in an episode, exactly, in the unit of the rewards as given."""
+        return float(self.known.amount(self.initial_distribution @ self.evaluate(policy)[0]))
 
     @property
     def optimal_policy(self) -> Ints:
@@ -396,7 +423,7 @@ class FiniteMDP:
         return self._solved[1]
 
     def evaluate(self, policy: ArrayLike) -> Floats:
-        """Return V^pi [H + 1, S], exactly, of actions [H, S] (integers) or of probabilities of actions [H, S, A]."""
+        """Return V^pi [H + 1, S] of rewards in [0, 1], exactly, for actions [H, S] or their probabilities [H, S, A]."""
         chosen, shape = as_array("policy", policy), (self.horizon, self.states)
         if chosen.shape == (*shape, self.actions):
             chosen = as_distributions("policy", chosen)
@@ -418,7 +445,8 @@ class FiniteMDP:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the problem's arrays: equal for equal problems, in any process."""
-        digest = hashlib.sha256(f"{self.states} {self.actions} {self.horizon} {self.reward_noise}".encode())
+        about = (self.states, self.actions, self.horizon, self.reward_noise, self.known.discount, self.known.continuing)
+        digest = hashlib.sha256(f"{about} {tuple(self.known.unit)} {self.known.names}".encode())
         for array in (*self.outcomes, self.probability, self.base_reward, self.initial_distribution):
             digest.update(np.ascontiguousarray(array).reshape(-1).data)
         return digest.hexdigest()

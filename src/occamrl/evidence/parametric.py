@@ -1,0 +1,289 @@
+r"""Evidence for classes with real parameters: predictable fits compete, and the best fit of a class is tested.
+
+Class m is :math:`\{P_\theta : \theta \in \Theta_m\}`, a box. With the counts c of the outcomes seen,
+:math:`\ell(\theta) = \sum_o c_o \log P_\theta(o)`; as in :mod:`occamrl.evidence.likelihood`, it is given relative to
+the frequencies.
+
+**Predictors.** Before a block, class m predicts it by the fit to all blocks before,
+
+.. math:: q_m(o) = (1 - e)\, P_{\hat\theta_m}(o) + e\, \frac{c_o + 1/2}{N_{sa} + k_{sa}/2}, \qquad e = \frac1{N + 2},
+
+so that no outcome costs everything; N is the number of outcomes before the block. :math:`Q_m` is the sum of
+:math:`\log q_m` over all that was seen, Q_KT that of the counts alone, and
+:math:`Z = \log \frac1{M + 1}\big(e^{Q_{KT}} + \sum_m e^{Q_m}\big)`. What is fixed before an outcome may depend on
+everything before: by Ville's inequality :math:`Z \le \ell(P^*) + \log(1/\delta)` at all times at once with probability
+:math:`1 - \delta`.
+
+**The test.** Class m is ruled out, for good, when :math:`\max_{\Theta_m} \ell < Z - \log(1/\delta)`; and
+:math:`\{\theta : \ell(\theta) \ge Z - \log(1/\delta)\}` is a confidence region at all times, whose projections are
+intervals for the parameters. No grid, no cover, no sum over members. The maximum has to be found: by L-BFGS-B from
+several starts, then by Fisher scoring; what a last scoring step still promises, half of
+:math:`g^\top I^{-1} g`, is added.
+
+**Acting.** By the best *fit*; by *optimism*, the largest value over draws from the boundary of the region; by
+*sampling*, a fit to counts that are replaced by Gamma(c, 1) (a Bayesian bootstrap: measured, not proved).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize
+from scipy.special import logsumexp
+
+from occamrl.evidence.likelihood import JEFFREYS, counted_evidence, log_frequencies
+from occamrl.models.model import ParametricLadder, spread_points
+from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
+
+_GROWTH = 1.02  # a class is fitted anew when the data have grown by 2 %
+_TINY, _SMALL = 1e-300, 1e-12  # probabilities are not taken to be smaller, in logarithms and in derivatives
+_STEP = 1e-5  # of differences, as a share of the box
+_INSIDE = 3  # further starts of a thorough search
+_SCORING, _ENOUGH = 6, 1e-4  # most steps, and the promise of one that is not worth it
+
+
+class Fit(NamedTuple):
+    """The best parameters found of a class."""
+
+    theta: Floats  # [p] as shares of the box, those that are not free at their defaults
+    likelihood: float  # less that of the frequencies
+    slack: float  # what another scoring step promises
+    information: Floats  # [f, f] Fisher's, of the free parameters
+
+
+class Counts(NamedTuple):
+    """What was seen, reduced to the pairs that were visited."""
+
+    rows: Any  # pairs of the model that were visited
+    seen: Ints  # symbols
+    count: Floats  # type: ignore[assignment]  # the method of tuples is not needed
+    frequency: Floats  # logarithms
+    novel: Floats  # [n, 2] pairs, and how often something happened there that is not listed
+
+
+class Parametric:
+    """The evidence for the classes of a ladder with real parameters, as one problem shows it.
+
+    State: ``count`` of the symbols and ``novel``, rows (pair, count) of what is not listed; of every class the
+    parameters ``theta`` [M, p] of its last fit, as shares of the box, the number of outcomes that it was ``fitted`` to,
+    its ``score`` Q and its best ``likelihood``, both less the likelihood of the frequencies, and the episode after
+    which it was ``rejected`` (0: it is not); the score of the counts, ``counted``.
+    """
+
+    def __init__(self, ladder: ParametricLadder, known: Known, delta: float) -> None:
+        self.ladder, self.model, self.known, self.delta = ladder, ladder.model, known, delta
+        model, self.parameters = self.model, list(self.model.box)
+        self.low, high = (np.array([ends[side] for ends in model.box.values()]) for side in (0, 1))
+        self.width = high - self.low
+        default = [model.defaults.get(name, 0.5 * sum(model.box[name])) for name in self.parameters]
+        self.default = (np.array(default) - self.low) / self.width
+        self.free = [[self.parameters.index(name) for name in free] for free in ladder.free]
+        told_apart = model.unit.to_unit(model.reward) if known.rewards_known else np.zeros(model.reward.size)
+        keys = np.stack([model.row, model.next_state, told_apart])
+        first, self.symbol = np.unique(keys, axis=1, return_index=True, return_inverse=True)[1:]
+        self.row = model.row[first]  # of each symbol, which pair
+        start = np.searchsorted(self.row, np.arange(len(model.pairs) + 1))
+        self.outcomes = Outcomes(start, model.next_state[first], told_apart[first])
+
+    @property
+    def classes(self) -> int:
+        """The number M of classes."""
+        return self.ladder.classes
+
+    def begin(self) -> dict[str, Any]:
+        """Return the evidence before any data."""
+        theta = np.tile(self.default, (self.classes, 1))
+        for own, free in zip(theta, self.free, strict=True):
+            own[free] = 0.5
+        return {
+            "count": np.zeros(self.row.size, np.int64),
+            "novel": np.zeros((0, 2)),
+            "theta": theta,
+            "fitted": np.zeros(self.classes, np.int64),
+            "score": np.zeros(self.classes),
+            "likelihood": np.zeros(self.classes),
+            "rejected": np.zeros(self.classes, np.int64),
+        }
+
+    # The likelihood --------------------------------------------------------------------------------------------------
+
+    def point(self, theta: Floats) -> dict[str, float]:
+        """Return parameters in the user's unit."""
+        values = self.low + theta * self.width
+        return {**self.model.defaults, **dict(zip(self.parameters, values.tolist(), strict=True))}
+
+    def probability(self, theta: Floats, rows: Any = None) -> Floats:
+        """Return the probabilities of the symbols, of some pairs or of all."""
+        found = np.bincount(self.symbol, self.model.probability(self.point(theta), rows), self.row.size)
+        return found.astype(np.float64)
+
+    def counts_of(self, state: dict[str, Any]) -> Counts:
+        """Return what was seen."""
+        count, novel = state["count"], state["novel"]
+        seen = np.flatnonzero(count)
+        rows = np.union1d(self.row[seen], novel[:, 0].astype(np.int64))
+        frequency = log_frequencies(count, self.outcomes)[seen]
+        return Counts(rows.tolist(), seen, count[seen].astype(np.float64), frequency, novel)
+
+    def log_likelihood(self, data: Counts, P: Floats) -> float:
+        """Return l, less that of the frequencies; outcomes that are not listed have the rest of the probability."""
+        found = float(data.count @ (np.log(np.maximum(P[data.seen], _TINY)) - data.frequency))
+        rest = 1.0 - np.bincount(self.row, P, len(self.model.pairs))
+        return found + sum(float(n) * math.log(max(rest[int(row)], _TINY)) for row, n in data.novel)
+
+    def derivatives(self, data: Counts, theta: Floats, free: list[int]) -> tuple[float, Floats, Floats]:
+        """Return l, its gradient and Fisher's information in the free parameters, by central differences."""
+        P, change = self.probability(theta, data.rows), np.zeros((len(free), self.row.size))
+        for i, j in enumerate(free):
+            up, down = theta.copy(), theta.copy()
+            up[j], down[j] = min(theta[j] + _STEP, 1.0), max(theta[j] - _STEP, 0.0)
+            change[i] = (self.probability(up, data.rows) - self.probability(down, data.rows)) / (up[j] - down[j])
+        safe = np.maximum(P, _SMALL)
+        visits = np.bincount(self.row[data.seen], data.count, len(self.model.pairs))
+        gradient = change[:, data.seen] @ (data.count / safe[data.seen])
+        return self.log_likelihood(data, P), gradient, (change * visits[self.row] / safe) @ change.T
+
+    def fit(self, data: Counts, free: list[int], starts: list[Floats]) -> Fit:
+        """Maximise the likelihood over some parameters, the others being those of the first start."""
+        total = max(1.0, float(data.count.sum()))
+
+        def whole(share: Floats) -> Floats:
+            theta = starts[0].copy()
+            theta[free] = np.clip(share, 0.0, 1.0)
+            return theta
+
+        def objective(share: Floats) -> tuple[float, Floats]:
+            found, gradient, _ = self.derivatives(data, whole(share), free)
+            return -found / total, -gradient / total
+
+        def search(share: Floats) -> Floats:
+            return np.clip(minimize(objective, share, jac=True, bounds=[(0.0, 1.0)] * len(free)).x, 0.0, 1.0)
+
+        best = starts[0][free]
+        if len(starts) > 1 and free:
+            best = min((search(each[free]) for each in starts), key=lambda share: objective(share)[0])
+        for _ in range(_SCORING):
+            value, gradient, information = self.derivatives(data, whole(best), free)
+            inner = ~(((best <= 0.0) & (gradient < 0.0)) | ((best >= 1.0) & (gradient > 0.0)))
+            step = np.zeros(len(free))
+            if inner.any():
+                step[inner] = np.linalg.lstsq(information[np.ix_(inner, inner)], gradient[inner], rcond=None)[0]
+            slack, moved = 0.5 * float(gradient @ step), np.clip(best + step, 0.0, 1.0)
+            if slack < _ENOUGH:
+                break
+            if self.log_likelihood(data, self.probability(whole(moved), data.rows)) < value + 0.1 * slack:
+                moved = search(best)  # the quadratic model is wrong here
+            best = moved
+        return Fit(whole(best), value, max(slack, 0.0), information)
+
+    def starts(self, theta: Floats, thorough: bool) -> list[Floats]:
+        """Return where a search begins: at the last fit; to be thorough, also all over the box."""
+        return [theta, *spread_points(theta.size, _INSIDE)] if thorough else [theta]
+
+    # Learning --------------------------------------------------------------------------------------------------------
+
+    def add(self, state: dict[str, Any], flow: Flow, episodes: int) -> None:
+        """Score the predictions of a block, count it, fit anew when it is time, and test the classes."""
+        row = self.model.row_of(flow.state, flow.action)
+        told = row >= 0  # at rest nothing is learned
+        row, after, reward, count = row[told], flow.next_state[told], flow.reward[told], flow.count[told]
+        bonus = reward if self.known.rewards_known else np.zeros(reward.size)
+        symbol = self.outcomes.locate(row, after, bonus, self.known.states)
+        listed, before = symbol >= 0, state["count"]
+        block = np.zeros_like(before)
+        np.add.at(block, symbol[listed], count[listed])
+        novel = np.bincount(row[~listed], count[~listed], len(self.model.pairs)).astype(np.float64)
+        self._score(state, block, novel)
+        state["count"] = before + block
+        known = np.bincount(state["novel"][:, 0].astype(np.int64), state["novel"][:, 1], novel.size) + novel
+        state["novel"] = np.column_stack([np.flatnonzero(known), known[known > 0]]).astype(np.float64)
+        self._test(state, episodes)
+
+    def _score(self, state: dict[str, Any], block: Ints, novel: Floats) -> None:
+        """Add how well every class predicted a block, with the parameters and counts from before it."""
+        before, came, strange = state["count"], np.flatnonzero(block), np.flatnonzero(novel)
+        old, new = (log_frequencies(each, self.outcomes) for each in (before, before + block))
+        visits = np.add.reduceat(before, self.outcomes.start[:-1])
+        counted = (before + JEFFREYS) / (visits + JEFFREYS * np.diff(self.outcomes.start))[self.row]
+        e = 1.0 / (before.sum() + 2.0)
+        rows = np.union1d(self.row[came], strange).tolist()
+        for m, theta in enumerate(state["theta"]):
+            P = self.probability(theta, rows)
+            q = (1.0 - e) * P[came] + e * counted[came]
+            rest = (1.0 - e) * (1.0 - np.bincount(self.row, P, novel.size)[strange])
+            state["score"][m] += block[came] @ (np.log(q) - new[came]) + before @ (old - new)
+            state["score"][m] += novel[strange] @ np.log(np.maximum(rest, _TINY))
+
+    def z(self, state: dict[str, Any]) -> float:
+        """Return Z, less the likelihood of the frequencies."""
+        counted = counted_evidence(state["count"], self.outcomes, float(state["novel"][:, 1].sum()))
+        return float(logsumexp([counted, *state["score"]])) - math.log(self.classes + 1.0)
+
+    def least(self, state: dict[str, Any]) -> float:
+        """Return the likelihood below which parameters are ruled out."""
+        return self.z(state) - math.log(1.0 / self.delta)
+
+    def _test(self, state: dict[str, Any], episodes: int) -> None:
+        """Fit the classes that are left, and rule out those whose best parameters are not likely enough."""
+        data, least, total = self.counts_of(state), self.least(state), int(state["count"].sum())
+        for m in np.flatnonzero(state["rejected"] == 0):
+            theta, fitted = state["theta"][m], int(state["fitted"][m])
+            now = self.log_likelihood(data, self.probability(theta, data.rows))
+            state["likelihood"][m] = now
+            if total >= _GROWTH * fitted or now < least:
+                thorough = total.bit_length() // 2 > fitted.bit_length() // 2  # now and then, predictably
+                found = self.fit(data, self.free[m], self.starts(theta, thorough))
+                if found.likelihood + found.slack < least:
+                    found = self.fit(data, self.free[m], self.starts(found.theta, True))
+                state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
+                if found.likelihood + found.slack < least:
+                    state["rejected"][m] = episodes
+
+    # Acting and answers ----------------------------------------------------------------------------------------------
+
+    def draws(self, state: dict[str, Any], m: int, draw: np.random.Generator, count: int) -> list[Floats]:
+        """Return points near the boundary of the confidence region of class m, and its best fit first."""
+        data, least, free = self.counts_of(state), self.least(state), self.free[m]
+        best = state["theta"][m]
+        _, _, information = self.derivatives(data, best, free)
+        room = max(self.log_likelihood(data, self.probability(best, data.rows)) - least, 0.0)
+        shape = np.linalg.inv(information + 1e-2 * np.eye(len(free)))  # as wide as the box where nothing is known
+        root, found = np.linalg.cholesky(shape), [best]
+        for _ in range(count):
+            direction = draw.standard_normal(len(free))
+            direction = root @ direction * math.sqrt(2.0 * room) / np.linalg.norm(direction)
+            for share in (1.0, 0.7, 0.4):
+                theta = best.copy()
+                theta[free] = np.clip(best[free] + share * direction, 0.0, 1.0)
+                if self.log_likelihood(data, self.probability(theta, data.rows)) >= least:
+                    found.append(theta)
+                    break
+        return found
+
+    def resampled(self, state: dict[str, Any], m: int, draw: np.random.Generator) -> Floats:
+        """Return the fit of class m to counts that are replaced by Gamma(c, 1)."""
+        data = self.counts_of(state)
+        return self.fit(data._replace(count=draw.standard_gamma(data.count)), self.free[m], [state["theta"][m]]).theta
+
+    def intervals(self, state: dict[str, Any], m: int) -> dict[str, tuple[float, float, float]]:
+        """Return (best, low, high) of each free parameter: the projections of the confidence region.
+
+        An end is where the largest likelihood with the parameter held there meets the threshold.
+        """
+        data, least, best = self.counts_of(state), self.least(state), state["theta"][m]
+        found = {}
+        for j in self.free[m]:
+            others = [i for i in self.free[m] if i != j]
+
+            def above(share: float, j: int = j, others: list[int] = others) -> float:
+                theta = best.copy()
+                theta[j] = share
+                fit = self.fit(data, others, [theta])
+                return fit.likelihood + fit.slack - least
+
+            ends = [edge if above(edge) >= 0.0 else brentq(above, best[j], edge, xtol=1e-4) for edge in (0.0, 1.0)]
+            value, low, high = (float(self.low[j] + share * self.width[j]) for share in (best[j], *ends))
+            found[self.parameters[j]] = (value, low, high)
+        return found

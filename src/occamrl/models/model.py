@@ -1,0 +1,448 @@
+r"""A model as its user would write it down: a function of what can happen, with parameters that are fitted.
+
+::
+
+    def shop(stock, order, *, mean, empty=0.0):
+        for demand, probability in demand_law(mean, empty):
+            yield probability, next_stock, reward, False  # Gymnasium's order; at the end, whether the episode is over
+
+States and actions are any hashable things. Rewards belong to outcomes, in the user's unit: two outcomes with the same
+next state and another reward are two outcomes. A *class* of models is a set of parameters that are free in a box, the
+others having the defaults of the function; classes are nested as these sets are.
+
+**The listing.** States and outcomes are those that can be reached from the start at the corners of the box and at some
+points inside it. It is made once, so that an outcome has one number for all parameters. What a model does beyond its
+listing, and whatever else is seen, leads to one more state, ``ELSEWHERE``, in which an episode rests.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+
+from occamrl.errors import (
+    ParameterError,
+    ProbabilityError,
+    RewardError,
+    UnknownName,
+    require_integer,
+    require_number,
+    require_range,
+)
+from occamrl.models.families import FiniteFamily
+from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing
+from occamrl.protocols import Floats, Ints, Known, Names, RewardMap
+
+ELSEWHERE = "(not listed)"
+MOST_STATES = 100_000
+_INSIDE = 6  # points inside the box that are looked at, beside its corners
+_MOST_CORNERS = 16
+_TRIAL = 500  # pairs after which only points are looked at that have added an outcome
+
+Point = Mapping[str, float]
+
+
+def spread_points(dimensions: int, count: int) -> list[Floats]:
+    """Return points that spread over the unit box: its middle, then Kronecker's sequence."""
+    steps = np.arange(1, count)[:, None] / 1.32471795724474602596 ** np.arange(1, dimensions + 1)
+    return [np.full(dimensions, 0.5), *np.mod(steps, 1.0)]
+
+
+class Model:
+    """A system as a function of what can happen, with parameters that are free within bounds.
+
+    >>> import occamrl as orl
+    >>> def shop(stock, order, *, rate, rush=0.0):
+    ...     chance, filled = rate + rush * (stock > 2), min(stock + order, 4)
+    ...     yield 1 - chance, filled, -0.1 * stock, False
+    ...     yield chance, max(filled - 1, 0), 1.0 * (filled > 0) - 0.1 * stock, False
+    >>> bounds = {"rate": (0.1, 0.6), "rush": (0.0, 0.3)}
+    >>> model = orl.Model(shop, start=2, actions=[0, 1], horizon=10, parameters=bounds)
+    >>> ladder = model.ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
+    >>> truth = model.mdp(rate=0.37, rush=0.21)
+    >>> result = orl.run(orl.Occam(ladder=ladder), truth, episodes=100)
+
+    Parameters
+    ----------
+    outcomes : callable
+        ``outcomes(state, action, **parameters)`` yields (probability, next state, reward) or, with whether the episode
+        is over, (probability, next state, reward, ended). Rewards are in your unit and do not depend on parameters.
+    start : state or dict
+        The first state, or a law {state: probability}.
+    actions : sequence or callable
+        The actions; or ``actions(state)``, those that are allowed in a state.
+    horizon : int
+        Steps of an episode.
+    parameters : dict of str to (low, high), optional
+        Bounds of the parameters that may be free. One without a default must be free in every class.
+    discount : float
+        In (0, 1]: what is earned h steps after the start counts discount^h times.
+    continuing : bool
+        The next episode begins where the last one ended.
+    reward_range : (low, high), optional
+        Bounds on the rewards of all outcomes; found by default.
+    probabilities : callable, optional
+        ``probabilities(pairs, **parameters)``: the probabilities that ``outcomes`` yields for a list of (state,
+        action), one after the other in one array. It saves a call for each pair in large models.
+    most_states : int
+        More states than these are refused.
+    """
+
+    def __init__(
+        self,
+        outcomes: Callable[..., Iterable[Any]],
+        *,
+        start: Any,
+        actions: Any,
+        horizon: int,
+        parameters: Mapping[str, Sequence[float]] | None = None,
+        discount: float = 1.0,
+        continuing: bool = False,
+        reward_range: Sequence[float] | None = None,
+        probabilities: Callable[..., Any] | None = None,
+        most_states: int = MOST_STATES,
+    ) -> None:
+        self.function, self.vectorised, self._actions = outcomes, probabilities, actions
+        self.horizon = require_integer("horizon", horizon, 1)
+        self.discount = require_number("discount", discount, 0.0, 1.0, open_low=True)
+        self.continuing, self._most_states = bool(continuing), require_integer("most_states", most_states, 1)
+        self.box, self.defaults = self._read_parameters(parameters or {})
+        law = start if isinstance(start, Mapping) else {start: 1.0}
+        self._list(law)
+        self._arrange(law, reward_range)
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.pairs):,} pairs of a state and an action, {self.reward.size:,} outcomes"
+        return f"Model({getattr(self.function, '__name__', 'outcomes')}, {sizes}, horizon={self.horizon})"
+
+    # What the user hands in ------------------------------------------------------------------------------------------
+
+    def _read_parameters(self, given: Mapping[str, Sequence[float]]) -> tuple[dict[str, tuple[float, float]], Point]:
+        """Return the bounds, and the defaults of the function."""
+        if not callable(self.function):
+            expected = "a function of (state, action, *, parameters...)"
+            raise ParameterError("outcomes", got=f"{self.function!r:.80}", expected=expected)
+        own = list(inspect.signature(self.function).parameters.values())
+        named = {
+            each.name: each.default for each in own[2:] if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+        }
+        if len(own) < 2:
+            raise ParameterError("outcomes", got=f"a function of {len(own)} arguments", expected="(state, action, ...)")
+        box = {}
+        for name, ends in given.items():
+            if name not in named:
+                raise UnknownName("parameters", got=name, known=named)
+            box[name] = require_range(f"parameters[{name!r}]", ends)
+        defaults = {name: float(value) for name, value in named.items() if value is not inspect.Parameter.empty}
+        for name, (low, high) in box.items():
+            if name in defaults and not low <= defaults[name] <= high:
+                expected = f"bounds that hold its default {defaults[name]:g}, which smaller classes use"
+                raise ParameterError(f"parameters[{name!r}]", got=(low, high), expected=expected)
+        for name in named:
+            if name not in box and name not in defaults:
+                raise ParameterError(f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default")
+        return box, defaults
+
+    def point(self, **values: float) -> dict[str, float]:
+        """Return a value for every parameter: as given, or the default."""
+        for name, value in values.items():
+            if name not in self.box and name not in self.defaults:
+                raise UnknownName("parameters", got=name, known=[*self.box, *self.defaults])
+            low, high = self.box.get(name, (-math.inf, math.inf))
+            require_number(name, value, low, high)
+        for name in self.box:
+            if name not in values and name not in self.defaults:
+                raise ParameterError(name, got="nothing", expected=f"a number in {list(self.box[name])}")
+        return {**self.defaults, **{name: float(value) for name, value in values.items()}}
+
+    def _points(self) -> list[dict[str, float]]:
+        """Return the points of the box at which outcomes are listed: the middle, points inside, corners."""
+        low, high = (np.array([ends[side] for ends in self.box.values()]) for side in (0, 1))
+        corners = itertools.islice(itertools.product((0.0, 1.0), repeat=low.size), _MOST_CORNERS)
+        every = [
+            low + np.array(share) * (high - low)
+            for share in (*spread_points(low.size, _INSIDE), *corners, np.ones(low.size))
+        ]
+        return [{**self.defaults, **dict(zip(self.box, each.tolist(), strict=True))} for each in every]
+
+    def _allowed_in(self, state: Any) -> list[Any]:
+        """Return the actions that are allowed in a state."""
+        found = list(self._actions(state) if callable(self._actions) else self._actions)
+        if not found or len(set(found)) < len(found):
+            where = f" in state {state!r}" if callable(self._actions) else ""
+            raise ParameterError("actions", got=f"{found!r:.80}{where}", expected="different actions, at least one")
+        return found
+
+    def rows(self, state: Any, action: Any, point: Point) -> list[tuple[Any, ...]]:
+        """Return what the function yields, as a list of tuples; refuse what is not a law of outcomes."""
+        where = f"at state {state!r}, action {action!r}, {', '.join(f'{k}={v:g}' for k, v in point.items())}"
+
+        def refuse(kind: Any, got: str, expected: str) -> NoReturn:
+            raise kind("outcomes", got=f"{got} {where}", expected=expected)
+
+        try:
+            found = [tuple(row) for row in self.function(state, action, **point)]
+        except Exception as error:  # whatever the user's function raises
+            got = f"{type(error).__name__}: {error} {where}"
+            raise ParameterError(
+                "outcomes", got=got, expected="tuples (probability, next state, reward, ended)"
+            ) from error
+        total = 0.0
+        for row in found:
+            if len(row) not in (3, 4):
+                refuse(ParameterError, f"{row!r:.80}", "(probability, next state, reward, ended)")
+            numbers = [isinstance(each, (int, float, np.number)) for each in (row[0], row[2])]
+            if not numbers[0] or not 0.0 <= row[0] <= 1.0 + TOLERANCE:
+                refuse(ProbabilityError, f"a probability of {row[0]!r}", "a number in [0, 1]")
+            if not numbers[1] or not math.isfinite(row[2]):
+                refuse(RewardError, f"a reward of {row[2]!r}", "a finite number")
+            if len(row) == 4 and not isinstance(row[3], (bool, np.bool_)):
+                refuse(ParameterError, f"ended = {row[3]!r}", "True or False, as the last of four")
+            total += float(row[0])
+        if abs(total - 1.0) > TOLERANCE:
+            refuse(
+                ProbabilityError,
+                f"probabilities that sum to {total:.12g}",
+                "a sum of 1: list everything that can happen",
+            )
+        return found
+
+    # The listing -----------------------------------------------------------------------------------------------------
+
+    def _list(self, law: Mapping[Any, float]) -> None:
+        """Find the states and outcomes that can be reached, breadth first."""
+        self.states: list[Any] = []
+        self.rests: list[bool] = []  # whether nothing more happens there
+        self._number: dict[Any, int] = {}
+        self.actions: list[Any] = [] if callable(self._actions) else self._allowed_in(None)
+        self.pairs: list[tuple[int, int]] = []  # (state, action) that are allowed, in order of discovery
+        self._places: list[dict[Any, int]] = []  # of each pair: the outcome of what the function yields
+        listed: list[tuple[int, int, float]] = []  # outcomes: pair, next state, reward
+        points, useful = self._points(), set[int]()
+        for state in law:
+            self._number_of(state, False)
+        for s in itertools.count():
+            if s == len(self.states):
+                break
+            for action in [] if self.rests[s] else self._allowed_in(self.states[s]):
+                if action not in self.actions:
+                    self.actions.append(action)
+                own: dict[tuple[int, float], int] = {}
+                places: dict[Any, int] = {}
+                rewards: list[dict[int, set[float]]] = []
+                for i, point in enumerate(points):
+                    if len(self.pairs) >= _TRIAL and i and i not in useful:
+                        continue
+                    found: dict[int, set[float]] = {}
+                    for row in self.rows(self.states[s], action, point):
+                        if row[0] == 0.0:
+                            continue
+                        after, earned = self._number_of(row[1], len(row) == 4 and bool(row[3])), float(row[2])
+                        found.setdefault(after, set()).add(earned)
+                        if (after, earned) not in own:
+                            own[after, earned] = len(listed)
+                            listed.append((len(self.pairs), after, earned))
+                            useful.add(i)
+                        places[row[1:]] = own[after, earned]
+                    rewards.append(found)
+                self._require_fixed_rewards(self.states[s], action, rewards)
+                self.pairs.append((s, self.actions.index(action)))
+                self._places.append(places)
+        self._listed = listed
+
+    def _number_of(self, state: Any, rests: bool) -> int:
+        """Return the number of a state, a new one if it has none."""
+        try:
+            known = self._number.get((state, rests))
+        except TypeError:
+            expected = "a hashable state: a number, a text, or a tuple of such"
+            raise ParameterError("state", got=f"{type(state).__name__} {state!r:.80}", expected=expected) from None
+        if known is None:
+            known = self._number[state, rests] = len(self.states)
+            if known >= self._most_states:
+                some = ", ".join(f"{each!r:.30}" for each in [*self.states[:3], *self.states[-3:]])
+                expected = f"at most {self._most_states:,}; bound what the function can reach, or set most_states="
+                raise ParameterError("outcomes", got=f"more than {known:,} states: {some}", expected=expected)
+            self.states.append(state)
+            self.rests.append(rests)
+        return known
+
+    def _require_fixed_rewards(self, state: Any, action: Any, rewards: list[dict[int, set[float]]]) -> None:
+        """Refuse rewards that depend on parameters: an outcome is a next state and a reward."""
+        for other in rewards[1:]:
+            for after in rewards[0].keys() & other.keys():
+                one, two = rewards[0][after] - other[after], other[after] - rewards[0][after]
+                if one and two:
+                    got = f"{min(one):g} and {min(two):g} at state {state!r}, action {action!r}, under two parameters"
+                    expected = "rewards that depend on state, action and outcome alone; average what is uncertain"
+                    raise RewardError("outcomes", got=got, expected=expected)
+
+    def _arrange(self, law: Mapping[Any, float], reward_range: Sequence[float] | None) -> None:
+        """Put the outcomes in the order of s*A + a, next state and reward, and build what all members share."""
+        self.elsewhere, A = len(self.states), len(self.actions)
+        self.states.append(ELSEWHERE)
+        self.rests.append(True)
+        at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
+        rank = np.argsort(np.argsort(at))  # rows of pairs are in the order of s*A + a
+        given, after, reward = (np.array(column) for column in zip(*self._listed, strict=True))
+        order = np.lexsort((reward, after, rank[given]))
+        place = np.argsort(order)
+        self.row, self.next_state, self.reward = rank[given][order], after[order], reward[order]
+        self._places = [{key: int(place[o]) for key, o in self._places[i].items()} for i in np.argsort(at)]
+        self.pairs = [self.pairs[i] for i in np.argsort(at)]
+        self._row_of = np.full(len(self.states) * A, -1)
+        self._row_of[np.sort(at)] = np.arange(at.size)
+        low, high = float(self.reward.min()), float(self.reward.max())
+        if any(self.rests[:-1]):
+            low, high = min(low, 0.0), max(high, 0.0)  # what is earned at rest
+        if reward_range is not None:
+            stated = require_range("reward_range", reward_range)
+            if low < stated[0] or high > stated[1]:
+                raise RewardError("reward_range", got=stated, expected=f"bounds of all rewards, {low:g} to {high:g}")
+            low, high = stated
+        self.unit = RewardMap(low, high) if high > low else RewardMap(low, low + 1.0)
+        self.initial = np.zeros(len(self.states))
+        for state, share in law.items():
+            self.initial[self._number[state, False]] = require_number(f"start[{state!r}]", share, 0.0, 1.0)
+        if abs(self.initial.sum() - 1.0) > TOLERANCE:
+            raise ProbabilityError("start", got=f"a law that sums to {self.initial.sum():g}", expected="a sum of 1")
+        both = zip(self.states, self.rests, strict=True)
+        named = (f"{state} (end)" if rests and (state, False) in self._number else state for state, rests in both)
+        self.names = Names(tuple(named), tuple(self.actions))
+
+    def row_of(self, state: Ints, action: Ints) -> Ints:
+        """Return which of the pairs some states and actions are; -1 at rest."""
+        return np.asarray(self._row_of[state * len(self.actions) + action])
+
+    # Members ---------------------------------------------------------------------------------------------------------
+
+    def probability(self, point: Point, rows: Any = None) -> Floats:
+        """Return the probability of every outcome [O] at a point, of some pairs only (their numbers) or of all."""
+        found = np.zeros(self.reward.size)
+        which = range(len(self.pairs)) if rows is None else rows
+        if self.vectorised is not None:
+            return self._at_once(point, which, found)
+        function, states, actions = self.function, self.states, self.actions
+        for row in which:
+            (s, a), places = self.pairs[row], self._places[row]
+            for each in function(states[s], actions[a], **point):
+                place = places.get(tuple(each[1:]), -1)
+                if place >= 0:
+                    found[place] += each[0]
+        return found
+
+    def _at_once(self, point: Point, rows: Any, found: Floats) -> Floats:
+        """Return the same from the user's array of probabilities."""
+        pairs = [(self.states[s], self.actions[a]) for s, a in (self.pairs[row] for row in rows)]
+        place = np.concatenate([self._sequences[row] for row in rows])
+        given = np.asarray(self.vectorised(pairs, **point), dtype=np.float64)  # type: ignore[misc]  # is not None here
+        if given.shape != place.shape:
+            expected = f"{place.size:,} numbers: what outcomes(...) yields for each pair in turn"
+            raise ProbabilityError("probabilities", got=f"shape {given.shape}", expected=expected)
+        np.add.at(found, place[place >= 0], given[place >= 0])
+        return found
+
+    @cached_property
+    def _sequences(self) -> list[Ints]:
+        """The outcomes of each pair in the order in which the function yields them."""
+        point, found = self._points()[0], []
+        for (s, a), places in zip(self.pairs, self._places, strict=True):
+            rows = self.rows(self.states[s], self.actions[a], point)
+            found.append(np.array([places.get(row[1:], -1) for row in rows]))
+        return found
+
+    def checked_probability(self, point: Point) -> Floats:
+        """Return the probability of every outcome at a point that a user named; refuse what is no law."""
+        found = self.probability(point)
+        total = np.bincount(self.row, found, len(self.pairs))
+        for row in np.flatnonzero(~(np.isfinite(total) & (total <= 1.0 + TOLERANCE)))[:1]:
+            s, a = self.pairs[row]
+            self.rows(self.states[s], self.actions[a], point)  # says what is wrong
+            got = f"a sum of {total[row]:.12g} at state {self.states[s]!r}, action {self.actions[a]!r}"
+            raise ProbabilityError("probabilities", got=got, expected="what outcomes(...) yields")
+        return found
+
+    def mdp_at(self, probability: Floats) -> FiniteMDP:
+        """Return the problem with these probabilities of the outcomes; what they lack of 1 leads elsewhere."""
+        A, rest = len(self.actions), [s for s, rests in enumerate(self.rests) if rests]
+        missing = 1.0 - np.bincount(self.row, probability, len(self.pairs))
+        lost = np.flatnonzero(missing > TOLERANCE)
+        at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
+        gone = at[lost]
+        stay = (np.array(rest)[:, None] * A + np.arange(A)).ravel()
+        unearned = np.full(gone.size, min(max(0.0, self.unit.low), self.unit.high))
+        listing = Listing(
+            states=len(self.states),
+            actions=A,
+            pair=np.concatenate([at[self.row], gone, stay]),
+            next_state=np.concatenate([self.next_state, np.full(gone.size, self.elsewhere), stay // A]),
+            probability=np.concatenate([probability, missing[lost], np.ones(stay.size)])[None],
+            reward=np.concatenate([self.reward, unearned, np.zeros(stay.size)]),
+        )
+        return FiniteMDP.of_listing(
+            listing,
+            horizon=self.horizon,
+            initial=self.initial,
+            unit=self.unit,
+            names=self.names,
+            discount=self.discount,
+            continuing=self.continuing,
+        )
+
+    def mdp(self, **parameters: float) -> FiniteMDP:
+        """Return the problem at these parameters; others have their defaults."""
+        return self.mdp_at(self.checked_probability(self.point(**parameters)))
+
+    @cached_property
+    def known(self) -> Known:
+        """What an agent may know of the system: everything but the parameters."""
+        return self.mdp_at(self.checked_probability(self._points()[0])).known
+
+    def family(self, values: Mapping[str, Sequence[float]]) -> FiniteFamily:
+        """Return the list of the models at every combination of some values of parameters."""
+        combinations = itertools.product(*values.values())
+        return FiniteFamily([self.mdp(**dict(zip(values, each, strict=True))) for each in combinations])
+
+    def ladder(self, classes: Mapping[str, Sequence[str]]) -> ParametricLadder:
+        """Return nested classes: by name, the parameters that are free in each."""
+        return ParametricLadder(self, classes)
+
+
+class ParametricLadder:
+    """Nested classes of models with real parameters: class m has the parameters ``free[m - 1]``, others defaults."""
+
+    finite = False
+
+    def __init__(self, model: Model, classes: Mapping[str, Sequence[str]]) -> None:
+        if not isinstance(classes, Mapping) or not classes:
+            expected = 'a dict such as {"steady": ["mean"], "with empty days": ["mean", "empty"]}'
+            raise ParameterError("classes", got=f"{classes!r:.80}", expected=expected)
+        self.model, self.names, self.free = model, tuple(map(str, classes)), [tuple(free) for free in classes.values()]
+        for name, free in zip(self.names, self.free, strict=True):
+            for each in free:
+                if each not in model.box:
+                    raise UnknownName(f"classes[{name!r}]", got=each, known=model.box)
+            for each in model.box:
+                if each not in free and each not in model.defaults:
+                    expected = f"{each!r} too, which has no default"
+                    raise ParameterError(f"classes[{name!r}]", got=list(free), expected=expected)
+        for m, (one, two) in enumerate(itertools.pairwise(self.free), start=1):
+            if not set(one) < set(two):
+                got = f"{list(one)} before {list(two)}"
+                expected = "each class to free the parameters of the one before, and another"
+                raise ParameterError("classes", index=(m, m + 1), got=got, expected=expected)
+
+    @property
+    def classes(self) -> int:
+        """The number M of classes."""
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        listed = " < ".join(f"{name} ({', '.join(free)})" for name, free in zip(self.names, self.free, strict=True))
+        return f"ParametricLadder({listed})"
