@@ -125,7 +125,7 @@ def coverage(size: Size) -> str:
             result = None
             for _ in range(size.episodes(60)):
                 result = orl.run(agent, problem, episodes=1, seed=seed, progress=False, continue_from=result)
-                if not agent.judge(known, result.state).alive[truth]:
+                if not agent.evidence(known).alive(result.state)[truth]:
                     return True
             return False
 

@@ -230,8 +230,8 @@ def worst_scores(kind: str, runs: int) -> Any:
                 losses = agent.losses(state)
                 worst = max(worst, 2 * losses[0, 4] - value.threshold(2 * losses[0], agent.log_prior, 1.0))
             else:
-                judged = agent.judge(mdp.known, state)
-                worst = max(worst, judged.z - judged.scores[4])
+                judged = agent.evidence(mdp.known).judge(state)
+                worst = max(worst, judged.least + math.log(1.0 / agent.delta) - judged.scores[4])
         found.append(worst)
     return np.array(found)
 

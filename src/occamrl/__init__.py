@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.models.families import LinearFamily as LinearFamily
     from occamrl.models.features import FeatureMap as FeatureMap
     from occamrl.models.ladder import Ladder as Ladder
+    from occamrl.models.model import Model as Model
     from occamrl.models.simulators import Simulators as Simulators
     from occamrl.problems.mdp import FiniteMDP as FiniteMDP
     from occamrl.protocols import Flow as Flow

@@ -37,7 +37,13 @@ MOST_EPISODES = 10**15  # beyond which sums of likelihoods lose digits
 
 
 class RewardMap(NamedTuple):
-    """The affine map (r - low) / (high - low) of rewards in a unit of their own (money, minutes) onto [0, 1]."""
+    """The affine map (r - low) / (high - low) of rewards in a unit of their own (money, minutes) onto [0, 1].
+
+    >>> from occamrl.protocols import RewardMap
+    >>> euro = RewardMap(low=-50.0, high=150.0)
+    >>> euro.to_unit(50.0), 0.25 * euro.scale, euro.total(6.0, steps=10)
+    (0.5, 50.0, 700.0)
+    """
 
     low: float = 0.0
     high: float = 1.0
@@ -114,6 +120,7 @@ class Known:
     rewards_known: bool = True
     initial: Floats | None = None  # [S]
     unit: RewardMap = UNIT  # what rewards of 0 and 1 are in the user's unit
+    unit_name: str = ""  # such as EUR
     names: Names | None = None
     discount: float = 1.0
     continuing: bool = False  # the next episode begins where the last one ended
@@ -180,11 +187,19 @@ class Flow:
         chosen, earned = np.asarray(actions, dtype=np.int64), np.asarray(rewards, dtype=np.float64)
         return cls(np.arange(steps), visited[:-1], chosen, visited[1:], earned, np.ones(steps, np.int64), 1)
 
+    def take(self, rows: Any) -> Flow:
+        """Return some of the rows."""
+        return Flow(*(column[rows] for column in self.columns), self.episodes)  # type: ignore[call-arg]  # six columns
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The parallel arrays, in order."""
+        return self.step, self.state, self.action, self.next_state, self.reward, self.count
+
     @classmethod
     def joined(cls, flows: Sequence[Flow]) -> Flow:
         """Return several flows as one; equal rows are added up."""
-        names = ("step", "state", "action", "next_state", "reward", "count")
-        columns = [np.concatenate([getattr(flow, name) for flow in flows]) for name in names]
+        columns = [np.concatenate(parts) for parts in zip(*(flow.columns for flow in flows), strict=True)]
         order = np.lexsort(columns[4::-1])
         step, state, action, next_state, reward, count = (column[order] for column in columns)
         keys = (step, state, action, next_state, reward)

@@ -40,9 +40,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, gammaln, xlogy
+from scipy.special import betaln, gammaln, logsumexp, xlogy
 
-from occamrl.models.families import FiniteFamily, simplex_least_squares
+from occamrl import bellman
+from occamrl.models.families import FiniteFamily, first_values, simplex_least_squares
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
@@ -157,19 +158,12 @@ def begin(outcomes: Outcomes, hulls: list[int] | None = None) -> dict[str, Any]:
     }
 
 
-def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hull: Floats | None = None) -> None:
-    """Count the outcomes of a flow; ``hull`` are the probabilities of the members of the largest hull [n, symbols].
-
-    Hulls are scored with the weights that they had before the block, then fitted anew when it is time.
-    """
-    pair, bonus = flow.state * known.actions + flow.action, np.zeros(flow.reward.size)
-    if outcomes.bonus.any():
-        bonus = flow.reward - known.base_reward.ravel()[pair]
-    symbol = outcomes.locate(pair, flow.next_state, bonus, known.states)
-    listed, before = symbol >= 0, state["count"]
-    block = np.zeros_like(before)
+def enter(state: dict[str, Any], outcomes: Outcomes, pair: Ints, flow: Flow, bonus: Floats, states: int) -> Ints:
+    """Count what happened at some pairs, listed outcomes and novel ones; return how often the listed ones did."""
+    symbol = outcomes.locate(pair, flow.next_state, bonus, states)
+    listed, block = symbol >= 0, np.zeros(outcomes.next_state.size, np.int64)
     np.add.at(block, symbol[listed], flow.count[listed])
-    state["count"] = before + block
+    state["count"] = state["count"] + block
     for row in np.flatnonzero(~listed):
         place = (pair[row], flow.next_state[row])
         same = (state["novel"][:, :2] == place).all(axis=1)
@@ -177,6 +171,18 @@ def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hul
             state["novel"] = np.vstack([state["novel"], [*place, 0.0, bonus[row]]])
             same = np.append(same, True)
         state["novel"][same, 2] += flow.count[row]
+    return block
+
+
+def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hull: Floats | None = None) -> None:
+    """Count the outcomes of a flow; ``hull`` are the probabilities of the members of the largest hull [n, symbols].
+
+    Hulls are scored with the weights that they had before the block, then fitted anew when it is time.
+    """
+    pair, bonus, before = flow.state * known.actions + flow.action, np.zeros(flow.reward.size), state["count"]
+    if outcomes.bonus.any():
+        bonus = flow.reward - known.base_reward.ravel()[pair]
+    block = enter(state, outcomes, pair, flow, bonus, known.states)
     if hull is None or not block.any():
         return
     old, new = log_frequencies(before, outcomes), log_frequencies(state["count"], outcomes)
@@ -374,3 +380,97 @@ def draw_table(
         count = np.append(count, novel[:, 2])[order]
     drawn = draw.standard_gamma(count + concentration)
     return outcomes, drawn / np.add.reduceat(drawn, outcomes.start[:-1])[outcomes.pair]
+
+
+# A ladder of lists ----------------------------------------------------------------------------------------------------
+
+
+class Judgement(NamedTuple):
+    """What the evidence says of the classes of a ladder."""
+
+    against: Floats  # [M] nats of evidence against the best member of each class
+    left: list[int]  # [M] how many members of each are not ruled out
+    blends: list[int]  # classes, from 1, mixtures of whose members still fit
+    novel: int  # outcomes that every member calls impossible
+    scores: Floats  # of members, hulls and counts; or of the fits
+    least: float  # the likelihood below which a member is ruled out
+
+
+class Choice(NamedTuple):
+    """What is played next."""
+
+    kernel: bellman.Kernel
+    source: int  # a member, then the hulls, then the counts; or a class with real parameters
+    played: float  # episodes, a share of which the plan lasts; 0: it lasts one
+    about: dict[str, Any]
+
+
+class Lists:
+    """The evidence for nested lists of kernels on one problem; its state is that of :func:`begin`, and ``plays``."""
+
+    def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
+        self.ladder, self.known, self.delta = ladder, known, delta
+        self.hulls, self.log_weights = hull_sizes(ladder), log_weights(ladder)
+
+    @property
+    def members(self) -> Members:
+        """The members as likelihood sees them."""
+        return Members.of(self.ladder.family, self.known)
+
+    def begin(self) -> dict[str, Any]:
+        """Return the evidence before any data."""
+        members = self.members
+        return {**begin(members.outcomes, list(self.hulls.values())), "plays": np.zeros(members.size, np.int64)}
+
+    def add(self, state: dict[str, Any], flow: Flow, source: int) -> None:
+        """Count the outcomes of a flow, which was played by a source."""
+        members = self.members
+        add(state, members.outcomes, self.known, flow, members.hull)
+        if 0 <= source < members.size:
+            state["plays"][source] += flow.episodes
+
+    def alive(self, state: dict[str, Any]) -> NDArray[np.bool_]:
+        """Say which members are not ruled out [m]."""
+        found = self.judge(state)
+        return np.asarray(found.scores[: self.ladder.level.size] >= found.least)
+
+    def judge(self, state: dict[str, Any]) -> Judgement:
+        """Weigh members, hulls and counts."""
+        members, classes, level = self.members, self.ladder.classes, self.ladder.level
+        found = scores(state, members)
+        z = float(logsumexp(self.log_weights + found))
+        least = z - math.log(1.0 / self.delta)
+        alive, best = found[: members.size] >= least, np.full(classes, -np.inf)
+        np.maximum.at(best, level, found[: members.size])
+        left = np.bincount(level[alive], minlength=classes).cumsum().tolist()
+        still = open_hulls(state, members, least)
+        blends = [m for m, fits in zip(self.hulls, still, strict=True) if fits]
+        novel = int(state["novel"][:, 2].sum())
+        return Judgement(z - np.maximum.accumulate(best), left, blends, novel, found, least)
+
+    def choose(
+        self, state: dict[str, Any], found: Judgement, most: int, acting: str, law: Floats, draw: np.random.Generator
+    ) -> Choice:
+        """Choose among the members alive of the first ``most`` classes, or draw; if there are none, from a hull."""
+        members, level = self.members, self.ladder.level
+        size, classes = members.size, list(self.hulls)
+        may_play = np.flatnonzero((found.scores[:size] >= found.least) & (level < most))
+        if acting == "sampling":
+            weight = self.log_weights + found.scores
+            weight[np.setdiff1d(np.arange(size), may_play)] = -np.inf
+            source = int((weight + draw.gumbel(size=weight.size)).argmax())
+        elif not may_play.size:
+            source = size + (classes.index(found.blends[0]) if found.blends else len(classes))
+        elif acting == "fit":
+            source = int(may_play[found.scores[may_play].argmax()])
+        else:
+            source = int(may_play[(first_values(self.ladder.family, self.known, may_play) @ law).argmax()])
+        if source < size:
+            kernel = self.ladder.family.kernel_of(source, self.known)
+        elif source < size + len(classes):
+            mixed = draw_hull(state, members, source - size, draw)
+            kernel = bellman.kernel_of(members.outcomes, mixed, self.known)
+        else:
+            return Choice(bellman.kernel_of(*draw_table(state, members.outcomes, draw), self.known), source, 0.0, {})
+        drawn = acting == "sampling" or source >= size
+        return Choice(kernel, source, 0.2 * state["episodes"] if drawn else float(state["plays"][source]), {})

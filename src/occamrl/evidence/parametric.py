@@ -33,7 +33,9 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp
 
-from occamrl.evidence.likelihood import JEFFREYS, counted_evidence, log_frequencies
+from occamrl import bellman
+from occamrl.evidence import likelihood
+from occamrl.evidence.likelihood import JEFFREYS, Choice, Judgement, counted_evidence, log_frequencies
 from occamrl.models.model import ParametricLadder, spread_points
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 
@@ -41,6 +43,7 @@ _GROWTH = 1.02  # a class is fitted anew when the data have grown by 2 %
 _TINY, _SMALL = 1e-300, 1e-12  # probabilities are not taken to be smaller, in logarithms and in derivatives
 _STEP = 1e-5  # of differences, as a share of the box
 _INSIDE = 3  # further starts of a thorough search
+_DRAWS = 12  # points of the region that optimism looks at
 _SCORING, _ENOUGH = 6, 1e-4  # most steps, and the promise of one that is not worth it
 
 
@@ -60,7 +63,7 @@ class Counts(NamedTuple):
     seen: Ints  # symbols
     count: Floats  # type: ignore[assignment]  # the method of tuples is not needed
     frequency: Floats  # logarithms
-    novel: Floats  # [n, 2] pairs, and how often something happened there that is not listed
+    novel: Floats  # [pairs] how often something happened there that is not listed
 
 
 class Parametric:
@@ -68,8 +71,8 @@ class Parametric:
 
     State: ``count`` of the symbols and ``novel``, rows (pair, count) of what is not listed; of every class the
     parameters ``theta`` [M, p] of its last fit, as shares of the box, the number of outcomes that it was ``fitted`` to,
-    its ``score`` Q and its best ``likelihood``, both less the likelihood of the frequencies, and the episode after
-    which it was ``rejected`` (0: it is not); the score of the counts, ``counted``.
+    its ``score`` Q and its best ``likelihood``, both less the likelihood of the frequencies, and after how many of the
+    episodes ``seen`` it was ``rejected`` (0: it is not).
     """
 
     def __init__(self, ladder: ParametricLadder, known: Known, delta: float) -> None:
@@ -99,12 +102,13 @@ class Parametric:
             own[free] = 0.5
         return {
             "count": np.zeros(self.row.size, np.int64),
-            "novel": np.zeros((0, 2)),
+            "novel": np.zeros((0, 4)),
             "theta": theta,
             "fitted": np.zeros(self.classes, np.int64),
             "score": np.zeros(self.classes),
             "likelihood": np.zeros(self.classes),
             "rejected": np.zeros(self.classes, np.int64),
+            "seen": 0,
         }
 
     # The likelihood --------------------------------------------------------------------------------------------------
@@ -121,9 +125,9 @@ class Parametric:
 
     def counts_of(self, state: dict[str, Any]) -> Counts:
         """Return what was seen."""
-        count, novel = state["count"], state["novel"]
+        count, novel = state["count"], self._novel(state)
         seen = np.flatnonzero(count)
-        rows = np.union1d(self.row[seen], novel[:, 0].astype(np.int64))
+        rows = np.union1d(self.row[seen], np.flatnonzero(novel))
         frequency = log_frequencies(count, self.outcomes)[seen]
         return Counts(rows.tolist(), seen, count[seen].astype(np.float64), frequency, novel)
 
@@ -131,7 +135,8 @@ class Parametric:
         """Return l, less that of the frequencies; outcomes that are not listed have the rest of the probability."""
         found = float(data.count @ (np.log(np.maximum(P[data.seen], _TINY)) - data.frequency))
         rest = 1.0 - np.bincount(self.row, P, len(self.model.pairs))
-        return found + sum(float(n) * math.log(max(rest[int(row)], _TINY)) for row, n in data.novel)
+        strange = data.novel > 0.0
+        return found + float(data.novel[strange] @ np.log(np.maximum(rest[strange], _TINY)))
 
     def derivatives(self, data: Counts, theta: Floats, free: list[int]) -> tuple[float, Floats, Floats]:
         """Return l, its gradient and Fisher's information in the free parameters, by central differences."""
@@ -184,26 +189,26 @@ class Parametric:
 
     # Learning --------------------------------------------------------------------------------------------------------
 
-    def add(self, state: dict[str, Any], flow: Flow, episodes: int) -> None:
+    def add(self, state: dict[str, Any], flow: Flow, source: int = -1) -> None:
         """Score the predictions of a block, count it, fit anew when it is time, and test the classes."""
         row = self.model.row_of(flow.state, flow.action)
         told = row >= 0  # at rest nothing is learned
-        row, after, reward, count = row[told], flow.next_state[told], flow.reward[told], flow.count[told]
-        bonus = reward if self.known.rewards_known else np.zeros(reward.size)
-        symbol = self.outcomes.locate(row, after, bonus, self.known.states)
-        listed, before = symbol >= 0, state["count"]
-        block = np.zeros_like(before)
-        np.add.at(block, symbol[listed], count[listed])
-        novel = np.bincount(row[~listed], count[~listed], len(self.model.pairs)).astype(np.float64)
-        self._score(state, block, novel)
-        state["count"] = before + block
-        known = np.bincount(state["novel"][:, 0].astype(np.int64), state["novel"][:, 1], novel.size) + novel
-        state["novel"] = np.column_stack([np.flatnonzero(known), known[known > 0]]).astype(np.float64)
-        self._test(state, episodes)
+        moved = flow.take(told)
+        before, novel = state["count"], self._novel(state)
+        bonus = moved.reward if self.known.rewards_known else np.zeros(moved.reward.size)
+        block = likelihood.enter(state, self.outcomes, row[told], moved, bonus, self.known.states)
+        self._score(state, before, block, self._novel(state) - novel)
+        state["seen"] += flow.episodes
+        self._test(state)
 
-    def _score(self, state: dict[str, Any], block: Ints, novel: Floats) -> None:
+    def _novel(self, state: dict[str, Any]) -> Floats:
+        """Return how often something happened at each pair that is not listed."""
+        rows, count = state["novel"][:, 0].astype(np.int64), state["novel"][:, 2]
+        return np.bincount(rows, count, len(self.model.pairs)).astype(np.float64)
+
+    def _score(self, state: dict[str, Any], before: Ints, block: Ints, novel: Floats) -> None:
         """Add how well every class predicted a block, with the parameters and counts from before it."""
-        before, came, strange = state["count"], np.flatnonzero(block), np.flatnonzero(novel)
+        came, strange = np.flatnonzero(block), np.flatnonzero(novel)
         old, new = (log_frequencies(each, self.outcomes) for each in (before, before + block))
         visits = np.add.reduceat(before, self.outcomes.start[:-1])
         counted = (before + JEFFREYS) / (visits + JEFFREYS * np.diff(self.outcomes.start))[self.row]
@@ -218,14 +223,14 @@ class Parametric:
 
     def z(self, state: dict[str, Any]) -> float:
         """Return Z, less the likelihood of the frequencies."""
-        counted = counted_evidence(state["count"], self.outcomes, float(state["novel"][:, 1].sum()))
+        counted = counted_evidence(state["count"], self.outcomes, float(state["novel"][:, 2].sum()))
         return float(logsumexp([counted, *state["score"]])) - math.log(self.classes + 1.0)
 
     def least(self, state: dict[str, Any]) -> float:
         """Return the likelihood below which parameters are ruled out."""
         return self.z(state) - math.log(1.0 / self.delta)
 
-    def _test(self, state: dict[str, Any], episodes: int) -> None:
+    def _test(self, state: dict[str, Any]) -> None:
         """Fit the classes that are left, and rule out those whose best parameters are not likely enough."""
         data, least, total = self.counts_of(state), self.least(state), int(state["count"].sum())
         for m in np.flatnonzero(state["rejected"] == 0):
@@ -239,9 +244,46 @@ class Parametric:
                     found = self.fit(data, self.free[m], self.starts(found.theta, True))
                 state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
                 if found.likelihood + found.slack < least:
-                    state["rejected"][m] = episodes
+                    state["rejected"][m] = state["seen"]
 
     # Acting and answers ----------------------------------------------------------------------------------------------
+
+    def judge(self, state: dict[str, Any]) -> Judgement:
+        """Return what was found when the last block was counted."""
+        z, novel = self.z(state), int(state["novel"][:, 2].sum())
+        left = [int(rejected == 0) for rejected in state["rejected"]]
+        against = z - np.maximum.accumulate(state["likelihood"])
+        return Judgement(against, left, [], novel, state["score"], z - math.log(1.0 / self.delta))
+
+    def kernel(self, theta: Floats) -> bellman.Kernel:
+        """Return a member as dynamic programming needs it."""
+        return self.model.mdp_at(self.model.probability(self.point(theta))).kernels[0]
+
+    def choose(
+        self, state: dict[str, Any], found: Judgement, most: int, acting: str, law: Floats, draw: np.random.Generator
+    ) -> Choice:
+        """Choose parameters in the first ``most`` classes that are left; without any, draw a table of the counts."""
+        left = [m for m in range(most) if found.left[m]]
+        if not left:
+            outcomes, drawn = likelihood.draw_table(state, self.outcomes, draw)
+            earned = self.model.unit.low + self.model.unit.scale * outcomes.bonus
+            table = self.model.mdp_at(drawn, outcomes.pair, outcomes.next_state, earned)
+            return Choice(table.kernels[0], self.classes, 0.0, {})
+        m = left[-1]
+        if acting == "sampling":
+            m = left[int((state["score"][left] + draw.gumbel(size=len(left))).argmax())]
+            theta = self.resampled(state, m, draw)
+        elif acting == "fit":
+            theta = state["theta"][left[0]]
+        else:
+            points = self.draws(state, m, draw, _DRAWS)
+            values = [
+                bellman.solve([self.kernel(each)], self.known.states, self.known.horizon)[0][0] for each in points
+            ]
+            theta = points[int(np.argmax([law @ value for value in values]))]
+        free = self.ladder.free[m]
+        about = {"parameters": {name: value for name, value in self.point(theta).items() if name in free}}
+        return Choice(self.kernel(theta), m, 0.2 * state["episodes"], about)
 
     def draws(self, state: dict[str, Any], m: int, draw: np.random.Generator, count: int) -> list[Floats]:
         """Return points near the boundary of the confidence region of class m, and its best fit first."""

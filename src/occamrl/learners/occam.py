@@ -1,56 +1,47 @@
-r"""Occam: selection among nested lists of kernels by the likelihood of the outcomes themselves.
+r"""Occam: selection among nested classes of models by the likelihood of the outcomes themselves.
 
 ARL-GEN judges by a squared loss on V(s'), and all that V does not see is lost to it. Occam weighs everything that could
-explain the data in one mixture of predictions, Z (:mod:`occamrl.evidence.likelihood`): every member of the ladder with
-its prior, the mixtures of the members of each small class (its *hull*), and plain counts.
+explain the data in one mixture of predictions, Z, and rules out what explains them too badly:
 
-    members     l(P) = sum over outcomes of c log P(o)
-    alive       P with l(P) >= Z - log(1/delta)
+    alive       P with l(P) >= Z - log(1/delta),   l(P) = sum over outcomes of c log P(o)
     class       the smallest that has a member alive
 
-**Acting.** By *optimism*: play the member alive with the largest value, of that class or of all. By *sampling*: draw a
-member alive, a hull or the counts by weight in Z, then a kernel from it, and play its optimal policy.
+Classes are nested lists of kernels (:class:`occamrl.evidence.likelihood.Lists`: Z has every member, with the prior of
+the ladder, the mixtures of the members of small classes, and plain counts), or models with real parameters
+(:class:`occamrl.evidence.parametric.Parametric`: Z has the predictions of the best fits, and plain counts).
 
-**Misspecified.** If nobody is alive, the truth is no member, but for a probability of delta. Optimism then goes on
-with draws from the smallest hull that is not refused, or else from the tabular class, which also knows the outcomes
-that every member calls impossible; sampling is left with these anyway.
+**Acting.** By *optimism*: play what is alive with the largest value, in that class or in all. By *sampling*: draw what
+is played by its weight in Z. By the best *fit*: no guarantee, and often good.
 
-**How long a plan lasts.** A member, a tenth of the episodes that it has played before; a draw, 2 % of all episodes; a
-draw from the tabular class, one episode, because rare draws are its exploration.
+**Misspecified.** If nobody is alive, the truth is no member, but for a probability of delta. Play then goes on with
+draws from the smallest class whose mixtures still fit, or else from the tabular class, which also knows the outcomes
+that every member calls impossible.
+
+**How long a plan lasts.** A member, a tenth of the episodes that it has played before; a draw, or real parameters, 2 %
+of all episodes; a draw from the tabular class, one episode, because rare draws are its exploration.
 
 **Covers** are refused. A truth between the members is forgiven a share of each probability there, which is linear in
-the number of outcomes, and a wrong class would be kept for thousands of episodes. Value rows can do it: ARL-GEN.
+the number of outcomes, and a wrong class would be kept for thousands of episodes. Write the class as a model with real
+parameters (:class:`occamrl.Model`), or judge it by value rows (ARL-GEN).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from occamrl import bellman
 from occamrl.errors import ParameterError, require_choice, require_number, require_rewards
-from occamrl.evidence import likelihood
-from occamrl.evidence.likelihood import Members
-from occamrl.learners.ucrl_vtr import count_starts, first_values, law_of_starts
+from occamrl.evidence.likelihood import Judgement, Lists
+from occamrl.evidence.parametric import Parametric
+from occamrl.learners.ucrl_vtr import count_starts, law_of_starts
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Floats, Flow, Known, Learner, Plan
-
-_DRAWS = 0.2  # times the share of a member's plays: the share of all episodes that a draw lasts
-
-
-class Judgement(NamedTuple):
-    """What the evidence says of the members of a ladder."""
-
-    scores: Floats  # [m + E] of members, hulls and counts
-    z: float
-    alive: NDArray[np.bool_]  # [m]
-    hulls: list[int]  # classes, from 1, whose hull is not refused
+from occamrl.models.model import ParametricLadder
+from occamrl.protocols import Flow, Known, Learner, Plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,13 +57,13 @@ class Occam(Learner):
 
     Parameters
     ----------
-    ladder : Ladder
-        Nested lists of kernels F_1 < ... < F_M.
+    ladder : Ladder or ParametricLadder
+        Nested lists of kernels F_1 < ... < F_M; or ``model.ladder(...)``, classes with real parameters.
     delta : float
-        The true kernel, if it is a member, stays alive at all times with probability 1 - delta; with probability at
-        most delta ``misspecified`` is reported although it is one.
-    acting : "optimism" | "sampling"
-        Sampling has a guarantee on average over the prior alone.
+        The smallest class that holds the truth is never ruled out with probability 1 - delta; with probability at most
+        delta ``misspecified`` is reported although a class holds it.
+    acting : "optimism" | "sampling" | "fit"
+        Sampling has a guarantee on average over the prior alone, the best fit has none.
     scope : "smallest" | "all"
         Play members of the smallest class that has one alive, or of all classes. "all" needs no separability: choose
         it when :func:`occamrl.preflight` finds unidentifiable pairs.
@@ -86,136 +77,94 @@ class Occam(Learner):
     ``misspecified``. Grounds: the ``statistics`` of the classes (Z less the likelihood of the best member, in nats: the
     evidence against the class; None: it makes impossible what was seen) and the ``threshold`` log(1/delta) above which
     a class is refused, how many members of each are ``alive``, the classes whose ``hulls`` are not refused,
-    ``misspecified_since`` when, and how many outcomes were ``novel``, that is, impossible in every member.
+    ``misspecified_since`` when, how many outcomes were ``novel``, that is, impossible in every member, and the
+    ``parameters`` of what is played, where these are real.
     """
 
     given = ("order",)
 
-    ladder: Ladder
+    ladder: Ladder | ParametricLadder
     delta: float = 0.05
-    acting: Literal["optimism", "sampling"] = "optimism"
+    acting: Literal["optimism", "sampling", "fit"] = "optimism"
     scope: Literal["smallest", "all"] = "smallest"
     replan: float = 0.1
 
     def __post_init__(self) -> None:
-        require_choice("acting", self.acting, ("optimism", "sampling"))
+        require_choice("acting", self.acting, ("optimism", "sampling", "fit"))
         require_choice("scope", self.scope, ("smallest", "all"))
         require_number("delta", self.delta, 1e-300, 1.0)
         require_number("replan", self.replan, 0.0, 1e100)
+        if isinstance(self.ladder, ParametricLadder):
+            return
         if not isinstance(self.ladder, Ladder) or not self.ladder.finite:
-            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels")
+            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists, or model.ladder(...)")
         if self.ladder.family.reach > 0.0:
-            expected = "no cover radius: CoverFamily(..., reach=0.0) if the truth is a grid point, else use ARLGen"
+            expected = "orl.Model(...).ladder(...) to fit real parameters, ARLGen, or reach=0.0 for a truth on the grid"
             raise ParameterError("ladder", got="classes that are covers", expected=expected)
 
     @property
     def guarantee(self) -> str:
         """What is proved of its regret."""
+        if self.acting == "fit":
+            return "none"
         if self.acting == "sampling":
             return "on average over its prior"
         return "valid" if self.scope == "all" else "valid if separable"
 
-    @cached_property
-    def hulls(self) -> dict[int, int]:
-        """The classes, from 1, whose hulls compete, and how many members they have."""
-        return likelihood.hull_sizes(self.ladder)
-
-    @cached_property
-    def log_weights(self) -> Floats:
-        """The logarithms of the weights in Z: of the members, of the hulls, of the counts."""
-        return likelihood.log_weights(self.ladder)
+    def evidence(self, known: Known) -> Lists | Parametric:
+        """Return what weighs the classes on a problem."""
+        return _evidence(self.ladder, known, self.delta)
 
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data: the evidence, the plays of members, and what was decided last."""
+        """Return the state before any data: the evidence, the first states, and what was decided last."""
         require_rewards(known)
-        members = Members.of(self.ladder.family, known)
-        evidence = likelihood.begin(members.outcomes, list(self.hulls.values()))
-        counts = {"starts": np.zeros(known.states, np.int64), "plays": np.zeros(members.size, np.int64)}
-        return {**evidence, "episodes": 0, **counts, "chosen": 1, "since": 1, "misspecified_since": 0}
-
-    def judge(self, known: Known, state: dict[str, Any]) -> Judgement:
-        """Weigh members, hulls and counts."""
-        members = Members.of(self.ladder.family, known)
-        scores = likelihood.scores(state, members)
-        most = math.log(1.0 / self.delta) - float(logsumexp(self.log_weights + scores))  # log(1/delta) - Z
-        hulls = likelihood.open_hulls(state, members, -most)
-        left = [m for m, still in zip(self.hulls, hulls, strict=True) if still]
-        return Judgement(scores, math.log(1.0 / self.delta) - most, -scores[: members.size] <= most, left)
+        about = {"episodes": 0, "starts": np.zeros(known.states, np.int64)}
+        return {**self.evidence(known).begin(), **about, "chosen": 1, "since": 1, "misspecified_since": 0}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Judge the classes; choose or draw what is played."""
-        found, level, names = self.judge(known, state), self.ladder.level, self.ladder.names
-        misspecified = not found.alive.any()
+        evidence, names = self.evidence(known), self.ladder.names
+        found = evidence.judge(state)
+        misspecified = not any(found.left)
         if misspecified:
-            chosen = found.hulls[0] if found.hulls else self.ladder.classes
-            playing = f"blends of the {names[chosen - 1]!r} models" if found.hulls else "a table of what was counted"
+            chosen = found.blends[0] if found.blends else self.ladder.classes
+            playing = f"blends of the {names[chosen - 1]!r} models" if found.blends else "a table of what was counted"
         else:
-            chosen = int(level[found.alive].min()) + 1
+            chosen = next(m for m, left in enumerate(found.left, start=1) if left)
             playing = names[chosen - 1]
-        may_play = found.alive & (level < chosen) if self.scope == "smallest" else found.alive
-        source = self._source(known, state, found, may_play, draw)
-        kernel = self._kernel(known, state, source, draw)
-        values, policy = bellman.solve([kernel], known.states, known.horizon)
-        episodes = 1
-        if source < self.log_weights.size - 1:  # not the tabular class
-            drawn = self.acting == "sampling" or source >= level.size
-            played = _DRAWS * state["episodes"] if drawn else state["plays"][source]
-            episodes = max(1, int(self.replan * played))
+        among = range(chosen if self.scope == "smallest" else self.ladder.classes)
+        law = law_of_starts(known, state["starts"])
+        choice = evidence.choose(state, found, len(among), self.acting, law, draw)
+        values, policy = bellman.solve([choice.kernel], known.states, known.horizon)
         since = state["since"] if state["episodes"] and chosen == state["chosen"] else state["episodes"] + 1
         facts = {"chosen": chosen, "playing": playing, "misspecified": misspecified, "since": since}
-        grounds = {**self.grounds(state, found), "source": source}
+        grounds = {**self.grounds(state, found), "source": choice.source, **choice.about}
+        episodes = max(1, int(self.replan * choice.played))
         return Plan(policy=policy, values=values, episodes=episodes, facts=facts, grounds=grounds)
-
-    def _source(
-        self, known: Known, state: dict[str, Any], found: Judgement, may_play: Any, draw: np.random.Generator
-    ) -> int:
-        """Return the number of what is played: of a member, then of the hulls, then of the counts."""
-        size, classes = may_play.size, list(self.hulls)
-        if self.acting == "sampling":
-            weight = self.log_weights + found.scores
-            weight[:size][~may_play] = -np.inf
-            return int((weight + draw.gumbel(size=weight.size)).argmax())
-        if may_play.any():
-            among = np.flatnonzero(may_play)
-            first = first_values(self.ladder.family, known, among) @ law_of_starts(known, state["starts"])
-            return int(among[first.argmax()])
-        return int(size) + (classes.index(found.hulls[0]) if found.hulls else len(classes))
-
-    def _kernel(self, known: Known, state: dict[str, Any], source: int, draw: np.random.Generator) -> bellman.Kernel:
-        """Return the kernel of a member, or one drawn from a hull or from the tabular class."""
-        members = Members.of(self.ladder.family, known)
-        if source < members.size:
-            return self.ladder.family.kernel_of(source, known)
-        if source < members.size + len(self.hulls):
-            outcomes, probability = members.outcomes, likelihood.draw_hull(state, members, source - members.size, draw)
-        else:
-            outcomes, probability = likelihood.draw_table(state, members.outcomes, draw)
-        return bellman.kernel_of(outcomes, probability, known)
 
     def grounds(self, state: dict[str, Any], found: Judgement) -> dict[str, Any]:
         """Return on what grounds the classes were judged."""
-        classes, level = self.ladder.classes, self.ladder.level
-        best = np.full(classes, -np.inf)
-        np.maximum.at(best, level, found.scores[: level.size])
-        against = found.z - np.maximum.accumulate(best)
-        since = 0 if found.alive.any() else state["misspecified_since"] or state["episodes"] + 1
+        since = 0 if any(found.left) else state["misspecified_since"] or state["episodes"] + 1
         return {
             "names": list(self.ladder.names),
-            "statistics": [float(each) if math.isfinite(each) else None for each in against],
+            "statistics": [float(each) if math.isfinite(each) else None for each in found.against],
             "threshold": math.log(1.0 / self.delta),
-            "alive": np.bincount(level[found.alive], minlength=classes).cumsum().tolist(),
-            "hulls": found.hulls,
+            "alive": found.left,
+            "hulls": found.blends,
             "misspecified": bool(since),
             "misspecified_since": since or None,
-            "novel": int(state["novel"][:, 2].sum()),
+            "novel": found.novel,
         }
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Count the outcomes of the block, and keep what was decided before it."""
-        members = Members.of(self.ladder.family, known)
-        likelihood.add(state, members.outcomes, known, flow, members.hull)
         count_starts(state, flow)
-        if plan.grounds.get("source", members.size) < members.size:
-            state["plays"][plan.grounds["source"]] += flow.episodes
+        self.evidence(known).add(state, flow, plan.grounds.get("source", -1))
         state["chosen"], state["since"] = plan.facts.get("chosen", 1), plan.facts.get("since", 1)
         state["misspecified_since"] = plan.grounds.get("misspecified_since") or 0
+
+
+@lru_cache(maxsize=32)
+def _evidence(ladder: Any, known: Known, delta: float) -> Lists | Parametric:
+    """Return the evidence for a ladder on a problem; made once for both."""
+    return (Parametric if isinstance(ladder, ParametricLadder) else Lists)(ladder, known, delta)

@@ -29,7 +29,6 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ from numpy.typing import NDArray
 from occamrl import bellman
 from occamrl.errors import ParameterError, as_floats, require_choice, require_kind, require_number, require_rewards
 from occamrl.evidence import value
-from occamrl.models.families import FiniteFamily, level, off_grid
+from occamrl.models.families import FiniteFamily, first_values, level, off_grid
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
 
 _TOGETHER = 2**23  # numbers that are worked on at once
@@ -166,21 +165,6 @@ class UCRLVTR(Learner):
         if "member" in plan.grounds:
             state["plays"][plan.grounds["member"]] += flow.episodes
         return new
-
-
-_solved: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, Floats]] = WeakKeyDictionary()
-
-
-def first_values(family: FiniteFamily, known: Known, members: Ints) -> Floats:
-    """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
-    solved = _solved.setdefault(family, WeakKeyDictionary())
-    table = solved.setdefault(known, np.full((family.size, known.states), np.nan))
-    new, outcomes = members[np.isnan(table[members, 0])], family.features.attach(known)
-    together = max(1, _TOGETHER // outcomes.next_state.size)
-    for some in (new[first : first + together] for first in range(0, new.size, together)):
-        probability = family.probability(some)
-        table[some] = bellman.first_values(outcomes, probability, known)
-    return table[members]
 
 
 def law_of_starts(known: Known, starts: Ints) -> Floats:

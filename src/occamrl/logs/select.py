@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.errors import ParameterError, require_choice, require_kind, require_number
-from occamrl.evidence import likelihood, value
-from occamrl.evidence.likelihood import Members
+from occamrl.evidence import value
 from occamrl.learners.occam import Occam
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.logs.log import read_log
@@ -152,32 +151,32 @@ class Selection:
 class _Likelihood:
     """A log as Occam judges it."""
 
-    def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
+    def __init__(self, ladder: Any, known: Known, delta: float) -> None:
         self.ladder, self.known, self.agent = ladder, known, Occam(ladder=ladder, delta=delta)
-        self.members = Members.of(ladder.family, known)
-        self.state = likelihood.begin(self.members.outcomes, list(self.agent.hulls.values()))
-        self.state |= {"episodes": 0, "misspecified_since": 0}
+        self.evidence: Any = self.agent.evidence(known)
+        self.state = {**self.evidence.begin(), "episodes": 0, "misspecified_since": 0}
 
     def learn(self, flow: Flow) -> None:
-        likelihood.add(self.state, self.members.outcomes, self.known, flow, self.members.hull)
+        self.evidence.add(self.state, flow, -1)
         self.state["episodes"] += flow.episodes
 
     def grounds(self) -> dict[str, Any]:
         """Return the grounds of a plan of Occam, with the evidence against each class."""
-        found = self.agent.grounds(self.state, self.agent.judge(self.known, self.state))
+        found = self.agent.grounds(self.state, self.evidence.judge(self.state))
         against = [math.inf if each is None else each for each in found["statistics"]]
         return {**found, "against": against, "chosen": next((m for m, n in enumerate(found["alive"], 1) if n), 0)}
 
     def scores(self) -> tuple[Floats, float]:
         """Return the score of every kernel, and the largest that is alive."""
-        judged = self.agent.judge(self.known, self.state)
-        return -judged.scores[: self.members.size], math.log(1.0 / self.agent.delta) - judged.z
+        judged, members = self.evidence.judge(self.state), self.evidence.members
+        return -judged.scores[: members.size], -judged.least
 
     def distances(self, kernels: Ints, reference: int) -> Floats:
         """Return the relative entropies of the outcomes of one kernel to those of others, summed over the log."""
-        start, pair = self.members.outcomes.start, self.members.outcomes.pair
+        members = self.evidence.members
+        start, pair = members.outcomes.start, members.outcomes.pair
         visits = np.add.reduceat(self.state["count"], start[:-1])[pair]
-        found = self.members.likelihoods(visits * self.members.probability(slice(reference, reference + 1))[0])
+        found = members.likelihoods(visits * members.probability(slice(reference, reference + 1))[0])
         return np.asarray(found[reference] - found[kernels])
 
 

@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -552,3 +553,17 @@ class AggregationFamily(Family):
 
     def __repr__(self) -> str:
         return f"AggregationFamily({self.blocks} blocks, {self.features!r})"
+
+
+_solved: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, Floats]] = WeakKeyDictionary()
+
+
+def first_values(family: FiniteFamily, known: Known, members: Ints) -> Floats:
+    """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
+    solved = _solved.setdefault(family, WeakKeyDictionary())
+    table = solved.setdefault(known, np.full((family.size, known.states), np.nan))
+    new, outcomes = members[np.isnan(table[members, 0])], family.features.attach(known)
+    together = max(1, _TOGETHER // outcomes.next_state.size)
+    for some in (new[first : first + together] for first in range(0, new.size, together)):
+        table[some] = bellman.first_values(outcomes, family.probability(some), known)
+    return table[members]

@@ -87,6 +87,8 @@ class Model:
         The next episode begins where the last one ended.
     reward_range : (low, high), optional
         Bounds on the rewards of all outcomes; found by default.
+    unit : str
+        What rewards are counted in, such as "EUR"; it stands beside every amount.
     probabilities : callable, optional
         ``probabilities(pairs, **parameters)``: the probabilities that ``outcomes`` yields for a list of (state,
         action), one after the other in one array. It saves a call for each pair in large models.
@@ -105,6 +107,7 @@ class Model:
         discount: float = 1.0,
         continuing: bool = False,
         reward_range: Sequence[float] | None = None,
+        unit: str = "",
         probabilities: Callable[..., Any] | None = None,
         most_states: int = MOST_STATES,
     ) -> None:
@@ -115,7 +118,7 @@ class Model:
         self.box, self.defaults = self._read_parameters(parameters or {})
         law = start if isinstance(start, Mapping) else {start: 1.0}
         self._list(law)
-        self._arrange(law, reward_range)
+        self._arrange(law, reward_range, unit)
 
     def __repr__(self) -> str:
         sizes = f"{len(self.pairs):,} pairs of a state and an action, {self.reward.size:,} outcomes"
@@ -283,7 +286,7 @@ class Model:
                     expected = "rewards that depend on state, action and outcome alone; average what is uncertain"
                     raise RewardError("outcomes", got=got, expected=expected)
 
-    def _arrange(self, law: Mapping[Any, float], reward_range: Sequence[float] | None) -> None:
+    def _arrange(self, law: Mapping[Any, float], reward_range: Sequence[float] | None, unit: str) -> None:
         """Put the outcomes in the order of s*A + a, next state and reward, and build what all members share."""
         self.elsewhere, A = len(self.states), len(self.actions)
         self.states.append(ELSEWHERE)
@@ -306,7 +309,7 @@ class Model:
             if low < stated[0] or high > stated[1]:
                 raise RewardError("reward_range", got=stated, expected=f"bounds of all rewards, {low:g} to {high:g}")
             low, high = stated
-        self.unit = RewardMap(low, high) if high > low else RewardMap(low, low + 1.0)
+        self.unit, self.unit_name = RewardMap(low, high if high > low else low + 1.0), unit
         self.initial = np.zeros(len(self.states))
         for state, share in law.items():
             self.initial[self._number[state, False]] = require_number(f"start[{state!r}]", share, 0.0, 1.0)
@@ -368,28 +371,30 @@ class Model:
             raise ProbabilityError("probabilities", got=got, expected="what outcomes(...) yields")
         return found
 
-    def mdp_at(self, probability: Floats) -> FiniteMDP:
-        """Return the problem with these probabilities of the outcomes; what they lack of 1 leads elsewhere."""
-        A, rest = len(self.actions), [s for s, rests in enumerate(self.rests) if rests]
-        missing = 1.0 - np.bincount(self.row, probability, len(self.pairs))
-        lost = np.flatnonzero(missing > TOLERANCE)
+    def mdp_at(self, probability: Floats, row: Any = None, next_state: Any = None, reward: Any = None) -> FiniteMDP:
+        """Return the problem with these probabilities, of the outcomes or of others; the rest leads elsewhere."""
+        if row is None:
+            row, next_state, reward = self.row, self.next_state, self.reward
+        A, rest = len(self.actions), np.flatnonzero(self.rests)
         at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
-        gone = at[lost]
-        stay = (np.array(rest)[:, None] * A + np.arange(A)).ravel()
-        unearned = np.full(gone.size, min(max(0.0, self.unit.low), self.unit.high))
+        missing = 1.0 - np.bincount(row, probability, at.size)
+        lost = np.flatnonzero(missing > TOLERANCE)
+        stay = (rest[:, None] * A + np.arange(A)).ravel()
+        unearned = np.full(lost.size, min(max(0.0, self.unit.low), self.unit.high))
         listing = Listing(
             states=len(self.states),
             actions=A,
-            pair=np.concatenate([at[self.row], gone, stay]),
-            next_state=np.concatenate([self.next_state, np.full(gone.size, self.elsewhere), stay // A]),
+            pair=np.concatenate([at[row], at[lost], stay]),
+            next_state=np.concatenate([next_state, np.full(lost.size, self.elsewhere), stay // A]),
             probability=np.concatenate([probability, missing[lost], np.ones(stay.size)])[None],
-            reward=np.concatenate([self.reward, unearned, np.zeros(stay.size)]),
+            reward=np.concatenate([reward, unearned, np.zeros(stay.size)]),
         )
         return FiniteMDP.of_listing(
             listing,
             horizon=self.horizon,
             initial=self.initial,
             unit=self.unit,
+            unit_name=self.unit_name,
             names=self.names,
             discount=self.discount,
             continuing=self.continuing,
