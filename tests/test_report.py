@@ -290,7 +290,7 @@ def test_the_page_of_an_answer_has_the_verdict_the_evidence_and_the_policy(resul
     text = require_self_contained(result.page(tmp_path / "deep" / "answer.html"))
     (title,) = re.findall("<h1>(.*?)</h1>", text)
     assert "two $ signs $" in title
-    assert text.count("data:image/png;base64,") == 3
+    assert text.count("data:image/png;base64,") == 4  # worth, evidence, regret, the class in play
     assert "<script" not in text
     for name in ("plain", "two $ signs $", f"{result.total_regret:,.4g}", "3 states, 2 actions"):
         assert name in text

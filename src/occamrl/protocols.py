@@ -21,6 +21,7 @@ outcome, a feature map one vector per outcome, and each formula is written once 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +29,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from occamrl.errors import ParameterError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -70,6 +73,30 @@ class Names(NamedTuple):
 
     states: tuple[Any, ...]
     actions: tuple[Any, ...]
+    rests: tuple[bool, ...] = ()  # in which states nothing more happens
+
+
+def _number(field: str, name: Any, numbers: dict[Any, int] | None, size: int) -> int:
+    """Return the number of a name, or refuse it with those that are near."""
+    known = name in numbers if numbers is not None else isinstance(name, (int, np.integer)) and 0 <= name < size
+    if not known:
+        some = list(range(size) if numbers is None else numbers)
+        near = difflib.get_close_matches(str(name), [str(each) for each in some], n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        listed = ", ".join(repr(each) for each in some[:12]) + ", ..." * (len(some) > 12)
+        raise ParameterError(field, got=repr(name), expected=f"one of {listed}{hint}")
+    return int(name) if numbers is None else numbers[name]
+
+
+def _runs(numbers: Sequence[int]) -> list[str]:
+    """Return sorted whole numbers as text, runs of them joined."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return [str(first) if first == last else f"{first} to {last}" for first, last in found]
 
 
 class Outcomes(NamedTuple):
@@ -129,6 +156,48 @@ class Known:
     def allowed(self) -> NDArray[np.bool_]:
         """Which actions may be chosen [S, A]; the others have the reward minus infinity."""
         return np.isfinite(self.base_reward)
+
+    @cached_property
+    def rests(self) -> NDArray[np.bool_]:
+        """In which states [S] an episode of a model rests: nothing happens, and nothing is earned."""
+        marks = () if self.names is None else self.names.rests
+        return np.array(marks, bool) if marks else np.zeros(self.states, bool)
+
+    def state_name(self, s: int) -> Any:
+        """Return what the user calls a state."""
+        return s if self.names is None else self.names.states[s]
+
+    def action_name(self, a: int) -> Any:
+        """Return what the user calls an action."""
+        return a if self.names is None else self.names.actions[a]
+
+    def state_number(self, name: Any) -> int:
+        """Return the number of a state that the user names."""
+        return _number("state", name, self._numbers[0], self.states)
+
+    def action_number(self, name: Any) -> int:
+        """Return the number of an action that the user names."""
+        return _number("action", name, self._numbers[1], self.actions)
+
+    @cached_property
+    def _numbers(self) -> tuple[dict[Any, int] | None, dict[Any, int] | None]:
+        if self.names is None:
+            return None, None
+        reverse = reversed(list(enumerate(self.names.states)))  # of equal names the first
+        return {name: s for s, name in reverse}, {name: a for a, name in enumerate(self.names.actions)}
+
+    def describe_states(self, states: Sequence[int]) -> str:
+        """Return some states in words, runs of whole numbers joined: "0 to 4, 7", or "Mon: 0 to 4; Tue: 2"."""
+        groups: dict[Any, list[Any]] = {}
+        for name in (self.state_name(s) for s in states):
+            front, last = (name[:-1], name[-1]) if isinstance(name, tuple) and name else ((), name)
+            groups.setdefault(front, []).append(last)
+        texts = []
+        for front, lasts in groups.items():
+            whole = all(type(each) is int for each in lasts)
+            text = ", ".join(_runs(sorted(lasts)) if whole else map(str, lasts))
+            texts.append(f"{', '.join(map(str, front))}: {text}" if front else text)
+        return "; ".join(texts)
 
     def amount(self, values: Any, steps: Any = None) -> Any:
         """Return the value of the last ``steps`` steps, all of them by default, in the user's unit."""

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -57,8 +58,11 @@ _TINY = 1e-300  # a prediction is never smaller, so that evidence stays finite
 _NEVER = -1e290  # the logarithm of 0: no sum of other logarithms is so small, and its product with 0 is 0
 _TABLED = 2**26  # logarithms of probabilities that are kept
 _TOGETHER = 2**23  # numbers that are worked on at once
+_KEPT = 500  # kernels that are kept while an answer is found
 _LARGE = 1e6  # counts from which on Stirling's series is exact
 
+
+Worth = Callable[[bellman.Kernel], float]  # what a policy, or a change of policy, is worth
 
 # Outcomes -------------------------------------------------------------------------------------------------------------
 
@@ -405,6 +409,30 @@ class Choice(NamedTuple):
     about: dict[str, Any]
 
 
+class Possible(NamedTuple):
+    """The models that are not ruled out: with probability 1 - delta the truth is one of them, at all times."""
+
+    level: Ints  # the first class, from 0, that holds each
+    likelihood: Floats
+    kernel: Callable[[int], bellman.Kernel]
+    extremes: Callable[[Worth], list[bellman.Kernel]]  # further ones, at which a function of the kernel may be extreme
+
+    def range(self, worth: Worth) -> tuple[float, float]:
+        """Return the least and the largest of a function of the kernel."""
+        found = [worth(self.kernel(i)) for i in range(self.level.size)] + [worth(each) for each in self.extremes(worth)]
+        return min(found), max(found)
+
+
+def possible_members(ladder: Ladder, known: Known, members: Ints, found: Floats) -> Possible:
+    """Return some members of a ladder as what is possible."""
+    kernels = [ladder.family.kernel_of(int(i), known) for i in members] if members.size <= _KEPT else []
+
+    def kernel(i: int) -> bellman.Kernel:
+        return kernels[i] if kernels else ladder.family.kernel_of(int(members[i]), known)
+
+    return Possible(ladder.level[members], found, kernel, lambda worth: [])
+
+
 class Lists:
     """The evidence for nested lists of kernels on one problem; its state is that of :func:`begin`, and ``plays``."""
 
@@ -474,3 +502,26 @@ class Lists:
             return Choice(bellman.kernel_of(*draw_table(state, members.outcomes, draw), self.known), source, 0.0, {})
         drawn = acting == "sampling" or source >= size
         return Choice(kernel, source, 0.2 * state["episodes"] if drawn else float(state["plays"][source]), {})
+
+    def possible(self, state: dict[str, Any]) -> Possible:
+        """Return the members that are not ruled out."""
+        alive = np.flatnonzero(self.alive(state))
+        return possible_members(self.ladder, self.known, alive, self.judge(state).scores[alive])
+
+    def pair_of(self, pair: int) -> tuple[int, int]:
+        """Return the state and action of a pair."""
+        return divmod(pair, self.known.actions)
+
+    def likeliest(self, state: dict[str, Any], m: int) -> int:
+        """Return the likeliest member of class m, from 0."""
+        found = scores(state, self.members)[: self.ladder.level.size]
+        return int(np.where(self.ladder.level <= m, found, -np.inf).argmax())
+
+    def best(self, state: dict[str, Any], m: int) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
+        """Return the likeliest member of class m, from 0, and no parameters, which a list has not."""
+        return self.ladder.family.kernel_of(self.likeliest(state, m), self.known), {}
+
+    def fitted(self, state: dict[str, Any], m: int) -> tuple[Outcomes, Ints, Floats]:
+        """Return outcomes, how often each was seen, and its probability under the likeliest member of class m."""
+        member = self.likeliest(state, m)
+        return self.members.outcomes, state["count"], self.members.probability(slice(member, member + 1))[0]

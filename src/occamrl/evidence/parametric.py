@@ -35,7 +35,7 @@ from scipy.special import logsumexp
 
 from occamrl import bellman
 from occamrl.evidence import likelihood
-from occamrl.evidence.likelihood import JEFFREYS, Choice, Judgement, counted_evidence, log_frequencies
+from occamrl.evidence.likelihood import JEFFREYS, Choice, Judgement, Possible, Worth, counted_evidence, log_frequencies
 from occamrl.models.model import ParametricLadder, spread_points
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 
@@ -43,6 +43,9 @@ _GROWTH = 1.02  # a class is fitted anew when the data have grown by 2 %
 _TINY, _SMALL = 1e-300, 1e-12  # probabilities are not taken to be smaller, in logarithms and in derivatives
 _STEP = 1e-5  # of differences, as a share of the box
 _INSIDE = 3  # further starts of a thorough search
+_FLAT = 1e-2  # information, in shares of the box, that is always there
+_MANY = 40  # points of a region that answers look at
+_SLOPE = 1e-3  # of differences of a worth
 _DRAWS = 12  # points of the region that optimism looks at
 _SCORING, _ENOUGH = 6, 1e-4  # most steps, and the promise of one that is not worth it
 
@@ -233,11 +236,11 @@ class Parametric:
     def _test(self, state: dict[str, Any]) -> None:
         """Fit the classes that are left, and rule out those whose best parameters are not likely enough."""
         data, least, total = self.counts_of(state), self.least(state), int(state["count"].sum())
-        for m in np.flatnonzero(state["rejected"] == 0):
+        for m in range(self.classes):
             theta, fitted = state["theta"][m], int(state["fitted"][m])
             now = self.log_likelihood(data, self.probability(theta, data.rows))
             state["likelihood"][m] = now
-            if total >= _GROWTH * fitted or now < least:
+            if not state["rejected"][m] and (total >= _GROWTH * fitted or now < least):
                 thorough = total.bit_length() // 2 > fitted.bit_length() // 2  # now and then, predictably
                 found = self.fit(data, self.free[m], self.starts(theta, thorough))
                 if found.likelihood + found.slack < least:
@@ -285,24 +288,72 @@ class Parametric:
         about = {"parameters": {name: value for name, value in self.point(theta).items() if name in free}}
         return Choice(self.kernel(theta), m, 0.2 * state["episodes"], about)
 
-    def draws(self, state: dict[str, Any], m: int, draw: np.random.Generator, count: int) -> list[Floats]:
-        """Return points near the boundary of the confidence region of class m, and its best fit first."""
-        data, least, free = self.counts_of(state), self.least(state), self.free[m]
-        best = state["theta"][m]
-        _, _, information = self.derivatives(data, best, free)
-        room = max(self.log_likelihood(data, self.probability(best, data.rows)) - least, 0.0)
-        shape = np.linalg.inv(information + 1e-2 * np.eye(len(free)))  # as wide as the box where nothing is known
-        root, found = np.linalg.cholesky(shape), [best]
-        for _ in range(count):
-            direction = draw.standard_normal(len(free))
-            direction = root @ direction * math.sqrt(2.0 * room) / np.linalg.norm(direction)
-            for share in (1.0, 0.7, 0.4):
+    def region(self, state: dict[str, Any], m: int) -> tuple[Counts, float, Floats]:
+        """Return the data, the least likelihood, and a root of the ellipsoid that is about the region of class m."""
+        data, least = self.counts_of(state), self.least(state)
+        likelihood, _, information = self.derivatives(data, state["theta"][m], self.free[m])
+        shape = np.linalg.inv(information + _FLAT * np.eye(len(self.free[m])))  # as wide as the box if nothing is known
+        return data, least, np.linalg.cholesky(shape) * math.sqrt(2.0 * max(likelihood - least, 0.0))
+
+    def inside(self, state: dict[str, Any], m: int, steps: list[Floats], data: Counts, least: float) -> list[Floats]:
+        """Return points of the region: steps from the best fit of class m, shortened until they are in it."""
+        best, found = state["theta"][m], []
+        for step in steps:
+            for share in (1.0, 0.85, 0.7, 0.5, 0.25):
                 theta = best.copy()
-                theta[free] = np.clip(best[free] + share * direction, 0.0, 1.0)
+                theta[self.free[m]] = np.clip(best[self.free[m]] + share * step, 0.0, 1.0)
                 if self.log_likelihood(data, self.probability(theta, data.rows)) >= least:
                     found.append(theta)
                     break
         return found
+
+    def draws(self, state: dict[str, Any], m: int, draw: np.random.Generator, count: int) -> list[Floats]:
+        """Return points near the boundary of the confidence region of class m, and its best fit first."""
+        data, least, root = self.region(state, m)
+        directions = draw.standard_normal((count, len(self.free[m])))
+        steps = [root @ each / np.linalg.norm(each) for each in directions]
+        return [state["theta"][m], *self.inside(state, m, steps, data, least)]
+
+    def possible(self, state: dict[str, Any]) -> Possible:
+        """Return points of the regions of the smallest and of the largest class that is left; a search, not a list."""
+        left, draw = np.flatnonzero(state["rejected"] == 0), np.random.default_rng(0)
+        ends = dict.fromkeys(left[[0, -1]].tolist())
+        points = [(m, theta) for m in ends for theta in self.draws(state, m, draw, _MANY)]
+        kernels, data = [self.kernel(theta) for _, theta in points], self.counts_of(state)
+        found = [self.log_likelihood(data, self.probability(theta, data.rows)) for _, theta in points]
+
+        def extremes(worth: Worth) -> list[bellman.Kernel]:
+            """Return the ends of the region along the gradient of the worth, in the metric of the information."""
+            further = []
+            for m in ends:
+                data, least, root = self.region(state, m)
+                best, slope = state["theta"][m], np.zeros(len(self.free[m]))
+                for i, j in enumerate(self.free[m]):
+                    down, up = best.copy(), best.copy()
+                    down[j], up[j] = max(best[j] - _SLOPE, 0.0), min(best[j] + _SLOPE, 1.0)
+                    slope[i] = (worth(self.kernel(up)) - worth(self.kernel(down))) / (up[j] - down[j])
+                along = root.T @ slope
+                if np.linalg.norm(along) > 0.0:
+                    step = root @ along / np.linalg.norm(along)
+                    further += [self.kernel(each) for each in self.inside(state, m, [step, -step], data, least)]
+            return further
+
+        return Possible(np.array([m for m, _ in points]), np.array(found), kernels.__getitem__, extremes)
+
+    def best(self, state: dict[str, Any], m: int) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
+        """Return the best fit of class m, from 0, and its parameters with intervals that hold at all times."""
+        if not state["rejected"][m]:
+            return self.kernel(state["theta"][m]), self.intervals(state, m)
+        found = self.fit(self.counts_of(state), self.free[m], self.starts(state["theta"][m], True))
+        return self.kernel(found.theta), {}
+
+    def pair_of(self, pair: int) -> tuple[int, int]:
+        """Return the state and action of a pair."""
+        return self.model.pairs[pair]
+
+    def fitted(self, state: dict[str, Any], m: int) -> tuple[Outcomes, Ints, Floats]:
+        """Return outcomes, how often each was seen, and its probability under the best fit of class m."""
+        return self.outcomes, state["count"], self.probability(state["theta"][m])
 
     def resampled(self, state: dict[str, Any], m: int, draw: np.random.Generator) -> Floats:
         """Return the fit of class m to counts that are replaced by Gamma(c, 1)."""

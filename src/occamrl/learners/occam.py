@@ -111,7 +111,7 @@ class Occam(Learner):
             return "on average over its prior"
         return "valid" if self.scope == "all" else "valid if separable"
 
-    def evidence(self, known: Known) -> Lists | Parametric:
+    def evidence(self, known: Known) -> Any:  # Lists or Parametric
         """Return what weighs the classes on a problem."""
         return _evidence(self.ladder, known, self.delta)
 

@@ -37,7 +37,7 @@ from occamrl.errors import (
 )
 from occamrl.models.families import FiniteFamily
 from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing
-from occamrl.protocols import Floats, Ints, Known, Names, RewardMap
+from occamrl.protocols import Floats, Ints, Known, Names, Outcomes, RewardMap
 
 ELSEWHERE = "(not listed)"
 MOST_STATES = 100_000
@@ -317,7 +317,13 @@ class Model:
             raise ProbabilityError("start", got=f"a law that sums to {self.initial.sum():g}", expected="a sum of 1")
         both = zip(self.states, self.rests, strict=True)
         named = (f"{state} (end)" if rests and (state, False) in self._number else state for state, rests in both)
-        self.names = Names(tuple(named), tuple(self.actions))
+        self.names = Names(tuple(named), tuple(self.actions), tuple(self.rests))
+
+    @cached_property
+    def layout(self) -> Outcomes:
+        """The outcomes of all pairs s*A + a, allowed or not, with what is earned at rest; as a problem lists them."""
+        mdp = self.mdp_at(np.full(self.reward.size, 1.0) / np.bincount(self.row)[self.row])
+        return mdp.known.transition_rewards or mdp.outcomes
 
     def row_of(self, state: Ints, action: Ints) -> Ints:
         """Return which of the pairs some states and actions are; -1 at rest."""
@@ -447,6 +453,11 @@ class ParametricLadder:
     def classes(self) -> int:
         """The number M of classes."""
         return len(self.names)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many parameters are free in each class."""
+        return [len(free) for free in self.free]
 
     def __repr__(self) -> str:
         listed = " < ".join(f"{name} ({', '.join(free)})" for name, free in zip(self.names, self.free, strict=True))

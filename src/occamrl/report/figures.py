@@ -323,3 +323,35 @@ def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str]
                 written.append(folder / f"{name}.{ending}")
                 write_whole(written[-1], drawn.getvalue())
     return written
+
+
+def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
+    """Draw how many times worse than the best explanation each class explains the data, as these grew."""
+    import matplotlib.pyplot as plt
+
+    axes = plt.gca() if axes is None else axes
+    rows = np.array(answer.history if len(answer.history) else [[answer.episodes, *answer.judgement.against]])
+    top = 3.0 * max(answer.threshold, float(rows[:, 1:].max(where=np.isfinite(rows[:, 1:]), initial=0.0)))
+    for m, name in enumerate(answer.ladder.names, start=1):
+        against = np.clip(rows[:, m], -answer.threshold, top)
+        axes.plot(rows[:, 0], against, label=name, marker="." if len(rows) < 30 else "")
+    axes.axhline(answer.threshold, color="black", linestyle="--", linewidth=1.0, label="ruled out above")
+    axes.set(xscale="log", xlabel="episodes", ylabel="evidence against the model")
+    axes.set_yscale("symlog", linthresh=2.0 * answer.threshold)
+    axes.legend(fontsize="small")
+    return axes
+
+
+def draw_worth(amounts: Mapping[str, Any], unit: str, axes: Axes) -> Axes:
+    """Draw what policies are worth: a point for the best guess, a bar for the range."""
+    names = list(amounts)
+    for i, name in enumerate(names):
+        value, low, high = amounts[name]
+        if math.isfinite(low):
+            axes.plot([low, high], [i, i], color="tab:blue", linewidth=6, alpha=0.35, solid_capstyle="butt")
+        axes.plot([value], [i], "o", color="tab:blue")
+        axes.annotate(f"{value:,.4g}", (value, i), textcoords="offset points", xytext=(0, 8), ha="center")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.7)
+    axes.set_xlabel(f"per episode, {unit}" if unit else "per episode")
+    return axes

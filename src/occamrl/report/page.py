@@ -23,9 +23,9 @@ from typing import Any
 
 from occamrl.errors import as_path
 from occamrl.experiments.records import Records, load
-from occamrl.logs.select import Selection
 from occamrl.report.data import build
-from occamrl.report.figures import ROW, class_rows, draw_classes, draw_policy, write_figures
+from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
+from occamrl.running.answer import Answer, times
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
 
@@ -117,7 +117,7 @@ def picture(draw: Callable[[Any], object], label: str, height: float = 3.4) -> s
 
 def paragraphs(*lines: str) -> str:
     """Return lines as paragraphs."""
-    return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    return "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -135,19 +135,6 @@ def shown(value: Any) -> str:
     return "" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
-def classes_table(verdict: Mapping[str, Any]) -> str:
-    """Return the evidence against each class, which of them is in play, and what they are held against."""
-    alive, out = verdict.get("alive") or [None] * len(verdict["names"]), bool(verdict.get("misspecified"))
-    rows: list[dict[str, Any]] = []
-    for name, against, left in zip(verdict["names"], verdict["statistics"], alive, strict=True):
-        row: dict[str, Any] = {"class": name, "evidence against it": math.inf if against is None else float(against)}
-        row |= {} if left is None else {"models not ruled out": int(left)}
-        rows.append(row | {"": "needed" if len(rows) + 1 == verdict["chosen"] and not out else ""})
-    limit = verdict.get("threshold")
-    about = [] if limit is None else [f"A class is ruled out when the evidence against it exceeds {limit:.4g}."]
-    return table(rows) + paragraphs(*about)
-
-
 def render_static(title: str, sections: Mapping[str, str], head: str = "") -> str:
     """Return a page without a script: sections by title, their content as HTML."""
     named = [(f"s{i}", html.escape(name), content) for i, (name, content) in enumerate(sections.items())]
@@ -157,27 +144,26 @@ def render_static(title: str, sections: Mapping[str, str], head: str = "") -> st
 
 
 def render_result(result: Result) -> str:
-    """Return the page of a result of ``run`` or ``learn``."""
+    """Return the page of a result of ``run`` or ``learn``: the answer, where there is one, and the run."""
     verdict, known = result.verdict, result.known
     where = "the simulator" if result.environment is None else result.environment.name
-    question = f"Which model does {where} need?" if "chosen" in verdict else f"How should one act in {where}?"
-    sections = {"Answer": paragraphs(*verdict.sentences[1:])}
+    answered = (
+        bool(result.total_episodes) and isinstance(verdict.get("chosen"), int) and hasattr(result.agent, "ladder")
+    )
+    title = result.answer.sentences[0] if answered else verdict.sentences[0]
+    sections = answer_sections(result.answer) if answered else {"Answer": paragraphs(*verdict.sentences[1:])}
     if result.total_episodes:
         label = "cumulative regret" if result.exact else "returns of the episodes, and the class in play"
-        evidence = picture(result.plot, label)
+        run = paragraphs(verdict.sentences[-1]) + picture(result.plot, label)
         if result.exact and (rows := class_rows(result)):
             height = 0.4 + 1.4 * ROW * len(rows)
-            evidence += picture(lambda axes: draw_classes(result, axes), "the class in play", height)
-        if isinstance(verdict.get("chosen"), int) and "statistics" in verdict:
-            evidence += classes_table(verdict)
+            run += picture(lambda axes: draw_classes(result, axes), "the class in play", height)
         phases = result.phase_rows[:_MOST_PHASES]
         names = [name for name in phases[0] if all(isinstance(row.get(name), (int, float, str)) for row in phases)]
         listed = table([{name: row[name] for name in names} for row in phases])
-        evidence += f"<details><summary>Decision by decision</summary>{listed}</details>"
-        sections["Evidence over time"] = evidence
-        listed = table(result.policy_table().slice(0, _MOST_STATES).to_pylist())
-        sections["Policy"] = picture(lambda axes: draw_policy(result, axes), "the action of every state and step")
-        sections["Policy"] += f"<details><summary>As a table</summary>{listed}</details>"
+        sections["The run"] = run + f"<details><summary>Decision by decision</summary>{listed}</details>"
+        if not answered:
+            sections["What to do"] = table(result.policy_table().slice(0, _MOST_STATES).to_pylist())
     rewards = "known beforehand" if known.rewards_known else "estimated from what came"
     sections["What was assumed"] = paragraphs(
         f"{known.states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; rewards {rewards}.",
@@ -185,34 +171,63 @@ def render_result(result: Result) -> str:
         f"Agent: {result.agent!r:.400}",
         f"Seed {result.seed}, {result.total_episodes:,} episodes, {result.plans:,} plans.",
     )
-    return render_static(verdict.sentences[0], sections, f'<p class="note">{html.escape(question)}</p>')
+    return render_static(title, sections, f'<p class="note">{html.escape(where)}</p>')
 
 
-def render_selection(found: Selection) -> str:
-    """Return the page of an answer of ``select``."""
-    rows = [{name.replace("_", " "): value for name, value in row.items()} for row in found.rows]
-    names = ["episodes read", *found.names]
-    steps = [dict(zip(names, [int(row[0]), *row[1:]], strict=True)) for row in found.history[-_MOST_PHASES:]]
-    sections = {
-        "Answer": paragraphs(*found.sentences[1:]),
-        "Evidence over time": picture(found.plot, "the evidence against each class as the log was read")
-        + paragraphs(f"A class is rejected while the evidence against it exceeds {found.threshold:.4g}.")
-        + table(rows)
-        + f"<details><summary>As the log was read</summary>{table(steps)}</details>",
-        "What was assumed": paragraphs(
-            f"{found.source}: {found.episodes:,} episodes, {found.steps:,} steps; evidence by {found.evidence}.",
-            f"{found.pairs_met:,} of {found.pairs:,} state-action pairs were met.",
-            f"The smallest class that holds the truth is rejected with probability {found.delta:g} at most, "
-            "whatever policy made the log, as long as it did not look ahead.",
-        ),
-    }
-    return render_static(found.sentences[0], sections, '<p class="note">Which model do the data require?</p>')
+def amounts(kind: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return best guesses and ranges as rows."""
+    return [{kind: name, "best guess": each.value, "from": each.low, "to": each.high} for name, each in found.items()]
 
 
-def write_page(answer: Result | Selection, path: str | Path) -> Path:
-    """Write the page of a result or of a selection, whole or not at all; return its path."""
+def answer_sections(answer: Answer) -> dict[str, str]:
+    """Return the sections of a page about an answer, by title."""
+    sections = {"In short": paragraphs(*answer.sentences[1:])}
+    if answer.known.rewards_known and answer.judge.possible is not None:
+        worth = {"recommended policy": answer.worth}
+        gains = {} if answer.today is None else {"the policy that the log shows": answer.today}
+        for name, policy in gains.items():
+            worth[name] = answer.worth_of(policy)
+        for name in answer.price_of_simplicity:
+            worth[f"best policy of {name!r}"] = answer.worth_of(answer.simple_policies[name])
+        unit = answer.known.unit_name
+        drawn = picture(lambda axes: draw_worth(worth, unit, axes), "what each policy earns", 0.9 + 0.5 * len(worth))
+        sections["What it is worth"] = drawn + table(amounts("policy", worth))
+        rows = answer.policy.rows
+        more = f"The other {len(rows) - _MOST_STATES:,} rows are in policy.to_csv(...)." * (len(rows) > _MOST_STATES)
+        sections["What to do"] = table(rows[:_MOST_STATES]) + paragraphs(more)
+    models = [
+        {
+            "model": row["name"],
+            "verdict": "ruled out" if row["evidence_against"] > answer.threshold else "possible",
+            "times worse than the best explanation": times(row["evidence_against"]),
+            "ruled out after": row["rejected_after"],
+        }
+        for row in answer.rows
+    ]
+    fitted = table(amounts("parameter", answer.parameters)) if answer.parameters else ""
+    sections["Which model"] = fitted + table(models)
+    sections["Which model"] += picture(answer.plot, "the evidence against each model as the data grew")
+    if answer.misspecified and answer.misfits:
+        sections["Where it misfits"] = table(answer.misfits)
+    sections["Small print"] = paragraphs(
+        f"{answer.episodes:,} episodes, {answer.steps:,} steps; evidence by {answer.evidence}.",
+        f"A model class that holds the truth is ruled out with probability {answer.delta:g} at most, over all times; "
+        "the ranges hold whenever it is not. They are about these models: if none is right, nothing is promised.",
+        "Ranges over real parameters are found by a search." if answer.parameters else "",
+    )
+    return sections
+
+
+def render_answer(answer: Answer) -> str:
+    """Return the page of an answer."""
+    question = f"Which model, which policy, what is it worth? {answer.source}"
+    return render_static(answer.sentences[0], answer_sections(answer), f'<p class="note">{html.escape(question)}</p>')
+
+
+def write_page(answer: Result | Answer, path: str | Path) -> Path:
+    """Write the page of a result or of an answer, whole or not at all; return its path."""
     place = as_path("path", path)
-    text = render_selection(answer) if isinstance(answer, Selection) else render_result(answer)
+    text = render_answer(answer) if isinstance(answer, Answer) else render_result(answer)
     make_folder(place.parent)
     write_whole(place, text.encode())
     return place

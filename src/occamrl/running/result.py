@@ -193,6 +193,13 @@ class Result:
         """What a selector would decide now, with its grounds; print it for words. A single learner decides nothing."""
         return verdict_of(self)
 
+    @cached_property
+    def answer(self) -> Any:
+        """The answer: which model is needed, what to do, what it is worth, and whether it matters; print it."""
+        from occamrl.running.answer import answer_of
+
+        return answer_of(self)
+
     def policy(self) -> Ints:
         """Return the actions [H, S] of the next episode; of a random policy, the likeliest ones."""
         policy = self.next_plan.policy

@@ -1,0 +1,638 @@
+r"""The answer: which model is needed, what to do, what that is worth, and whether it matters.
+
+With probability :math:`1 - \delta` the truth is among the models that are not ruled out, at all times. So for every
+policy at once, :math:`[\min, \max]` of :math:`V_P^\pi` over these P holds what the policy is worth; two policies are
+compared model by model, :math:`V_P^\pi - V_P^{\pi_0}`, which is sharper than subtracting intervals. Recommended is the
+policy with the largest guaranteed worth among the optimal policies of models that are possible, and today's. *The price
+of simplicity* is what the best policy of a class that was ruled out would lose. Where models *misfit* is told pair by
+pair: :math:`\sum_o c_o \log(c_o/(N_{sa} P(o)))`. With real parameters the extremes are searched for, not enumerated.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import itertools
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from occamrl import bellman
+from occamrl.errors import OccamRLError, ParameterError
+from occamrl.evidence.likelihood import Judgement, Possible, possible_members
+from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
+from occamrl.protocols import Floats, Ints, Known
+from occamrl.running.result import table_of_rows
+from occamrl.running.storage import write_whole
+from occamrl.running.verdict import Verdict, count, listed, ordinal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CANDIDATES = 12  # policies among which one is recommended
+_RANKED = 64  # models on which they are compared
+_NAMED = 3  # pairs that a sentence names
+
+
+class Amount(NamedTuple):
+    """A best guess, and a range that holds the truth with probability 1 - delta, at all times."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Policy:
+    """What to do in every state and step, in the user's names.
+
+    ``policy(state, step)`` is an action; ``rows`` is a table, equal rows joined; ``to_csv`` and ``to_json`` write it.
+    """
+
+    def __init__(self, actions: Ints, known: Known, reached: Any = None) -> None:
+        self.actions, self.known = actions, known
+        self.reached = np.ones(known.states, bool) if reached is None else reached
+
+    def __call__(self, state: Any, step: int = 0) -> Any:
+        """Return the action in a state, at a step from 0."""
+        return self.known.action_name(int(self.actions[step, self.known.state_number(state)]))
+
+    @cached_property
+    def rows(self) -> list[dict[str, str]]:
+        """A row for each run of states with equal actions, a column for each stretch of equal steps."""
+        reached = np.flatnonzero(self.reached)
+        table = self.actions[:, reached]
+        cuts = [0, *(h for h in range(1, len(table)) if (table[h] != table[h - 1]).any()), len(table)]
+        stretches = list(itertools.pairwise(cuts))
+        found: list[dict[str, str]] = []
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for column, s in enumerate(reached.tolist()):
+            groups.setdefault(tuple(int(table[first, column]) for first, _ in stretches), []).append(s)
+        for chosen, states in groups.items():
+            row = {"state": self.known.describe_states(states)}
+            for (first, end), a in zip(stretches, chosen, strict=True):
+                name = "action" if len(stretches) == 1 else f"step {first + 1}" + f" to {end}" * (end > first + 1)
+                row[name] = str(self.known.action_name(a))
+            found.append(row)
+        return found
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each state and step."""
+        H, S = self.actions.shape
+        every = ((h, s) for h in range(H) for s in range(S) if self.reached[s])
+        name = self.known.action_name
+        return [
+            {"step": h, "state": self.known.state_name(s), "action": name(int(self.actions[h, s]))} for h, s in every
+        ]
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write step, state and action of every state that can be reached."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, ["step", "state", "action"])
+        writer.writeheader()
+        writer.writerows(self.to_rows())
+        write_whole(Path(path), text.getvalue().encode())
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the same as JSON."""
+        write_whole(Path(path), json.dumps(self.to_rows(), default=str, indent=1).encode())
+
+    def __str__(self) -> str:
+        names = list(self.rows[0])
+        wide = [max(len(name), *(len(row[name]) for row in self.rows)) for name in names]
+        lines = [names, *([row[name] for name in names] for row in self.rows)]
+        return "\n".join(
+            "  ".join(f"{text:<{w}}" for text, w in zip(line, wide, strict=True)).rstrip() for line in lines
+        )
+
+
+class ValueEvidence:
+    """The evidence of ARL-GEN on lists, as an answer needs it."""
+
+    def __init__(self, agent: Any, known: Known) -> None:
+        self.agent, self.ladder, self.known = agent, agent.ladder, known
+        self.base = UCRLVTR(family=self.ladder.family, delta=agent.delta, prior=self.ladder.prior)
+
+    def judge(self, state: Any) -> Judgement:
+        """Return twice the losses in the place of likelihoods."""
+        losses = self.base.losses(state)[0]
+        least = -2.0 * float(self.base.thresholds(state, losses[None])[0])
+        found, level = -2.0 * losses, self.ladder.level
+        best = np.full(self.ladder.classes, -np.inf)
+        np.maximum.at(best, level, found)
+        z = least + math.log(1.0 / self.agent.delta)
+        left = np.bincount(level[found >= least], minlength=self.ladder.classes).cumsum().tolist()
+        return Judgement(z - np.maximum.accumulate(best), left, [], int(state["novel"]), found, least)
+
+    def possible(self, state: Any) -> Possible:
+        """Return the members of the sharp set."""
+        found = self.judge(state)
+        inside = np.flatnonzero(found.scores >= found.least)
+        return possible_members(self.ladder, self.known, inside, found.scores[inside])
+
+    def best(self, state: Any, m: int) -> tuple[bellman.Kernel, dict[str, Any]]:
+        """Return the member of class m, from 0, with the least loss."""
+        found = np.where(self.ladder.level <= m, self.judge(state).scores, -np.inf)
+        return self.ladder.family.kernel_of(int(found.argmax()), self.known), {}
+
+    def fitted(self, state: Any, m: int) -> None:
+        """Return nothing: value rows do not count outcomes."""
+
+
+class LinearEvidence:
+    """The evidence of ARL-GEN on linear classes: which class is needed, and no list of what is possible."""
+
+    possible = None
+
+    def __init__(self, agent: Any, known: Known) -> None:
+        self.agent, self.ladder, self.known = agent, agent.ladder, known
+
+    def judge(self, state: Any) -> Judgement:
+        """Return twice the excess of the losses in the place of likelihoods."""
+        plan = self.agent.plan(self.known, state, np.random.default_rng(0))
+        rows = max(1, state["episodes"] * self.known.horizon)
+        excess = 2.0 * rows * (np.array(plan.grounds["statistics"]) - plan.grounds["threshold"])
+        against, slack = excess + math.log(1.0 / self.agent.delta), math.log(1.0 / self.agent.delta)
+        left = [int(m >= plan.facts["chosen"]) for m in range(1, self.ladder.classes + 1)]
+        return Judgement(against, left, [], int(state["novel"]), -against, -slack)
+
+
+class MoreData(NamedTuple):
+    """How many more episodes would be needed, at the rate at which the log tells kernels apart; infinite: never."""
+
+    half: float  # to exclude half of the kernels that are left outside the class chosen, if that is the right one
+    never: int  # how many of them no such log can tell from the best kernel of the class chosen
+    if_wrong: float  # to reject the class chosen, if the best kernel outside it is the truth
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """What the data say; print it, or write it as a page.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("patchy-ice")
+    >>> result = orl.run(orl.Occam(ladder=orl.Ladder.of_problem(problem)), problem, episodes=100)
+    >>> answer = result.answer
+    >>> round(answer.interval[0], 2) <= round(answer.value, 2) <= round(answer.interval[1], 2)
+    True
+    """
+
+    ladder: Any
+    known: Known
+    delta: float
+    episodes: int
+    steps: int
+    evidence: str  # "likelihood" | "value"
+    judge: Any  # what weighs the classes
+    state: Any  # its data
+    starts: Ints  # [S] the first states of episodes
+    source: str = ""
+    history: Sequence[Sequence[float]] = ()  # episodes, and the evidence against each class by then
+    since: Mapping[int, int] | None = None  # after how many episodes a class, from 1, was ruled out; or by history
+    misfit: bool = False  # whether no class explains the data although members are left, by value rows
+    actions_seen: Floats | None = None  # [S, A] how often each was chosen, of logs
+    more: MoreData | None = None
+
+    # Which model ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """What the evidence says of the classes."""
+        found: Judgement = self.judge.judge(self.state)
+        return found
+
+    @property
+    def misspecified(self) -> bool:
+        """Whether no model explains the data."""
+        return self.misfit or not any(self.judgement.left)
+
+    @property
+    def left(self) -> list[int] | None:
+        """How many models of each class are not ruled out; None for linear classes."""
+        return None if isinstance(self.judge, LinearEvidence) else self.judgement.left
+
+    @cached_property
+    def status(self) -> str:
+        """Whether the class chosen is "decided", "at least" needed, or all larger ones possible too."""
+        if self.misspecified:
+            return "misspecified"
+        left, m = self.judgement.left, self.chosen
+        if m == len(left) or (
+            self.left is not None and not hasattr(self.judge, "intervals") and left[m - 1] == left[-1]
+        ):
+            return "decided"
+        return "at least" if m > 1 else "not enough data"
+
+    @property
+    def threshold(self) -> float:
+        """The evidence above which a class is ruled out."""
+        return math.log(1.0 / self.delta)
+
+    def rejected_after(self, m: int) -> int | None:
+        """Return since how many episodes class m, from 1, has been ruled out; None if it is not."""
+        if self.since is not None:
+            return None if self.judgement.left[m - 1] and not self.misspecified else self.since.get(m)
+        when = None
+        for episodes, *against in reversed(self.history):
+            if not against[m - 1] > self.threshold:
+                break
+            when = int(episodes)
+        return when
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of :attr:`table`, as dictionaries."""
+        left: list[Any] = self.left or [None] * len(self.ladder.names)
+        columns = zip(self.ladder.names, self.ladder.sizes, left, self.judgement.against.tolist(), strict=True)
+        names = ("class", "name", "size", "left", "evidence_against", "rejected_after")
+        each = ((m, *row, self.rejected_after(m)) for m, row in enumerate(columns, start=1))
+        return [dict(zip(names, row, strict=True)) for row in each]
+
+    @property
+    def table(self) -> Any:
+        """A row for each class: its size, how many models are left, the evidence against it, since when it is out."""
+        return table_of_rows(self.rows)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The same as a run's verdict gives it: facts by name, and sentences."""
+        found = Verdict(chosen=self.chosen, status=self.status, misspecified=self.misspecified, alive=self.left)
+        found |= {"names": list(self.ladder.names), "statistics": self.judgement.against.tolist()}
+        found["threshold"], found.sentences = self.threshold, self.sentences
+        return found
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the evidence against each class as it grew, on the current axes unless some are given."""
+        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_evidence(self, axes)
+        return drawn
+
+    @cached_property
+    def chosen(self) -> int:
+        """The smallest class that is not ruled out, from 1; where all are, the one that fits best, the largest."""
+        return next((m for m, left in enumerate(self.judgement.left, start=1) if left), len(self.ladder.names))
+
+    @property
+    def model(self) -> str | None:
+        """The name of the class that is needed; None if none fits."""
+        return None if self.misspecified else str(self.ladder.names[self.chosen - 1])
+
+    @cached_property
+    def _best(self) -> tuple[bellman.Kernel, dict[str, Amount]]:
+        kernel, parameters = self.judge.best(self.state, self.chosen - 1)
+        return kernel, {name: Amount(*each) for name, each in parameters.items()}
+
+    @property
+    def parameters(self) -> dict[str, Amount]:
+        """The parameters of that model, where they are real numbers: best guess, low, high."""
+        return self._best[1]
+
+    @cached_property
+    def ruled_out(self) -> dict[str, tuple[int | None, float]]:
+        """By class: after how many episodes, and how many times less likely than the best explanation it makes them."""
+        found = {}
+        for m in range(1, self.chosen + self.misspecified):
+            against = float(self.judgement.against[m - 1])
+            worse = math.exp(min(against, 700.0)) if against < math.inf else math.inf
+            found[str(self.ladder.names[m - 1])] = (self.rejected_after(m), worse)
+        return found
+
+    # What to do, and what it is worth ---------------------------------------------------------------------------------
+
+    @cached_property
+    def possible(self) -> Possible:
+        """The models that are not ruled out."""
+        found: Possible = self.judge.possible(self.state)
+        return found
+
+    @cached_property
+    def law(self) -> Floats:
+        """The law of the first state."""
+        return law_of_starts(self.known, self.starts)
+
+    def _worth(self, policy: Any) -> Callable[[bellman.Kernel], float]:
+        return lambda kernel: float(self.law @ bellman.evaluate([kernel], policy)[0])
+
+    def _amount(self, worth: Callable[[bellman.Kernel], float], *, change: bool = False) -> Amount:
+        """Return a worth in the user's unit: under the best guess, and its range."""
+        low, high = (math.nan, math.nan) if self.misspecified else self.possible.range(worth)
+        guess = worth(self._best[0])
+        found = np.array([guess, min(low, guess), max(high, guess)])
+        return Amount(*(self.known.unit.scale * found if change else self.known.amount(found)).tolist())
+
+    @cached_property
+    def _recommended(self) -> Ints:
+        """The policy with the largest guaranteed worth among optimal ones of models that are possible."""
+        S, H = self.known.states, self.known.horizon
+        own = bellman.solve([self._best[0]], S, H)[1]
+        if self.misspecified:
+            return own
+        order = np.argsort(-self.possible.likelihood)
+        spread = order[np.unique(np.linspace(0, order.size - 1, min(order.size, _RANKED)).astype(int))]
+        kernels = [self._best[0], *(self.possible.kernel(int(i)) for i in spread)]
+        few = kernels[:: max(1, len(kernels) // _CANDIDATES)]
+        policies = [own, *(bellman.solve([kernel], S, H)[1] for kernel in few[1:])]
+        different = list({policy.tobytes(): policy for policy in policies}.values())
+        floor = [min(self._worth(policy)(kernel) for kernel in kernels) for policy in different]
+        return different[int(np.argmax(floor))]
+
+    @cached_property
+    def policy(self) -> Policy:
+        """What to do."""
+        reached, here = np.zeros(self.known.states, bool), self.law > 0.0
+        for h in range(self.known.horizon):
+            reached |= here
+            pairs = np.flatnonzero(here) * self.known.actions + self._recommended[h, here]
+            here = np.asarray(self._best[0].matrix[pairs].sum(axis=0)).ravel() > 0.0
+        return Policy(self._recommended, self.known, reached & ~self.known.rests)
+
+    @cached_property
+    def worth(self) -> Amount:
+        """What the policy earns in an episode: best guess, low, high."""
+        return self._amount(self._worth(self._recommended))
+
+    @property
+    def value(self) -> float:
+        """The best guess of what the policy earns in an episode."""
+        return self.worth.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """A range for that, over all that is still possible."""
+        return self.worth.low, self.worth.high
+
+    def compared_with(self, policy: Any) -> Amount:
+        """Return how much more the recommended policy earns in an episode than another one.
+
+        That may be a Policy, actions [H, S], probabilities [H, S, A], a dict from states to actions, or a function.
+        """
+        other, own = as_policy(policy, self.known), self._recommended
+        return self._amount(lambda kernel: self._worth(own)(kernel) - self._worth(other)(kernel), change=True)
+
+    @cached_property
+    def today(self) -> Floats | None:
+        """The policy that a log shows, as frequencies [H, S, A]; None without a log."""
+        if self.actions_seen is None:
+            return None
+        share = np.where(self.known.allowed, 1e-9, 0.0) + self.actions_seen
+        return np.tile(share / share.sum(axis=1, keepdims=True), (self.known.horizon, 1, 1))
+
+    def worth_of(self, policy: Any) -> Amount:
+        """Return what a policy, in any form that :meth:`compared_with` takes, earns in an episode."""
+        return self._amount(self._worth(as_policy(policy, self.known)))
+
+    @cached_property
+    def simple_policies(self) -> dict[str, Ints]:
+        """The best policy of each simpler class, by its name."""
+        kernels = {str(name): self.judge.best(self.state, m)[0] for m, name in enumerate(self.ladder.names)}
+        simpler = list(kernels.items())[: self.chosen - 1]
+        return {name: bellman.solve([each], self.known.states, self.known.horizon)[1] for name, each in simpler}
+
+    @cached_property
+    def price_of_simplicity(self) -> dict[str, Amount]:
+        """What the best policy of each simpler class would lose in an episode."""
+        return {name: self.compared_with(policy) for name, policy in self.simple_policies.items()}
+
+    @cached_property
+    def misfits(self) -> list[dict[str, Any]]:
+        """Where the best model misfits most: what it predicts and what was seen, by state and action."""
+        found = self.judge.fitted(self.state, self.chosen - 1)
+        if found is None:
+            return []
+        outcomes, seen, probability = found
+        visits = np.add.reduceat(seen, outcomes.start[:-1])
+        expected = visits[outcomes.pair] * probability
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.where(seen > 0, seen * np.log(seen / np.maximum(expected, 1e-300)), 0.0)
+        by_pair = np.add.reduceat(gain, outcomes.start[:-1])
+        rows = []
+        for pair in np.argsort(-by_pair)[:10]:
+            if by_pair[pair] <= 0.0:
+                break
+            own = slice(outcomes.start[pair], outcomes.start[pair + 1])
+            worst = own.start + int(np.abs(seen[own] - expected[own]).argmax())
+            s, a = self.judge.pair_of(int(pair))
+            rows.append(
+                {
+                    "state": self.known.state_name(s),
+                    "action": self.known.action_name(a),
+                    "next state": self.known.state_name(int(outcomes.next_state[worst])),
+                    "seen": int(seen[worst]),
+                    "predicted": float(expected[worst]),
+                    "of": int(visits[pair]),
+                    "nats": float(by_pair[pair]),
+                }
+            )
+        return rows
+
+    @cached_property
+    def to_try(self) -> list[dict[str, Any]]:
+        """The pairs whose unknown outcomes widen the range of the worth most, and how often they were tried."""
+        if self.misspecified:
+            return []
+        every = [self.possible.kernel(i) for i in range(min(self.possible.level.size, _RANKED))]
+        worth = [self._worth(self._recommended)(kernel) for kernel in every]
+        low, high = every[int(np.argmin(worth))], every[int(np.argmax(worth))]
+        values = bellman.evaluate([self._best[0]], self._recommended)
+        spread, here = np.zeros(self.known.states), self.law.copy()
+        states = np.arange(self.known.states)
+        for h in range(self.known.horizon):
+            pair = states * self.known.actions + self._recommended[h]
+            gaps = [bellman.lookahead(kernel, values[h + 1]).ravel()[pair] for kernel in (low, high)]
+            spread += here * np.abs(gaps[1] - gaps[0])
+            here = here @ np.asarray(self._best[0].matrix[pair]) / self.known.discount
+        found = []
+        for s in np.argsort(-spread)[:_NAMED].tolist():
+            if spread[s] > 0.0:
+                action = self.known.action_name(int(self._recommended[0, s]))
+                row = {"state": self.known.state_name(s), "action": action, "share": float(spread[s] / spread.sum())}
+                found.append(row)
+        return found
+
+    # In words ---------------------------------------------------------------------------------------------------------
+
+    def money(self, amount: float) -> str:
+        """Return an amount in the user's unit."""
+        return f"{amount:,.4g} {self.known.unit_name}".rstrip()
+
+    def span(self, amount: Amount) -> str:
+        """Return an amount with its range."""
+        if math.isnan(amount.low):
+            return f"{self.money(amount.value)} (no range: no model fits)"
+        return f"{self.money(amount.value)} ({amount.low:,.4g} to {amount.high:,.4g})"
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The answer for a person to read."""
+        valued = self.known.rewards_known and self.judge.possible is not None
+        return (*self._which(), *(self._what() if valued else ()), *self._next())
+
+    def _which(self) -> list[str]:
+        """Say which model is needed, and what was ruled out."""
+        names, found = self.ladder.names, []
+        if self.misspecified:
+            blends = self.judgement.blends
+            found.append(f"None of your models fits the data: even {names[-1]!r} is ruled out.")
+            if blends:
+                found.append(f"Blends of the {names[blends[0] - 1]!r} models fit: the truth lies between your values.")
+            if self.judgement.novel:
+                found.append(f"{self.judgement.novel:,} steps are transitions that every model calls impossible.")
+            for row in self.misfits[:_NAMED]:
+                found.append(
+                    f"It misfits in state {row['state']}, action {row['action']}: next state {row['next state']} was "
+                    f"seen {row['seen']:,} times of {row['of']:,}, predicted {row['predicted']:,.4g} times."
+                )
+            return found
+        place = f"{ordinal(self.chosen)} of {count(len(names))} models"
+        values = [
+            f"{name} {each.value:.4g} ({each.low:.4g} to {each.high:.4g})" for name, each in self.parameters.items()
+        ]
+        found.append(f"You need {self.model!r} ({place}){': ' * bool(values)}{listed(values) if values else ''}.")
+        for name, (when, worse) in self.ruled_out.items():
+            after = "" if when is None else f" after {when:,} episode{'s' * (when != 1)}"
+            less = f"it explains the data {times(math.log(worse))} times worse than the best explanation"
+            if math.isinf(worse):
+                less = "it makes impossible what was seen"
+            found.append(f"{name!r} was ruled out{after}: {less} (the limit is {1.0 / self.delta:,.0f} times).")
+        if self.chosen == 1 and len(names) > 1:
+            found.append("It is the simplest, and nothing in the data speaks against it so far.")
+        if self.status in ("at least", "not enough data"):
+            found.append("Richer models are not excluded: they are not needed to explain the data.")
+        if self.more is not None and math.isfinite(self.more.if_wrong):
+            found.append(f"If it is too simple, about {self.more.if_wrong:,.0f} more such episodes would show it.")
+        if self.more is not None and self.more.never:
+            found.append(f"{self.more.never:,} richer models predict the same at every step: only other data can tell.")
+        return found
+
+    def _what(self) -> list[str]:
+        """Say what the policy is worth, against today's and against those of simpler models."""
+        found = [f"The recommended policy earns {self.span(self.worth)} per episode."]
+        if self.today is not None:
+            found.append(
+                f"It earns {self.span(self.compared_with(self.today))} more than the policy that the log shows."
+            )
+        for name, loss in self.price_of_simplicity.items():
+            text = f"lose {self.span(loss)} of that" if loss.value > 0.0 else "do about as well"
+            found.append(f"The best policy of {name!r} would {text}.")
+        width, scale = self.worth.high - self.worth.low, max(abs(self.worth.value), self.known.unit.scale)
+        if width > 0.1 * scale and self.to_try:
+            pairs = [f"{row['action']} in state {row['state']}" for row in self.to_try]
+            found.append(f"The range is wide; to narrow it, try {listed(pairs)}.")
+        return found
+
+    def _next(self) -> list[str]:
+        """Say what to do next."""
+        if not self.misspecified:
+            return ["Next: use it. If it is too simple, later data will show that."]
+        if self.judgement.blends:
+            return ["Next: list finer values, or fit real parameters (orl.Model)."]
+        if self.judgement.novel:
+            return ["Next: allow what happened in your models; or look for a variable that is missing from the state."]
+        return ["Next: add a richer class, or look for a variable that is missing from the state."]
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def page(self, path: str | Path) -> Path:
+        """Write the answer as one HTML page: the model, the policy, what it is worth, the evidence."""
+        written: Path = importlib.import_module("occamrl.report.page").write_page(self, path)
+        return written
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the answer as plain data, as JSON takes it."""
+        valued = self.known.rewards_known and self.judge.possible is not None
+        data: dict[str, Any] = {
+            "model": self.model,
+            "chosen": self.chosen,
+            "status": self.status,
+            "classes": self.rows,
+            "history": [list(row) for row in self.history],
+            "misspecified": self.misspecified,
+            "parameters": {name: list(each) for name, each in self.parameters.items()},
+            "ruled_out": {name: list(each) for name, each in self.ruled_out.items()},
+            "episodes": self.episodes,
+            "delta": self.delta,
+            "evidence": self.evidence,
+            "sentences": list(self.sentences),
+        }
+        if valued:
+            simpler = {name: list(each) for name, each in self.price_of_simplicity.items()}
+            data |= {"value": self.value, "interval": list(self.interval), "price_of_simplicity": simpler}
+            data |= {"misfits": self.misfits, "policy": self.policy.rows}
+        plain: dict[str, Any] = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
+        return plain
+
+
+def times(nats: float) -> str:
+    """Return how many times less likely that many nats are, in words where the number is long."""
+    if nats > math.log(1e9):
+        return "over a billion"
+    return f"{math.exp(max(nats, 0.0)):,.3g}"
+
+
+def as_policy(policy: Any, known: Known) -> Any:
+    """Return actions [H, S] or probabilities [H, S, A] of a policy in any form."""
+    H, S, A = known.horizon, known.states, known.actions
+    if isinstance(policy, Policy):
+        return policy.actions
+    if isinstance(policy, Mapping) or callable(policy):
+        chosen = np.argmax(known.allowed, axis=1)
+        for s in range(S):
+            name = known.state_name(s)
+            if not isinstance(policy, Mapping):
+                if not known.rests[s]:
+                    chosen[s] = known.action_number(policy(name))
+            elif name in policy:
+                chosen[s] = known.action_number(policy[name])
+        wrong = np.flatnonzero(~known.allowed[np.arange(S), chosen])
+        for s in wrong[:1].tolist():
+            got = f"{known.action_name(int(chosen[s]))!r} in state {known.state_name(s)!r}"
+            raise ParameterError("policy", got=got, expected="an action that is allowed there")
+        return np.tile(chosen, (H, 1))
+    found = np.asarray(policy)
+    if found.shape == (S,) and found.dtype.kind in "iu":
+        return np.tile(found, (H, 1))
+    if found.shape not in ((H, S), (H, S, A)):
+        expected = f"a dict, a function, actions {(H, S)} or probabilities {(H, S, A)}"
+        raise ParameterError("policy", got=f"an array of shape {found.shape}", expected=expected)
+    return found
+
+
+def answer_of(result: Any) -> Answer:
+    """Return the answer of a run's result."""
+    agent, known, state = result.agent, result.known, result.state
+    ladder = getattr(agent, "ladder", None)
+    if hasattr(agent, "evidence") and ladder is not None:
+        judge, evidence = agent.evidence(known), "likelihood"
+    elif ladder is not None and "gram" in state:
+        judge, evidence = (ValueEvidence if ladder.finite else LinearEvidence)(agent, known), "value"
+    else:
+        expected = "answers need a selector over a ladder: orl.Occam(ladder=...), or orl.ARLGen(ladder=...)"
+        raise OccamRLError(f"{type(agent).__name__} has no ladder of models; {expected}")
+    rows = [row for row in result.phase_rows if row.get("statistics")]
+    ends = [row["first"] + row["episodes"] - 1 for row in rows]
+    history: list[list[float]] = []
+    since: dict[int, int] = {}
+    for end, row in zip(ends, rows, strict=True):
+        history.append([end, *(math.inf if each is None else each for each in row["statistics"])])
+        since |= dict.fromkeys(range(row["chosen"], ladder.classes + 1), end)  # they were not ruled out yet
+    return Answer(
+        ladder=ladder,
+        known=known,
+        delta=agent.delta,
+        episodes=result.total_episodes,
+        steps=result.total_episodes * known.horizon,
+        evidence=evidence,
+        judge=judge,
+        state=state,
+        starts=state.get("starts", np.zeros(known.states, np.int64)),
+        source="" if result.environment is None else result.environment.name,
+        history=history if evidence == "likelihood" else (),
+        since=since,
+        misfit=bool(result.verdict.get("misspecified", False)),
+    )
