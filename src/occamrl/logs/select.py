@@ -314,13 +314,14 @@ def select(
     if evidence == "likelihood" and not exact:
         expected = '"value": the truth is no member of a cover, and linear classes are no lists'
         raise ParameterError("evidence", got=repr(evidence), expected=expected)
+    source = read_log(log)
     if known is None:
-        sizes = Known.of_sizes(states=ladder.features.states, actions=ladder.features.actions, horizon=1)
+        sizes = Known.of_sizes(states=ladder.features.states, actions=ladder.features.actions, horizon=source.longest)
         known = getattr(spec, "known", sizes)
     require_kind("known", known, Known)
     if evidence == "value" and not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="mdp.known: horizon and rewards, to plan values")
-    source, outcomes = read_log(log), ladder.features.attach(known)
+    outcomes = ladder.features.attach(known)
     test = (_Likelihood if evidence == "likelihood" else _Value)(ladder, known, delta)
     bar = Progress("select", source.episodes, progress)
     met, history, read, where = np.zeros(known.states * known.actions, bool), list[list[float]](), 0, ""
