@@ -15,7 +15,7 @@ import numpy as np
 import occamrl as orl
 from occamrl.envs.ladder_file import ladder_of_problem
 from occamrl.envs.wrapper import FiniteEnvironment
-from occamrl.logs.log import Log, simulate_log
+from occamrl.logs.log import simulate_log
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mixtures import SparseLadder
 from occamrl.protocols import Floats
@@ -180,7 +180,7 @@ def logs(size: Size) -> str:
                 first, rejected = math.inf, False
                 for k in marks:
                     head = {column: values[: k * problem.mdp.horizon] for column, values in whole.items()}
-                    answer = orl.select(Log(lambda head=head: [head]), spec, evidence=kind, progress=False)  # type: ignore[misc]
+                    answer = orl.select(head, spec, evidence=kind, progress=False)
                     first = min(first, k) if (answer.chosen, answer.status) == (right, "decided") else math.inf
                     rejected = answer.rejected_after(right) is not None
                 told.append((first, rejected))

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import datetime
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
-from occamrl.errors import ParameterError
+from occamrl.errors import InvalidInput, ParameterError
 from occamrl.logs import log as logs
-from occamrl.logs.log import LogError, simulate_log
-from occamrl.protocols import Flow, Outcomes
+from occamrl.logs import table as cells
+from occamrl.logs.log import Log, simulate_log
+from occamrl.logs.table import LogError
+from occamrl.problems.mdp import RewardMap
+from occamrl.protocols import Flow, Known, Outcomes
 from occamrl.running.flow import walk
 from occamrl.running.run import generator
 from tests import cases
@@ -84,7 +91,7 @@ FORMATS: dict[str, Callable[[Path], Any]] = {
 def test_every_format_gives_the_same_log(
     name: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "BLOCK", block)
+    monkeypatch.setattr(cells, "BLOCK", block)
     log = orl.read_log(FORMATS[name](tmp_path))
     assert (log.rows, log.episodes) == (30 * CASE.mdp.horizon, 30)
     assert np.allclose(rows_of(log), rows_of(orl.read_log(COLUMNS)), atol=0 if name != "CSV" else 1e-12)
@@ -97,11 +104,9 @@ def test_flows_are_the_log_counted_and_grow_with_it() -> None:
     sizes = [flow.episodes for flow in flows]
     for i, size in enumerate(sizes[:-1]):
         assert size == max(1, math.ceil(logs.GROWTH * sum(sizes[:i])))
-    whole, other = Flow.joined([block.flow() for block in log.blocks()]), Flow.joined(flows)
-    assert other.episodes == whole.episodes == 30
-    for name in ("step", "state", "action", "next_state", "count"):
-        assert (getattr(whole, name) == getattr(other, name)).all()
-    assert np.allclose(whole.reward, other.reward)
+    whole = Flow.joined(flows)
+    assert whole.episodes == 30
+    assert np.isclose(whole.total_reward, COLUMNS["reward"].sum())
     counts = np.zeros((3, 2, 3), int)
     np.add.at(counts, (COLUMNS["state"], COLUMNS["action"], COLUMNS["next_state"]), 1)
     found = np.zeros_like(counts)
@@ -121,15 +126,14 @@ BAD: list[tuple[str, int | None, dict[str, Any]]] = [
     ("state", 5, changed("state", 5, -1)),
     ("state", 5, changed("state", 5, 0.5)),
     ("action", 7, changed("action", 7, math.nan)),
-    ("action", 7, changed("action", 7, "left")),
-    ("next_state", 119, changed("next_state", 119, None)),
     ("reward", 3, changed("reward", 3, math.inf)),
     ("reward", 3, changed("reward", 3, "much")),
     ("terminated", 2, changed("terminated", 2, 2)),
     ("terminated", 2, changed("terminated", 2, 1)),
-    ("step", 9, changed("step", 9, 3)),
-    ("episode", 40, changed("episode", 40, 2)),
-    ("episode", 119, changed("episode", 119, 0)),
+    ("step", 11, changed("step", 9, 3)),  # twice 3
+    ("step", 119, changed("step", 119, 4)),  # no 3
+    ("step", 40, changed("episode", 40, 2)),  # twice 0
+    ("episode", 119, {name: column for name, column in changed("episode", 119, 0).items() if name != "step"}),
     ("state", 5, {**COLUMNS, "state": np.where(np.arange(120) == 5, (COLUMNS["state"] + 1) % 3, COLUMNS["state"])}),
     ("state", None, {name: column for name, column in COLUMNS.items() if name != "state"}),
     ("rows", None, {name: column[:0] for name, column in COLUMNS.items()}),
@@ -140,11 +144,216 @@ BAD: list[tuple[str, int | None, dict[str, Any]]] = [
 @pytest.mark.parametrize("block", [7, 2**17])
 @pytest.mark.parametrize("number", range(len(BAD)))
 def test_a_bad_log_is_refused_with_row_and_column(number: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "BLOCK", block)
+    monkeypatch.setattr(cells, "BLOCK", block)
     field, row, columns = BAD[number]
     with pytest.raises(LogError) as caught:
         orl.read_log(columns)
     assert (caught.value.field, caught.value.index) == (field, None if row is None else (row,))
+
+
+# A shop in its own words ----------------------------------------------------------------------------------------------
+
+SHOP = {"episode": ["store", "month"], "state": ["stock", "weekday"], "action": "ordered", "reward": "euro"}
+DAYS, ORDERS = ("Mon", "Tue", "Wed"), ("none", "some", "much")
+
+
+class Names(NamedTuple):
+    states: tuple[Any, ...]
+    actions: tuple[Any, ...]
+
+
+def shop_known(horizon: int = 4, stocks: int = 3) -> Any:
+    """What a problem with names knows: 3 stocks times 3 weekdays, 3 orders; rewards of stock + order euros."""
+    states = tuple((stock, day) for stock in range(stocks) for day in DAYS)
+    euros = np.array([[stock + order for order in range(3)] for stock, _ in states], float)
+    known = Known(len(states), 3, horizon, euros / 4.0)
+    object.__setattr__(known, "names", Names(states, ORDERS))
+    object.__setattr__(known, "unit", (0.0, 4.0))
+    return known
+
+
+def shop_rows(stores: int, length: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Rows by store, month and date; the state of the row after is the next state."""
+    draw, rows = np.random.default_rng(seed), []
+    for store in range(stores):
+        for day in range(length + 1):
+            stock, order = int(draw.integers(3)), int(draw.integers(3))
+            row = {"store": f"store {store}", "month": 7, "date": f"2026-07-{day + 1:02d}", "stock": stock}
+            rows.append(row | {"weekday": DAYS[day % 3], "ordered": ORDERS[order], "euro": float(stock + order)})
+    return rows
+
+
+def as_lists(flows: Any) -> list[Any]:
+    names = ("step", "state", "action", "next_state", "reward", "count", "episodes")
+    return [[np.asarray(getattr(flow, name)).tolist() for name in names] for flow in flows]
+
+
+def read_shop(source: Any, **options: Any) -> Log:
+    return orl.read_log(source, **({"columns": SHOP, "order_by": "date"} | options))
+
+
+def test_names_tuples_and_next_rows_become_flows() -> None:
+    rows = shop_rows(3, 4)
+    log, known = read_shop(rows), shop_known()
+    flow = Flow.joined(list(log.flows(known)))
+    expected = np.zeros((4, 9, 3, 9), int)
+    for row, after in itertools.pairwise(rows):
+        if row["store"] == after["store"]:
+            s, s2 = (known.names.states.index((each["stock"], each["weekday"])) for each in (row, after))
+            expected[int(row["date"][-2:]) - 1, s, ORDERS.index(row["ordered"]), s2] += 1
+    found = np.zeros_like(expected)
+    np.add.at(found, (flow.step, flow.state, flow.action, flow.next_state), flow.count)
+    assert (found == expected).all()
+    assert np.allclose(flow.reward, known.base_reward[flow.state, flow.action])
+    assert (log.rows, log.episodes, log.longest) == (12, 3, 4)
+    assert log.report == {"no_next_state": 3, "next_state_filled": 12}
+    assert all(f"{count} " in str(log) for count in log.report.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(1, 5), st.integers(1, 6), st.sampled_from([1, 5, 2**17]))
+def test_rows_in_any_order_give_the_same_flows(data: Any, stores: int, length: int, block: int) -> None:
+    rows, known = shop_rows(stores, length, seed=stores), shop_known(horizon=length)
+    shuffled = data.draw(st.permutations(rows))
+    stepped = [row | {"step": int(row["date"][-2:]) - 1} for row in shuffled]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cells, "BLOCK", block)
+        expected = as_lists(read_shop(rows).flows(known))
+        assert as_lists(read_shop(rows, order_by=None).flows(known)) == expected
+        assert as_lists(read_shop(shuffled).flows(known)) == expected
+        assert as_lists(read_shop(stepped, order_by=None).flows(known)) == expected
+
+
+def test_files_tables_frames_and_rows_agree(tmp_path: Path) -> None:
+    rows, known = shop_rows(4, 4)[::-1], shop_known()
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    dates = pa.array(columns["date"]).cast(pa.timestamp("us"))
+    table = pa.table(columns)
+    coded = pa.table({**columns, "date": dates, "ordered": pa.array(columns["ordered"]).dictionary_encode()})
+    coarse = {**columns, "stock": np.array(columns["stock"], float), "euro": np.array(columns["euro"], object)}
+    tuples = {**columns, "pair": [(row["stock"], row["weekday"]) for row in rows]}
+    sources = [columns, table, coded, Frame(coarse), as_csv(tmp_path / "shop.csv", columns)]
+    sources.append(as_parquet(tmp_path / "shop.parquet", columns))
+    expected = as_lists(read_shop(rows).flows(known))
+    for source in sources:
+        assert as_lists(read_shop(source).flows(known)) == expected
+    assert as_lists(read_shop(tuples, columns={**SHOP, "state": "pair"}).flows(known)) == expected
+    known.__dict__["names"] = Names(tuple((str(stock), day) for stock, day in known.names.states), ORDERS)
+    assert as_lists(read_shop(sources[4]).flows(known)) == expected  # a text that is written as a number is that number
+
+
+def test_rewards_may_be_missing_or_rounded() -> None:
+    """Two outcomes with one next state: rounded rewards tell them apart within the tolerance only."""
+    known = Known(2, 1, 2, np.zeros((2, 1)))
+    outcomes = Outcomes(np.array([0, 2, 4]), np.ones(4, int), np.array([1 / 3, 2 / 3] * 2))
+    rows = {"episode": [0, 0], "state": [1, 1], "action": [0, 0], "next_state": [1, 1], "reward": [33.0, 67.0]}
+    unit = RewardMap(0.0, 100.0)
+    (flow,) = orl.read_log(rows, tolerance=0.5).flows(known, outcomes, unit)
+    assert np.allclose(flow.reward, [1 / 3, 2 / 3])
+    with pytest.raises(LogError) as caught:
+        list(orl.read_log(rows).flows(known, outcomes, unit))
+    assert (caught.value.field, caught.value.index, caught.value.got) == ("reward", (0,), "33.0")
+    log = orl.read_log(rows, unlisted="drop")
+    assert not list(log.flows(known, outcomes, unit))
+    assert log.report["unlisted"] == 2
+    del rows["reward"]
+    sizes = Known.of_sizes(states=2, actions=1, horizon=2)
+    (flow,) = orl.read_log(rows).flows(sizes)
+    assert np.isnan(flow.reward).all()
+    cheap = read_shop([row | {"euro": 0.4 + row["euro"]} for row in shop_rows(2, 4)])
+    assert as_lists(cheap.flows(shop_known())) == as_lists(read_shop(shop_rows(2, 4)).flows(shop_known()))
+    assert cheap.report["rewards_replaced"] == 8
+
+
+def test_long_episodes_are_cut_on_request_and_short_ones_counted() -> None:
+    log, known = read_shop(shop_rows(2, 10), split=True), shop_known(horizon=4)
+    flows = list(log.flows(known))
+    assert sum(flow.episodes for flow in flows) == 6
+    assert np.bincount(Flow.joined(flows).step, Flow.joined(flows).count).tolist() == [6, 6, 4, 4]
+    assert (log.report["split"], log.report["truncated"]) == (4, 2)
+    assert sum(flow.count.sum() for flow in log.flows(known)) == 20
+    assert log.report["split"] == 4  # not twice
+
+
+def test_ends_cut_a_sequence_and_lead_to_the_end() -> None:
+    """Without a column of episodes; the next state of a row that ended is the last state, where the models end."""
+    rows = {"state": ["a", "b", "a", "a"], "action": [0] * 4, "ended": [0, 1, 0, 0], "truncated": ["no"] * 4}
+    known = Known.of_sizes(states=3, actions=1, horizon=2)
+    object.__setattr__(known, "names", Names(("a", "b", "over"), (0,)))
+    log = orl.read_log({**rows, "truncated": ["false"] * 4}, {"episode": None})
+    (first, second) = log.flows(known)
+    assert (first.state.tolist(), first.next_state.tolist()) == ([0, 1], [1, 2])
+    assert (second.state.tolist(), second.next_state.tolist()) == ([0], [0])
+    assert (log.report["ended"], log.report["truncated"], log.report["no_next_state"]) == (1, 1, 1)
+
+
+def test_unlisted_rows_can_be_dropped_and_are_counted() -> None:
+    rows = shop_rows(3, 4)
+    rows[1]["ordered"], rows[7]["ordered"] = "loads", None
+    log = read_shop(rows, unlisted="drop")
+    assert sum(flow.count.sum() for flow in log.flows(shop_known())) == 10
+    assert log.report["unlisted"] == 2
+
+
+def spoilt(row: int, name: str, value: Any) -> list[dict[str, Any]]:
+    rows = shop_rows(3, 4)
+    rows[row][name] = value
+    return rows
+
+
+ROWS = shop_rows(3, 4)
+MISTAKES: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
+    "unknown action": (spoilt(6, "ordered", "mcuh"), {}, ("ordered", "row 6", "'mcuh'", "'much'", "unlisted")),
+    "unknown state": (spoilt(6, "stock", 9), {}, ("stock, weekday", "row 6", "(9, 'Tue')", "(2, 'Tue')", "unlisted")),
+    "no action": (spoilt(2, "ordered", None), {}, ("ordered", "row 2", "None", "drop")),
+    "a state with a hole": (spoilt(5, "weekday", None), {}, ("stock, weekday", "row 5", "None", "drop")),
+    "no unit": (spoilt(5, "store", None), {}, ("store, month", "row 5", "None")),
+    "no date": (spoilt(5, "date", None), {}, ("date", "row 5", "None")),
+    "another form of date": (spoilt(5, "date", "1.7.26"), {}, ("date", "row 5", "'1.7.26'", "2026-01-31")),
+    "twice a date": (spoilt(6, "date", "2026-07-01"), {}, ("date", "row 6", "finer")),
+    "text for money": (spoilt(4, "euro", "3,50"), {}, ("euro", "row 4", "'3,50'", "number")),
+    "infinite money": (spoilt(4, "euro", math.inf), {}, ("euro", "row 4", "inf", "number")),
+    "dates as states": (
+        [row | {"day": datetime.date(2026, 7, 1)} for row in ROWS],
+        {"columns": {**SHOP, "state": ["stock", "day"]}},
+        ("day", "row 0", "2026-07-01", "order_by"),
+    ),
+    "a list as action": (spoilt(3, "ordered", {"x": [1]}), {}, ("ordered", "row 3", "{'x'", "tuples")),
+    "interleaved without order": (ROWS[::5] + ROWS[1::5], {"order_by": None}, ("store, month", "row 3", "order_by")),
+    "too long": (shop_rows(1, 9), {}, ("step", "row 4", "got 4", "horizon=9", "split=True")),
+    "no such role": (ROWS, {"columns": {**SHOP, "stat": "stock"}}, ("columns", "'stat'", "'state'")),
+    "no such column": (ROWS, {"columns": {**SHOP, "action": "order"}}, ("columns['action']", "'order'", "'ordered'")),
+    "no such order": (ROWS, {"order_by": "dat"}, ("order_by", "'dat'", "'date'")),
+    "role not given": (ROWS, {"columns": {"state": "stock", "action": "ordered"}}, ("episode", "columns=", "store")),
+    "tuple and single": (ROWS, {"columns": {**SHOP, "next_state": "stock"}}, ("columns['next_state']", "stock", "2")),
+    "two rewards": (
+        ROWS,
+        {"columns": {**SHOP, "reward": ["euro", "month"]}},
+        ("columns['reward']", "euro", "one column"),
+    ),
+    "a flag that is none": (
+        [row | {"over": "maybe"} for row in ROWS],
+        {"columns": {**SHOP, "ended": "over"}},
+        ("over", "row 0", "'maybe'", "true or false"),
+    ),
+    "an end too soon": (
+        [row | {"over": row is ROWS[6]} for row in ROWS],
+        {"columns": {**SHOP, "ended": "over"}},
+        ("over", "row 6", "True", "last row"),
+    ),
+    "negative tolerance": (ROWS, {"tolerance": -1.0}, ("tolerance", "-1.0")),
+    "unlisted how": (ROWS, {"unlisted": "ignore"}, ("unlisted", "'ignore'", "'drop'")),
+    "rows that are none": ([1, 2], {}, ("log", "[1, 2]", "mapping")),
+    "only last rows": (ROWS[::5], {}, ("rows", "no step", "next state")),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_with_its_place_and_what_to_do(name: str) -> None:
+    source, options, parts = MISTAKES[name]
+    with pytest.raises(InvalidInput) as caught:
+        list(read_shop(source, **options).flows(shop_known()))
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -152,14 +361,15 @@ def test_a_bad_log_is_refused_with_row_and_column(number: int, block: int, monke
     [
         ("state", 1, "episode,state,action,next_state\n0,0,0,1\n0,x,0,1\n"),
         ("values", 1, "episode,state,action,next_state\n0,0,0,1\n0,1,0\n"),
-        ("next_state", None, "episode,state,action\n0,0,0\n"),
+        ("action", None, "episode,state,next_state\n0,0,0\n"),
         ("action", 0, "episode,state,action,next_state\n0,0,,1\n"),
+        ("step", 1, "episode,step,state,action,next_state\n0,0,0,1,1\n0,one,1,1,1\n"),
     ],
 )
 def test_a_bad_csv_file_is_refused_with_row_and_column(field: str, row: int | None, text: str, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(LogError) as caught:
-        orl.read_log(tmp_path / "log.csv")
+        list(orl.read_log(tmp_path / "log.csv").flows(CASE.mdp.known))
     assert (caught.value.field, caught.value.index) == (field, None if row is None else (row,))
 
 
@@ -265,10 +475,10 @@ def test_likelihood_needs_no_rewards() -> None:
 
 
 def test_a_reward_decides_where_one_next_state_comes_with_several() -> None:
-    known, block = CASE.mdp.known, next(orl.read_log(COLUMNS).blocks())
+    known = CASE.mdp.known
     pairs, outcomes = 6, Outcomes(np.arange(0, 37, 6), np.tile(np.arange(3), 12), np.tile([0.0] * 3 + [0.2] * 3, 6))
     assert outcomes.start.size == pairs + 1
-    base = known.base_reward.ravel()[block.state * 2 + block.action]
+    base = known.base_reward[COLUMNS["state"], COLUMNS["action"]]
     paid = base + 0.2 * (np.arange(base.size) % 2)
     flow = next(orl.read_log({**COLUMNS, "reward": paid}).flows(known, outcomes))
     assert np.allclose(np.sort(flow.reward - known.base_reward[flow.state, flow.action]), [0.0, 0.0, 0.2, 0.2])

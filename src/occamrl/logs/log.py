@@ -1,62 +1,56 @@
-"""Logs: episodes that somebody else has played, checked row by row, given as flows.
+"""Logs: steps that somebody else has played, as tables hold them, given as flows.
 
-A log has one row per step, in the order in which the steps were collected:
+A :class:`Log` makes whole episodes of the batches of a :class:`Table`: labels of any kind become codes, rows are put in
+order, next states are filled in. What a label means is decided when a problem is given: :meth:`Log.flows` looks it up
+among the names of states and actions.
 
-====================================  ==================================================================================
-episode                               whole numbers that never decrease; the rows of an episode are together
-step                                  0, 1, 2, ... in every episode; may be missing
-state, action, next_state             whole numbers from 0; ``next_state`` is the ``state`` of the next row
-reward                                a number, in its original unit; may be missing, as a whole or in some rows
-terminated                            true or false, true at most on the last row of an episode; may be missing
-====================================  ==================================================================================
-
-Other columns are ignored. The order of episodes matters: a policy that learned from earlier ones has drawn on their
-outcomes, and the tests take outcomes in the order in which they came.
-
-A file is read as it is needed, in blocks of whole episodes of which only counts are kept, so that it may be larger than
-memory.
+Only counts of a block are kept, so that a file may be larger than memory; rows that have to be sorted are held, about
+40 bytes each. The order of episodes matters: a policy that learned from earlier ones has drawn on their outcomes, and
+the tests take outcomes in the order in which they came. Sorted episodes come by when they begin, then by name.
 """
 
 from __future__ import annotations
 
-import csv
-import importlib
+import difflib
 import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import InvalidInput, OccamRLError, ParameterError, as_array, require_integer
+from occamrl.errors import ParameterError, UnknownName, require_choice, require_integer, require_number
+from occamrl.logs import table as cells
+from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, refuse, table_of
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, stream
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 from occamrl.running.flow import walk
 
 GROWTH = 0.1  # of the data from one flow to the next
-BLOCK = 2**17  # rows that are read at once
-_NEEDED = ("episode", "state", "action", "next_state")
-_KINDS = dict.fromkeys((*_NEEDED, "step"), "a whole number >= 0")
-_KINDS |= {"reward": "a number, or nothing", "terminated": "true or false"}
-_DECIDES = 1e-3  # how far a reward may be from the known one where it tells outcomes apart, in the unit of [0, 1]
+_LABELS = ("episode", "state", "action", "next_state")
+_ROLES = (*_LABELS, "reward", "terminated", "truncated", "step")
+_DECIDES = 1e-3  # how far a reward may be from a listed one unless a tolerance is given, in the unit of [0, 1]
+_SAID = {
+    "sorted": "rows were put in order",
+    "next_state_filled": "next states came from the next row",
+    "no_next_state": "last rows without a next state were dropped",
+    "unlisted": "rows with a state, action or reward that is missing or not in the models were dropped",
+    "rewards_replaced": "rewards were not near the one that the models list, which was taken",
+    "ended": "episodes ended",
+    "truncated": "episodes were cut off before the horizon",
+    "split": "pieces of the length of the horizon were cut from longer episodes",
+}
 
-Columns = Mapping[str, NDArray[Any]]
+Rows = dict[str, NDArray[Any]]  # by role
 
 
-class LogError(InvalidInput):
-    """A log cannot be used; ``field`` is the column, ``index`` the row, counted from 0."""
-
-    @property
-    def where(self) -> str:
-        """The column and the row in words."""
-        return self.field if self.index is None else f"{self.field} in row {self.index[0]} (from 0)"
+class _Disorder(LogError):
+    """Rows that would have to be sorted."""
 
 
 class Steps(NamedTuple):
-    """Whole episodes of a log."""
+    """Whole episodes of a log, in codes."""
 
     episode: Ints
     step: Ints
@@ -65,7 +59,12 @@ class Steps(NamedTuple):
     next_state: Ints
     reward: Floats  # NaN where it is missing
     terminated: NDArray[np.bool_]
-    first: int  # the number of its first row in the log
+    row: Ints  # the number of each row in the table
+
+    def where(self, kept: NDArray[np.bool_]) -> Steps:
+        """Return some of the rows."""
+        columns: list[Any] = [column[kept] for column in self]
+        return Steps(*columns)
 
     @property
     def begin(self) -> Ints:
@@ -80,96 +79,186 @@ class Steps(NamedTuple):
         return Flow.joined([Flow(*what, np.ones(what[0].size, np.int64), begin.size - 1)])
 
 
-def _refuse(name: str, bad: Any, values: Any, expected: str, first: int) -> None:
-    """Refuse the first row that is marked; ``first`` is the number of the first row at hand."""
-    for row in np.flatnonzero(bad)[:1].tolist():
-        raise LogError(name, index=(first + row,), got=values[row], expected=expected)
-
-
-def _numbers(name: str, column: Any, first: int) -> NDArray[Any]:
-    """Return a column as numbers; a value of another kind is refused."""
-    array = as_array(name, column, "one value per row")
-    if array.ndim != 1:
-        raise LogError(name, got=f"an array {list(array.shape)}", expected="one value per row")
-    if array.dtype.kind not in "biuf":  # objects or texts: each value by itself
-        values = array.tolist()
-        missing = [value is None or type(value).__name__ == "NAType" for value in values]
-        numbers = [isinstance(value, (int, float, np.number, np.bool_)) for value in values]
-        _refuse(name, ~(np.array(numbers, bool) | missing), [f"{value!r:.80}" for value in values], _KINDS[name], first)
-        array = np.array([math.nan if gone else float(value) for gone, value in zip(missing, values, strict=True)])
-    with np.errstate(invalid="ignore"):
-        if name == "reward":
-            bad = np.isinf(array)
-        elif name == "terminated":
-            bad = (array != 0) & (array != 1)
-        else:
-            bad = ~((array >= 0) & (array <= 2**53) & (array == np.floor(array)))  # true where it is not a number
-    _refuse(name, bad, array, _KINDS[name], first)
-    return array.astype(np.float64 if name == "reward" else bool if name == "terminated" else np.int64)
-
-
-def _steps(rows: Mapping[str, NDArray[Any]], first: int, last_episode: int) -> Steps:
-    """Return whole episodes; refuse those that come back, wrong steps, and states that are no chain."""
-    new = np.diff(rows["episode"], prepend=last_episode) != 0
-    later = "episodes in the order in which they were collected, each in one piece"
-    falls = rows["episode"] < np.append(last_episode, rows["episode"][:-1])
-    falls[0] |= rows["episode"][0] == last_episode
-    _refuse("episode", falls, rows["episode"], later, first)
-    begin = np.flatnonzero(new)
-    due = np.arange(new.size) - np.repeat(begin, np.diff(np.append(begin, new.size)))
-    step = rows.get("step", due)
-    _refuse("step", step != due, step, "0, 1, 2, ... in every episode", first)
-    moved = ~new & (rows["state"] != np.roll(rows["next_state"], 1))
-    _refuse("state", moved, rows["state"], "the next_state of the row before", first)
-    terminated = rows.get("terminated", np.zeros(new.size, bool))
-    ends = np.append(~new[1:], False) & terminated
-    _refuse("terminated", ends, terminated, "true on the last step of an episode only", first)
-    reward = rows.get("reward", np.full(new.size, math.nan))
-    columns = (rows["episode"], due, rows["state"], rows["action"], rows["next_state"], reward, terminated)
-    return Steps(*columns, first)
-
-
 class Log:
-    """Episodes, one row per step: what :func:`read_log` returns, with ``source``, ``rows`` and ``episodes``."""
+    """Episodes, one row per step: what :func:`read_log` returns.
 
-    def __init__(self, batches: Callable[[], Iterable[Columns]], source: str = "log") -> None:
-        self._batches, self.source, self.rows, self.episodes = batches, source, 0, 0
-        for block in self.blocks():
+    ``rows`` and ``episodes`` are how many steps and episodes it has, ``longest`` the length of the longest;
+    ``report`` counts what was dropped or mended, and ``print(log)`` says it.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        roles: Mapping[str, Sequence[str]],
+        *,
+        order_by: str | None = None,
+        tolerance: float | None = None,
+        unlisted: str = "error",
+        split: bool = False,
+    ) -> None:
+        self.source, self.tolerance, self.unlisted, self.split = table.source, tolerance, unlisted, split
+        self.report: dict[str, int] = {}
+        self.states, self.actions = Labels(), Labels()
+        self._table, self._roles, self._order_by = table, roles, order_by
+        self._sorted = None if order_by is None else self._sort()
+        try:
+            self._count()
+        except _Disorder:
+            if "step" not in roles or self._sorted is not None:
+                raise
+            self._sorted = self._sort()
+            self._count()
+
+    def _count(self) -> None:
+        """Read all of it once."""
+        self.rows = self.episodes = self.longest = 0
+        counted = dict[str, int]()
+        for block in self.blocks(counted):
             self.rows, self.episodes = self.rows + block.step.size, self.episodes + block.begin.size - 1
+            self.longest = max(self.longest, int(block.step.max(initial=-1)) + 1)
+        if not self.rows:
+            expected = "at least one row with a state, an action and a next state, in its own or in the next row"
+            raise LogError("rows", got="no step", expected=expected)
+        self.report |= counted
 
-    def blocks(self) -> Iterator[Steps]:
-        """Read it: whole episodes, of about 100,000 rows in each block."""
-        first, last_episode, held, pieces = 0, -1, 0, list[Columns]()
-        for batch in chain(self._batches(), [None]):
-            if batch is not None:
-                pieces.append({name: _numbers(name, batch[name], first + held) for name in _KINDS if name in batch})
-                sizes = {name: column.size for name, column in pieces[-1].items()}
-                if len(set(sizes.values())) > 1:
-                    raise LogError("rows", got=f"columns of lengths {sizes}", expected="one value per row in each")
-                held += sizes["episode"]
-            if not held or (batch is not None and held < BLOCK):
+    def _pieces(self, episodes: Episodes) -> Iterator[Rows]:
+        """Read it: rows in codes, as they come."""
+        roles, first = self._roles, 0
+        wanted = dict.fromkeys(chain(*roles.values(), [self._order_by] if self._order_by else []))
+        for batch in self._table.batches(list(wanted)):
+            sizes = {name: len(batch[name]) for name in wanted}
+            size = max(sizes.values())
+            if min(sizes.values()) < size:
+                raise LogError("rows", got=f"columns of lengths {sizes}", expected="one value per row in each")
+            if not size:
                 continue
-            rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-            episode = rows["episode"]
-            whole = held if batch is None else int(np.argmax(episode == episode[-1]))  # the last one may go on
-            if whole:
-                yield _steps({name: column[:whole] for name, column in rows.items()}, first, last_episode)
-                first, held, last_episode = first + whole, held - whole, int(episode[whole - 1])
-            pieces = [{name: column[whole:] for name, column in rows.items()}]
-        if not first:
-            raise LogError("rows", got="no step", expected="at least one")
+            rows: Rows = {"row": np.arange(first, first + size), "episode": np.zeros(size, np.int64)}
+            for role, names in roles.items():
+                if role == "reward":
+                    rows[role] = cells.floats(names[0], batch[names[0]], first, "a number, or nothing")
+                elif role in ("terminated", "truncated"):
+                    rows[role] = cells.flags(names[0], batch[names[0]], first)
+                elif role == "step":
+                    rows[role] = cells.floats(names[0], batch[names[0]], first, expected := "a whole number >= 0")
+                    bad = ~((rows[role] >= 0) & (rows[role] == np.floor(rows[role])))
+                    refuse(names[0], bad, rows[role], expected, first)
+                else:
+                    coder = episodes if role == "episode" else self.actions if role == "action" else self.states
+                    rows[role] = coder.encode(names, batch, first).astype(np.int64 if role == "episode" else np.int32)
+            refuse(self.field("episode"), rows["episode"] == MISSING, [None] * size, "a label in every row", first)
+            if self._order_by:
+                rows["order"] = cells.ordered(self._order_by, batch[self._order_by], first)
+            yield rows
+            first += size
 
-    def flows(self, known: Known, outcomes: Outcomes, rewards: RewardMap | None = None) -> Iterator[Flow]:
+    def _sort(self) -> Rows:
+        """Return all rows in order: episodes by their first row, then by name."""
+        episodes = Episodes()
+        pieces = list(self._pieces(episodes))
+        names = list(pieces[0]) if pieces else []
+        for piece in pieces if self._order_by else ():
+            if (piece["order"].dtype.kind == "M") != (pieces[0]["order"].dtype.kind == "M"):
+                got = f"{piece['order'][0]}, and {pieces[0]['order'][0]} before"
+                raise LogError(self._order_by or "", got=got, expected="numbers in all rows, or dates in all")
+        rows = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in names}
+        if not rows:
+            return rows
+        key = rows.pop("order") if self._order_by else rows["step"]
+        ranks = episodes.ranks() if "episode" in self._roles else np.zeros(1, np.int64)
+        start = np.full(ranks.size, key.max(), key.dtype)
+        np.minimum.at(start, rows["episode"], key)
+        place = np.empty_like(ranks)
+        place[np.lexsort((ranks, start))] = np.arange(ranks.size)
+        rows["episode"] = place[rows["episode"]]
+        order = np.lexsort((key, rows["episode"]))
+        _tell(self.report, sorted=np.full(order.size, (np.diff(order) < 0).any()))
+        for name in names:
+            if name in rows:
+                rows[name] = rows[name][order]
+        key = key[order]
+        same = np.append(False, (np.diff(key) == 0) & (np.diff(rows["episode"]) == 0))
+        expected = "one row of an episode at a time: a finer order, or more columns that name the episode"
+        refuse(self._order_by or self.field("step"), same, key, expected, rows["row"])
+        return rows
+
+    def field(self, role: str) -> str:
+        """Return the columns of a role, as errors name them."""
+        filled = role == "next_state" and role not in self._roles
+        return ", ".join(map(str, self._roles.get("state" if filled else role, (role,))))
+
+    def blocks(self, report: dict[str, int] | None = None) -> Iterator[Steps]:
+        """Read it: whole episodes in codes, about 100,000 rows in each block; ``report`` counts what was mended."""
+        held, last, count, told = list[Rows](), -1, 0, {} if report is None else report
+        for piece in chain(self._pieces(Episodes()) if self._sorted is None else _slices(self._sorted), [None]):
+            if piece is not None and "episode" not in self._roles:  # one sequence, cut after rows that end it
+                none = np.zeros(piece["row"].size, bool)
+                ends = piece.get("terminated", none) | piece.get("truncated", none)
+                piece["episode"] += count + np.append(0, np.cumsum(ends)[:-1])
+                count += int(ends.sum())
+            held += [] if piece is None else [piece]
+            size = sum(each["row"].size for each in held)
+            if not size or (
+                piece is not None and (size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1])
+            ):
+                continue
+            rows = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
+            episode = rows["episode"]
+            later = "the rows of an episode together; or name what orders them: order_by=, or a column step"
+            refuse(self.field("episode"), np.diff(episode, prepend=last) < 0, episode, later, rows["row"], _Disorder)
+            whole = episode.size if piece is None else int(np.argmax(episode == episode[-1]))  # the last one may go on
+            if whole:
+                yield self._steps({name: column[:whole] for name, column in rows.items()}, told)
+            last, held = int(episode[-1]), [{name: column[whole:] for name, column in rows.items()}]
+
+    def _steps(self, rows: Rows, report: dict[str, int]) -> Steps:
+        """Return whole episodes with the next state of each row; refuse wrong steps, and states that are no chain."""
+        number, state, size = rows["row"], rows["state"].astype(np.int64), rows["row"].size
+        new = np.append(True, np.diff(rows["episode"]) != 0)
+        last, begin = np.append(new[1:], True), np.flatnonzero(new)
+        due = np.arange(size) - np.repeat(begin, np.diff(np.append(begin, size)))
+        step = rows.get("step", due)
+        expected = "0, 1, 2, ... in every episode; name a column that only orders rows in order_by="
+        refuse(self.field("step"), step != due, step, expected, number, _Disorder)
+        ended = rows.get("terminated", np.zeros(size, bool))
+        for role in ("terminated", "truncated"):
+            flag, expected = rows.get(role, ended), "true on the last row of an episode only"
+            refuse(
+                self.field(role),
+                flag & ~last,
+                flag,
+                f"{expected}; without an episode column rows are cut there",
+                number,
+            )
+        given = rows.get("next_state", np.full(size, MISSING)).astype(np.int64)
+        following = np.where(last, np.where(ended, END, MISSING), np.append(state[1:], MISSING))
+        filled = np.where(given == MISSING, following, given)
+        broken = ~new & (state != np.roll(filled, 1))
+        expected = f"the {self.field('next_state')} of the row before"
+        if broken.any():
+            refuse(self.field("state"), broken, self.states.decoded(state), expected, number)
+        kept = filled != MISSING if self.unlisted == "error" else ~(last & (given == MISSING) & ~ended)
+        action, reward = rows["action"].astype(np.int64), rows.get("reward", np.full(size, math.nan))
+        if self.unlisted == "error":
+            for role, codes in (("state", state), ("action", action)):
+                bad, expected = kept & (codes == MISSING), 'a label in every row, or unlisted="drop"'
+                refuse(self.field(role), bad, [None] * size, expected, number)
+        _tell(report, no_next_state=~kept, next_state_filled=kept & (given == MISSING) & (filled >= 0), ended=ended)
+        return Steps(rows["episode"], due, state, action, filled, reward, ended, number).where(kept)
+
+    def flows(self, known: Known, outcomes: Outcomes | None = None, rewards: RewardMap | None = None) -> Iterator[Flow]:
         """Return its episodes as flows that a learner of ``known`` can learn from; each is a tenth of those before.
 
-        Steps beyond the horizon count from 0 again. Rewards are those that ``known`` lists for what happened: the
-        log's own are looked at only where one next state may come with several. ``outcomes`` is what the models allow
-        (``features.attach(known)``), ``rewards`` leads from the unit of the log to that of ``known``.
+        States and actions are looked up in ``known.names``; without names they are the integers from 0. Rewards are
+        those that ``known`` lists for what happened: the log's own are looked at to tell outcomes with one next state
+        apart, and are NaN where they are missing and not known. ``outcomes`` is what the models allow
+        (``features.attach(known)``), ``rewards`` or ``known.unit`` the unit of the log.
         """
         done, parts = 0, list[Flow]()
-        for block in self.blocks():
-            block, first = _matched(block, known, outcomes, rewards or RewardMap()), 0
-            episodes = block.begin.size - 1
+        match = _Match(self, known, outcomes, rewards)
+        for name in ("unlisted", "rewards_replaced", "truncated", "split"):
+            self.report.pop(name, None)
+        for block in map(match, self.blocks()):
+            episodes, first = block.begin.size - 1, 0
             while first < episodes:
                 held, due = sum(part.episodes for part in parts), max(1, math.ceil(done * GROWTH))
                 last = min(episodes, first + due - held)
@@ -182,141 +271,206 @@ class Log:
             yield Flow.joined(parts)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return all of it in memory, by column."""
+        """Return all of it in memory, by column; episodes are numbered from 0."""
         blocks = list(self.blocks())
-        return {name: np.concatenate([getattr(block, name) for block in blocks]) for name in Steps._fields[:-1]}
+        found = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in Steps._fields[:-1]}
+        for name, labels in (("state", self.states), ("action", self.actions), ("next_state", self.states)):
+            found[name] = labels.decoded(found[name])
+        return found
 
     def __repr__(self) -> str:
         return f"Log({self.source}: {self.episodes:,} episodes, {self.rows:,} steps)"
 
-
-def _matched(block: Steps, known: Known, outcomes: Outcomes, rewards: RewardMap) -> Steps:
-    """Return a block in the terms of some models; a state, action or end that they do not have is refused."""
-    for name, limit in (("state", known.states), ("action", known.actions), ("next_state", known.states)):
-        column = getattr(block, name)
-        _refuse(name, column >= limit, column, f"one of 0 to {limit - 1}, as in the models", block.first)
-    pair, next_state = block.state * known.actions + block.action, block.next_state
-    stirs = np.zeros(known.states, bool)  # states that can be left
-    stirs[(outcomes.pair // known.actions)[outcomes.next_state != outcomes.pair // known.actions]] = True
-    ends = block.terminated & stirs[next_state]
-    if stirs[-1]:
-        expected = "no termination where the models go on, or models whose last state is an end"
-        _refuse("terminated", ends, block.terminated, expected, block.first)
-    next_state = np.where(ends, known.states - 1, next_state)
-    base, paid = known.base_reward.ravel()[pair], (block.reward - rewards.low) / rewards.scale
-    sought = (np.full(pair.size, -1e9), np.full(pair.size, 1e9), np.nan_to_num(paid - base))  # below and above all
-    low, high, found = (outcomes.locate(pair, next_state, bonus, known.states) for bonus in sought)
-    bonus = outcomes.bonus[found]
-    several = (found >= 0) & (outcomes.bonus[high] - outcomes.bonus[low] > _DECIDES)
-    wrong = several & ~(np.abs(paid - base - bonus) <= _DECIDES)
-    expected = "one that the models know: it tells outcomes apart here"
-    _refuse("reward", wrong, block.reward, expected, block.first)
-    given = base + np.where(found >= 0, bonus, 0.0) if known.rewards_known else paid
-    return block._replace(step=block.step % known.horizon, next_state=next_state, reward=np.nan_to_num(given))
+    def __str__(self) -> str:
+        told = [f"{self.report[name]:,} {words}" for name, words in _SAID.items() if self.report.get(name)]
+        return "; ".join([f"{self.source}: {self.episodes:,} episodes, {self.rows:,} steps", *told])
 
 
-# Sources --------------------------------------------------------------------------------------------------------------
+def _slices(rows: Rows) -> Iterator[Rows]:
+    """Return rows in memory, some at a time."""
+    for first in range(0, rows["row"].size if rows else 0, cells.BLOCK):
+        yield {name: column[first : first + cells.BLOCK].copy() for name, column in rows.items()}
 
 
-def _require_columns(names: Iterable[Any]) -> list[str]:
-    """Return the columns of a log among some names; refuse names that lack one."""
-    given = list(names)
-    for name in _NEEDED:
-        if name not in given:
-            raise LogError(name, got="no such column", expected=f"the columns {', '.join(_NEEDED)}")
-    return [name for name in _KINDS if name in given]
+def _tell(report: dict[str, int], **marked: Any) -> None:
+    """Count rows that are marked."""
+    for name, rows in marked.items():
+        if total := int(np.count_nonzero(rows)):
+            report[name] = report.get(name, 0) + total
 
 
-def _parquet(path: Path) -> Iterator[Columns]:
-    """Read a Parquet file, some rows at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+class _Match:
+    """What takes blocks of a log to the states, actions and rewards of some models."""
 
-    try:
-        file = pq.ParquetFile(path)
-        names = _require_columns(file.schema_arrow.names)
-        for batch in file.iter_batches(BLOCK, columns=names):
-            yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
-    except (OSError, pa.ArrowException) as error:
-        raise LogError(str(path), got=error, expected="a Parquet file, or one whose name ends in .csv") from error
+    def __init__(self, log: Log, known: Known, outcomes: Outcomes | None, rewards: RewardMap | None) -> None:
+        names, unit = getattr(known, "names", None), getattr(known, "unit", None)
+        sizes = {"state": known.states, "action": known.actions}
+        self.names = {r: getattr(names, r + "s", None) or range(size) for r, size in sizes.items()}
+        self.labels = {"state": log.states, "action": log.actions}
+        self.index = {role: self.labels[role].look_up(self.names[role]) for role in sizes}
+        nothing = Outcomes(np.zeros(known.states * known.actions + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+        self.log, self.known, self.outcomes = log, known, outcomes or known.transition_rewards or nothing
+        self.rewards = rewards or RewardMap(*(unit or ()))
+        self.tolerance = _DECIDES if log.tolerance is None else log.tolerance / self.rewards.scale
+        origin = self.outcomes.pair // known.actions
+        self.stirs = np.zeros(known.states, bool)  # states that can be left
+        self.stirs[origin[self.outcomes.next_state != origin]] = True
+
+    def __call__(self, block: Steps) -> Steps:
+        """Return a block in the terms of the models."""
+        return self._rewarded(self._cut(self._named(block)))
+
+    def _named(self, block: Steps) -> Steps:
+        """Look labels up; those that the models do not have are refused, or their rows dropped."""
+        kept, found = np.ones(block.row.size, bool), dict[str, Any]()
+        for role, kind in (("state", "state"), ("action", "action"), ("next_state", "state")):
+            codes: Ints = getattr(block, role)
+            found[role] = self.index[kind][codes]
+            bad = found[role] == MISSING
+            if role == "next_state":  # where an episode ends, its name does not matter
+                found[role], bad = np.where(bad & block.terminated, END, found[role]), bad & ~block.terminated
+            if self.log.unlisted == "error" and bad.any():
+                decoded = self.labels[kind].decoded(codes)
+                label = decoded[int(np.argmax(bad))]
+                refuse(self.log.field(role), bad, decoded, self._expected(kind, label), block.row)
+            kept &= ~bad
+        return self._drop(block._replace(**found), ~kept)
+
+    def _expected(self, kind: str, label: Hashable) -> str:
+        """Return the names of the models that are nearest to a label, and what to do."""
+        names = self.names[kind]
+        listed = f"one of 0 to {len(names) - 1}, as in the models"
+        if not isinstance(names, range):
+            texts = [repr(name) for name in names[:10_000]]
+            near = difflib.get_close_matches(repr(label), texts, n=3, cutoff=0.3) or texts[:3]
+            listed = f"one of the {len(names)} {kind}s of the models, such as {', '.join(near)}"
+        return f'{listed}; add it to the models, or leave such rows out: read_log(..., unlisted="drop")'
+
+    def _drop(self, block: Steps, bad: NDArray[np.bool_]) -> Steps:
+        _tell(self.log.report, unlisted=bad)
+        return block.where(~bad) if bad.any() else block
+
+    def _cut(self, block: Steps) -> Steps:
+        """Cut episodes that are longer than the horizon, or refuse them; count those that are shorter."""
+        horizon, log = self.known.horizon, self.log
+        piece, step = np.divmod(block.step, horizon)
+        advice = f"at most {horizon} steps, from 0: a problem with horizon={log.longest}, or read_log(..., split=True)"
+        if not log.split:
+            refuse(log.field("step"), piece > 0, block.step, advice, block.row)
+        new = (np.diff(block.episode, prepend=-1) != 0) | (np.diff(piece, prepend=0) != 0)
+        last = np.append(new[1:], True)[: new.size]
+        _tell(log.report, split=new & (piece > 0), truncated=last & ~block.terminated & (step < horizon - 1))
+        return block._replace(episode=np.cumsum(new) - 1, step=step)
+
+    def _rewarded(self, block: Steps) -> Steps:
+        """Move ends into the last state, where the models end, and put the rewards of the models in place."""
+        known, outcomes, log = self.known, self.outcomes, self.log
+        ends = block.terminated & ((block.next_state == END) | self.stirs[np.maximum(block.next_state, 0)])
+        if self.stirs[-1]:
+            expected = "no end where the models go on, or models whose last state is an end"
+            refuse(log.field("terminated"), ends, block.terminated, expected, block.row)
+        block = block._replace(next_state=np.where(ends, known.states - 1, block.next_state))
+        pair = block.state * known.actions + block.action
+        base, paid = known.base_reward.ravel()[pair], self.rewards.to_unit(block.reward)
+        sought = (np.full(pair.size, -1e9), np.full(pair.size, 1e9), np.nan_to_num(paid - base))  # below and above all
+        low, high, found = (outcomes.locate(pair, block.next_state, bonus, known.states) for bonus in sought)
+        bonuses = np.append(outcomes.bonus, 0.0)  # 0 where an outcome is not listed
+        listed, far = base + bonuses[found], ~(np.abs(paid - base - bonuses[found]) <= self.tolerance)
+        vague = far & (bonuses[high] - bonuses[low] > _DECIDES)
+        if log.unlisted == "error":
+            expected = "one that the models list, as it tells outcomes apart here; if it is rounded, tolerance="
+            refuse(log.field("reward"), vague, block.reward, expected, block.row)
+        if known.rewards_known:
+            _tell(log.report, rewards_replaced=far & ~vague & ~np.isnan(paid))
+        fill = known.rewards_known | (np.isnan(paid) & (found >= 0) & outcomes.bonus.any())
+        return self._drop(block._replace(reward=np.where(fill, listed, paid)), vague)
 
 
-def _csv(path: Path) -> Iterator[Columns]:
-    """Read a CSV file with a line of names, some rows at a time."""
-    import pyarrow as pa
-
-    reader: Any = importlib.import_module("pyarrow.csv")
-    header: list[str] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = [name.strip() for name in next(csv.reader(file), [])]
-        names = _require_columns(header)
-        kinds = dict.fromkeys(names, pa.int64()) | {"reward": pa.float64(), "terminated": pa.bool_()}
-        options = reader.ConvertOptions(column_types=kinds, include_columns=names, null_values=["", "nan", "NaN"])
-        one_by_one = reader.ReadOptions(use_threads=False, column_names=header, skip_rows=1)  # errors name the row
-        with reader.open_csv(path, read_options=one_by_one, convert_options=options) as stream:
-            for batch in stream:
-                yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
-    except (OSError, csv.Error, UnicodeDecodeError, pa.ArrowException) as error:
-        column, row = (re.search(f"{what} #([0-9]+)", str(error)) for what in ("column", "Row"))
-        name = header[int(column[1])] if column else str(path) if row is None else "values"
-        index = None if row is None else (int(row[1]) - 2,)
-        expected = _KINDS.get(name, "a CSV file of a log")
-        raise LogError(name, index=index, got=f"{error!s:.200}", expected=expected) from error
+# Reading --------------------------------------------------------------------------------------------------------------
 
 
-def _minari(dataset: Any) -> Iterator[Columns]:
-    """Read a Minari dataset with Discrete spaces, an episode at a time; a start other than 0 is taken off."""
-    offsets = []
-    for kind in ("observation_space", "action_space"):
-        if not hasattr(space := getattr(dataset, kind), "n"):
-            raise LogError(kind, got=space, expected="a Discrete space")
-        offsets.append(int(getattr(space, "start", 0)))
-    for k, episode in enumerate(dataset.iterate_episodes()):
-        seen, chosen = np.asarray(episode.observations), np.asarray(episode.actions)
-        if seen.ndim != 1 or chosen.ndim != 1 or seen.size != chosen.size + 1:
-            got = f"observations {seen.shape}, actions {chosen.shape}"
-            raise LogError(f"episode {k}", got=got, expected="T + 1 and T whole numbers")
-        states = seen.astype(np.int64) - offsets[0]
-        columns = {"state": states[:-1], "action": chosen.astype(np.int64) - offsets[1], "next_state": states[1:]}
-        about = {"reward": np.asarray(episode.rewards), "terminated": np.asarray(episode.terminations)}
-        yield {"episode": np.full(chosen.size, k), **columns, **about}
+def _roles_of(columns: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the columns of each role that a table has."""
+    asked, roles = dict(columns or {}), dict[str, tuple[str, ...]]()
+    for key in asked:
+        require_choice("columns", key, (*_ROLES, "ended"))
+    if "ended" in asked or ("terminated" not in names and "ended" in names):
+        asked.setdefault("terminated", asked.pop("ended", "ended"))
+    for role in _ROLES:
+        value = asked.get(role, role if role in names else None)
+        if value is None:
+            if role in ("state", "action") or (role == "episode" and role not in asked):
+                expected = f"its name, as in columns={{{role!r}: ...}}; there are {', '.join(map(str, names))}"
+                expected += "; None if the table is one sequence" * (role == "episode")
+                raise LogError(role, got="no such column", expected=expected)
+            continue
+        parts = (value,) if isinstance(value, str) or value in names else tuple(value)
+        if not parts or (len(parts) > 1 and role not in _LABELS):
+            raise ParameterError(f"columns[{role!r}]", got=repr(value), expected="the name of one column")
+        for part in parts:
+            if part not in names:
+                raise UnknownName(f"columns[{role!r}]", got=part, known=map(str, names))
+        roles[role] = parts
+    if "next_state" in roles and len(roles["next_state"]) != len(roles["state"]):
+        expected = f"as many columns as the state has, {len(roles['state'])}; or None, for those of the next row"
+        raise ParameterError("columns['next_state']", got=repr(roles["next_state"]), expected=expected)
+    return roles
 
 
-def read_log(source: Any) -> Log:
-    """Return the log in a Parquet or CSV file, in a data frame, or in a Minari dataset; every row is checked.
+def read_log(
+    source: Any,
+    columns: Mapping[str, str | Sequence[str] | None] | None = None,
+    *,
+    order_by: str | None = None,
+    tolerance: float | None = None,
+    unlisted: str = "error",
+    split: bool = False,
+) -> Log:
+    """Return the log in a file, a data frame or a dataset, whatever its columns are called; every row is checked.
 
     >>> import occamrl as orl
-    >>> columns = {"episode": [0, 0], "state": [0, 1], "action": [1, 0], "next_state": [1, 2], "reward": [0.0, 1.0]}
-    >>> orl.read_log(columns)
-    Log(log: 1 episodes, 2 steps)
+    >>> days = {"store": ["A", "B", "A", "B"], "day": [1, 1, 2, 2], "stock": [4, 2, 3, 0], "order": ["no", "yes"] * 2}
+    >>> log = orl.read_log(days, {"episode": "store", "state": "stock", "action": "order"}, order_by="day")
+    >>> log
+    Log(log: 2 episodes, 2 steps)
+    >>> log.report["no_next_state"]  # print(log) says all that was dropped or mended
+    2
 
-    A file whose name ends in ``.csv`` is CSV with a line of names, any other one Parquet; files are read in blocks,
-    now and whenever they are used. ``minari:ID`` is a Minari dataset on this machine. A data frame of pandas or Polars,
-    an Arrow table or a mapping of arrays has the columns of a log. A :class:`LogError` names the first wrong row.
+    Parameters
+    ----------
+    source : path, data frame or dataset
+        A file whose name ends in ``.csv`` is CSV with a line of names, any other one Parquet; files are read in blocks,
+        now and whenever they are used. ``minari:ID`` is a Minari dataset on this machine. Or a data frame of pandas or
+        Polars, an Arrow table, a mapping of columns, a list of rows.
+    columns : dict, optional
+        The column of each role: episode, state, action, next_state, reward, ended (or terminated), truncated, step.
+        Several columns make a tuple. A role that is not given is the column of its name, if there is one; None: there
+        is none. Without a next state it is the state of the next row. ``episode: None`` is one sequence, which is cut
+        where it ended.
+    order_by : str, optional
+        A column of numbers or dates that orders the rows of an episode. With it, or with a column ``step``, the rows
+        may come in any order; without, those of an episode are together and in order.
+    tolerance : float, optional
+        How far a reward may be from one that the models list, in the unit of the log; by default 0.001 of their range.
+    unlisted : "error" | "drop"
+        What to do with rows whose state, action or reward is missing or not in the models.
+    split : bool
+        Cut episodes that are longer than the horizon into pieces: right for systems that go on.
     """
     if isinstance(source, Log):
+        if columns is not None or order_by is not None:
+            raise ParameterError(
+                "log", got=repr(source), expected="what it was read from, to read it with other columns"
+            )
         return source
-    if isinstance(source, str) and source.startswith("minari:"):
-        try:
-            dataset = importlib.import_module("minari").load_dataset(source.removeprefix("minari:"))
-        except ModuleNotFoundError as error:
-            raise OccamRLError('reading Minari datasets needs Minari: pip install "minari[hdf5]"') from error
-        except (ValueError, KeyError, OSError) as error:
-            raise LogError("dataset", got=f"{source!r}: {error}", expected="a Minari dataset here") from error
-        return Log(lambda: _minari(dataset), source)
-    if hasattr(source, "iterate_episodes"):
-        return Log(lambda: _minari(source), "minari")
-    if isinstance(source, (str, Path)):
-        path = Path(source)
-        if not path.is_file():
-            raise LogError(str(source), got="no such file", expected="a Parquet or CSV file, or minari:ID")
-        return Log(lambda: _csv(path) if path.suffix.lower() == ".csv" else _parquet(path), str(source))
-    if not hasattr(source, "__getitem__"):
-        raise ParameterError("log", got=f"{source!r:.100}", expected="a path, a data frame or a mapping of arrays")
-    names = getattr(source, "column_names", getattr(source, "columns", source))  # of Arrow, pandas, a mapping
-    columns = {name: source[name] for name in _require_columns(names)}
-    return Log(lambda: [columns])
+    require_choice("unlisted", unlisted, ("error", "drop"))
+    if tolerance is not None:
+        require_number("tolerance", tolerance, 0.0, math.inf)
+    table = table_of(source)
+    if order_by is not None and order_by not in table.names:
+        raise UnknownName("order_by", got=order_by, known=map(str, table.names))
+    roles = _roles_of(columns, table.names)
+    return Log(table, roles, order_by=order_by, tolerance=tolerance, unlisted=unlisted, split=split)
 
 
 def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
@@ -327,4 +481,5 @@ def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
     names = ("state", "action", "next_state", "reward")
     columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
     columns["episode"] = np.repeat(np.arange(episodes), problem.horizon)
-    return Log(lambda: [columns], f"simulated, seed {seed}")
+    table = table_of(columns)._replace(source=f"simulated, seed {seed}")
+    return Log(table, _roles_of(None, table.names))

@@ -176,15 +176,15 @@ def select(
     if evidence == "value" and real:
         expected = '"likelihood"; or a list, model.family({...}): real parameters have no value rows'
         raise ParameterError("evidence", got=repr(evidence), expected=expected)
+    source = read_log(log)
     if known is None and real:
         known = ladder.model.known
     elif known is None:
-        sizes = Known.of_sizes(states=ladder.features.states, actions=ladder.features.actions, horizon=1)
+        sizes = Known.of_sizes(states=ladder.features.states, actions=ladder.features.actions, horizon=source.longest)
         known = getattr(spec, "known", sizes)
     require_kind("known", known, Known)
     if evidence == "value" and not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="mdp.known: horizon and rewards, to plan values")
-    source = read_log(log)
     outcomes = ladder.model.layout if real else ladder.features.attach(known)
     test = (_Likelihood if evidence == "likelihood" else _Value)(ladder, known, delta)
     bar = Progress("select", source.episodes, progress)
