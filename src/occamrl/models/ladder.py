@@ -227,10 +227,9 @@ class Ladder:
         found = getattr(problem, "ladder", None)
         if isinstance(found, Ladder):
             return found
-        missing = [name for name in ("hypotheses", "phi", "sizes") if not hasattr(problem, name)]
-        if missing:
+        if not hasattr(problem, "hypotheses"):
             expected = "one that brings a ladder along, or your own Ladder([F_1, ...])"
-            raise ParameterError("problem", got=f"{type(problem).__name__}, without {missing[0]}", expected=expected)
+            raise ParameterError("problem", got=f"{type(problem).__name__}, without hypotheses", expected=expected)
         names = getattr(problem, "class_names", None) or None
         family = FiniteFamily(parameters=problem.hypotheses, features=FeatureMap(problem.phi))
         level = np.repeat(np.arange(len(problem.sizes)), np.diff(problem.sizes, prepend=0))
@@ -261,10 +260,8 @@ class Ladder:
         truth = as_mdp(mdp)
         if self.finite and self.features.rewards is not None:  # outcomes are compared with their rewards
             rewards = truth.base_reward.ravel()[truth.outcomes.pair] + truth.outcomes.bonus
-            features = FeatureMap.of_outcomes(truth.outcomes, truth.states, rewards)
-            theta = np.zeros((len(truth.probability), features.groups * features.width))
-            theta[:, features.place] = truth.probability
-            own = FiniteFamily(parameters=theta.reshape(-1, features.groups, features.width), features=features)
+            features = FeatureMap.of_matrix(truth.outcomes, truth.probability.T, truth.states, rewards)
+            own = FiniteFamily(parameters=np.eye(len(truth.probability)), features=features)
             found = match(*reversed(comparable([self.family, own])))
             return None if (found < 0).any() else int(self.level[found].max()) + 1
         needed = 1

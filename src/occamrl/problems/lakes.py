@@ -194,6 +194,7 @@ def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
     """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
     rewards = [0.0]
     for env in environments:
+        require_whole_truth(env)
         table = env.unwrapped.P
         for row in table.values() if isinstance(table, dict) else table:
             for outcomes in row.values() if isinstance(row, dict) else row:
