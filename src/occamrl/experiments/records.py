@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import time
@@ -214,17 +215,18 @@ def labels_of(record: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(_LABELS, found, strict=True))
 
 
+def shown(value: Any) -> str:
+    """Return a value of a table as text."""
+    if isinstance(value, float):
+        return "impossible" if math.isinf(value) else f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
+    return f"{value:,}" if type(value) is int else "" if value is None else str(value)
+
+
 def text_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows as text in columns that fit a screen; of many rows the first."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, float):
-            return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
-        return f"{value:,}" if type(value) is int else "" if value is None else str(value)[:40]
-
     columns = []
     for name in rows[0]:
-        column = [name, *(text(row[name]) for row in rows[:_MOST_ROWS])]
+        column = [name, *(shown(row[name])[:40] for row in rows[:_MOST_ROWS])]
         numeric, width = isinstance(rows[0][name], (int, float)), max(map(len, column))
         columns.append([each.rjust(width) if numeric else each.ljust(width) for each in column])
     lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]

@@ -15,14 +15,13 @@ import hashlib
 import html
 import io
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from occamrl.errors import as_path
-from occamrl.experiments.records import Records, load
+from occamrl.experiments.records import Records, load, shown
 from occamrl.logs.select import Selection
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_policy, write_figures
@@ -128,19 +127,12 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f'<div class="scroll fit"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def shown(value: Any) -> str:
-    """Return a value of a table as text."""
-    if isinstance(value, float):
-        return f"{value:,.4g}" if math.isfinite(value) else "impossible"
-    return "" if value is None else f"{value:,}" if type(value) is int else str(value)
-
-
 def classes_table(verdict: Mapping[str, Any]) -> str:
     """Return the evidence against each class, which of them is in play, and what they are held against."""
     alive, out = verdict.get("alive") or [None] * len(verdict["names"]), bool(verdict.get("misspecified"))
     rows: list[dict[str, Any]] = []
     for name, against, left in zip(verdict["names"], verdict["statistics"], alive, strict=True):
-        row: dict[str, Any] = {"class": name, "evidence against it": math.inf if against is None else float(against)}
+        row: dict[str, Any] = {"class": name, "evidence against it": "impossible" if against is None else against}
         row |= {} if left is None else {"models not ruled out": int(left)}
         rows.append(row | {"": "needed" if len(rows) + 1 == verdict["chosen"] and not out else ""})
     limit = verdict.get("threshold")
