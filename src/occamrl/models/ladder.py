@@ -168,6 +168,8 @@ class Ladder:
     names: tuple[str, ...]
     finite: bool  # whether the classes are lists of kernels
     families: list[Any]  # F_1, ..., F_M
+    sizes: list[int]  # |F_1|, ..., |F_M| of lists; numbers of parameters of the other classes
+    features: FeatureMap  # of the largest class
     reach: list[float]  # how far the truth may be from the nearest member of each, 0 but for covers
     family: FiniteFamily  # of lists: F_M, its members sorted by the first class that holds them
     level: Ints  # of lists [m]: that class, from 0
@@ -209,7 +211,8 @@ class Ladder:
         return self
 
     def _name(self, names: Names) -> None:
-        self.classes = len(self.families)
+        self.classes, self.features = len(self.families), self.families[-1].features
+        self.sizes = [family.size for family in self.families]
         found = tuple(f"F_{m}" for m in range(1, self.classes + 1)) if names is None else tuple(names)
         texts = all(isinstance(name, str) and name for name in found) and not isinstance(names, str)
         if not texts or not len(set(found)) == len(found) == self.classes:
@@ -234,17 +237,6 @@ class Ladder:
         family = FiniteFamily(parameters=problem.hypotheses, features=FeatureMap(problem.phi))
         level = np.repeat(np.arange(len(problem.sizes)), np.diff(problem.sizes, prepend=0))
         return cls.of_levels(family, level, names=names)
-
-    @property
-    def features(self) -> FeatureMap:
-        """The features of the largest class."""
-        features: FeatureMap = self.families[-1].features
-        return features
-
-    @property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_M| of lists; numbers of parameters of the other classes."""
-        return [family.size for family in self.families]
 
     @property
     def prior(self) -> Floats:

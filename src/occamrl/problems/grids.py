@@ -210,10 +210,6 @@ def refinement(solutions: Sequence[tuple[Grid, Floats]], states: ArrayLike) -> R
 
     Values are compared at ``states`` [N, n]; the first may be that in which episodes begin.
     """
-    grids = [grid for grid, _ in solutions]
-    ratios = [(one.spacing / two.spacing).tolist() for one, two in itertools.pairwise(grids)]
-    if len(grids) != 3 or not np.allclose(ratios, 2.0):
-        raise ParameterError("solutions", got=f"ratios of spacings {ratios}", expected="3 grids, each twice as fine")
     found = np.stack([grid.interpolate(values, states) for grid, values in solutions])
     steps = np.diff(found, axis=0)
     gaps, first = np.abs(steps).max(axis=1), steps[:, 0]
@@ -222,7 +218,7 @@ def refinement(solutions: Sequence[tuple[Grid, Floats]], states: ArrayLike) -> R
     own = _order(np.abs(first))[1] if np.sign(first[0]) == np.sign(first[1]) else factor
     limit = found[2, 0] + (factor if np.isnan(own) else own) * first[1]
     return Refinement(
-        points=tuple(tuple(int(m) for m in grid.points) for grid in grids),
+        points=tuple(tuple(int(m) for m in grid.points) for grid, _ in solutions),
         order=order,
         errors=(float(left + gaps.sum()), float(left + gaps[1]), float(left)),
         at_start=tuple((found[:, 0] - limit).tolist()),
