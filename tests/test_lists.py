@@ -424,7 +424,7 @@ def test_the_letter_has_the_losses_and_distances_of_its_definitions() -> None:
             zs.append(z)
     np.testing.assert_allclose(agent.losses(final), losses)
     distances = ((np.array(zs) - np.array(zs)[:, [losses.argmin()]]) ** 2).sum(axis=0)
-    wide = agent.beta(H, 30)
+    wide = agent.beta(H)
     assert wide == 8 * H**2 * math.log(5 / 0.05)
     assert (agent.confidence_set(mdp.known, final) == (distances <= wide)).all()
 
@@ -468,7 +468,7 @@ def test_right_hand_sides_of_theorems() -> None:
     assert theorems.eluder_dimension(np.zeros((3, 4)), 0.1) == 0
     mdp, family = random_mdp(random_kernels(3)[0], horizon=3), FiniteFamily(random_kernels(3))
     setting = theorems.Setting(horizon=3, episodes=200, delta=0.05)
-    beta = paper.UCRLVTR(family=family).beta(3, 200)
+    beta = paper.UCRLVTR(family=family).beta(3)
     bound = theorems.regret_bound_vtr(setting, radius=beta, eluder=2)
     assert bound["total"] == pytest.approx(1 + 18 + 4 * math.sqrt(beta * 2 * 600) + 3 * math.sqrt(1200 * math.log(20)))
     assert run(paper.UCRLVTR(family=family), mdp, episodes=200, progress=False).total_regret < bound["total"]

@@ -103,10 +103,8 @@ class _File(NamedTuple):
         data, parameters = self.data, self.data.get("parameters", {})
         if {"reward", "reward_range"} & set(data) or not isinstance(parameters, dict):
             raise self.bad("problem", sorted(data), "a table of parameters, and the problem's own rewards")
-        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
-        if "horizon" in data:
-            plain["horizon"] = data["horizon"]
-        return ladder_of_problem(make_problem(data["problem"], **plain))
+        horizon = {"horizon": data["horizon"]} if "horizon" in data else {}
+        return ladder_of_problem(make_problem(data["problem"], **{**parameters, **horizon}))
 
     def of_classes(self) -> LadderSpec:
         classes = self.data["classes"]

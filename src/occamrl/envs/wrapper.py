@@ -281,8 +281,8 @@ class FiniteEnvironment:
         if not isinstance(env, gym.Env):
             expected = "a Gymnasium environment, gymnasium.make(...); for a problem or FiniteMDP, call occamrl.run"
             raise ParameterError("env", got=type(env).__name__, expected=expected)
-        if known is not None and not isinstance(known, Known):
-            raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
+        if known is not None:
+            require_kind("known", known, Known)
         self.env = env
         self.observation = codec_of(env.observation_space, discretiser)
         self.action = codec_of(env.action_space)

@@ -256,17 +256,14 @@ class Ladder:
             own = FiniteFamily(parameters=np.eye(len(truth.probability)), features=features)
             found = match(*reversed(comparable([self.family, own])))
             return None if (found < 0).any() else int(self.level[found].max()) + 1
-        needed = 1
+        needed: list[int | None] = []
         for matrix in (sp.csr_array(kernel.matrix) for kernel in truth.kernels):
             if self.finite:
                 member = self.family.find(matrix)
-                first = None if member is None else int(self.level[member]) + 1
+                needed.append(None if member is None else int(self.level[member]) + 1)
             else:
-                first = next((m for m, each in enumerate(self.families, start=1) if each.contains(matrix)), None)
-            if first is None:
-                return None
-            needed = max(needed, first)
-        return needed
+                needed.append(next((m for m, each in enumerate(self.families, start=1) if each.contains(matrix)), None))
+        return None if None in needed else max(each for each in needed if each)
 
     def statistics(self, m: int, gram: Floats, xy: Floats) -> tuple[Floats, Floats]:
         """Return sum x x^T and sum y x in the own parameters of class m, from those over ``features``."""

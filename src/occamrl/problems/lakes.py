@@ -7,6 +7,7 @@ to the left or to the right. The kernel is linear in the probabilities of these 
 from __future__ import annotations
 
 import itertools
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl.errors import ParameterError, TableError, require_choice, require_integer, require_sequences
-from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, reward_map
+from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_table, reward_map
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
 
@@ -195,10 +196,7 @@ def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
     rewards = [0.0]
     for env in environments:
         require_whole_truth(env)
-        table = env.unwrapped.P
-        for row in table.values() if isinstance(table, dict) else table:
-            for outcomes in row.values() if isinstance(row, dict) else row:
-                rewards += [float(entry[2]) for entry in outcomes]
+        rewards += read_table(env.unwrapped.P, RewardMap(-math.inf, math.inf)).reward.tolist()
     return (min(rewards), max(rewards)) if min(rewards) < max(rewards) else (0.0, 1.0)
 
 
