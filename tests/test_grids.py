@@ -61,7 +61,7 @@ def circle(points: int) -> Grid:
     return Grid(low=[-math.pi], high=[math.pi], points=[points], periodic=[True])
 
 
-def rotation(nodes: int = 2_000, *, hermite: bool = False) -> Any:
+def rotation(nodes: int = 2_000, *, hermite: bool = False) -> tuple[Any, Any]:
     """A rotation with normal noise, whose values are known in closed form."""
     rule = normal_rule([SIGMA], nodes) if hermite else quantile_rule(lambda u: SIGMA * norm.ppf(u), nodes)
     return lambda s, a, noise: s + a[0] * TURN + noise, rule
@@ -109,7 +109,7 @@ def line() -> Grid:
     return Grid(low=[0.0], high=[1.0], points=[5])
 
 
-def moved(step: Any) -> Any:
+def moved(step: Any) -> tuple[Any, Any]:
     return step, normal_rule([0.0], 1)
 
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 FORMAT = 3
 TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
 CURVE = ("episode", "regret", "cumulative_regret", "realised_return")
-_LABELS = ("cell", "problem", "agent", "seed")
 _WORKERS_SECONDS = 3.0  # given to the workers of a process that was killed to notice and to end
 _MOST_ROWS = 24  # of a printed table: it fits a screen
 
@@ -165,7 +164,7 @@ class Records:
         """A table of all curves: cell, problem, agent, seed, episode, regret, cumulative_regret, realised_return."""
         import pyarrow as pa
 
-        columns: dict[str, list[Any]] = {name: [] for name in (*_LABELS, *CURVE)}
+        columns: dict[str, list[Any]] = {name: [] for name in ("cell", "problem", "agent", "seed", *CURVE)}
         for record in self.cells:
             for name, value in labels_of(record).items():
                 columns[name] += [value] * len(record["curve"]["episode"])
@@ -211,8 +210,8 @@ class Records:
 
 def labels_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a row of a table says about its cell."""
-    found = record["cell"], record["problem"]["label"], record["agent"]["label"], record["seed"]
-    return dict(zip(_LABELS, found, strict=True))
+    names = {"problem": record["problem"]["label"], "agent": record["agent"]["label"]}
+    return {"cell": record["cell"], **names, "seed": record["seed"]}
 
 
 def shown(value: Any) -> str:
