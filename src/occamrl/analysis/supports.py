@@ -115,8 +115,8 @@ class Supports:
             few = f"no set of up to {self.largest} simulators explains the data; larger ones were not looked at"
             yield "compatible", none if self.largest == len(self.names) else few
             return
-        needed = ", ".join(self.necessary) or "none"
-        yield "needed", f"{needed} (in every set that explains the data)"
+        every = "in every set that explains the data"
+        yield "needed", f"{', '.join(self.necessary)} ({every})" if self.necessary else f"no simulator is {every}"
         size, more = len(self.sets[0].members), len(self.sets) - len(self.smallest)
         larger = f", and {more} larger that contain none of these" if more else ""
         yield "compatible", f"{len(self.smallest)} of the {math.comb(len(self.names), size)} sets of {size}{larger}"
