@@ -130,9 +130,9 @@ def finite(kind: str, broken: bool) -> Case:
 class SmallBall(UCRLVTR):
     """The paper's ball with a 50,000th of its radius."""
 
-    def beta(self, horizon: int, k: int) -> float:
+    def beta(self, horizon: int) -> float:
         """Return too small a radius."""
-        return 2e-5 * super().beta(horizon, k)
+        return 2e-5 * super().beta(horizon)
 
 
 @cache

@@ -145,7 +145,7 @@ def found_pair(agent: orl.OccamMixture, mdp: Any, episodes: int, seed: int) -> t
     for mark in marks:
         more = mark - (0 if result is None else result.total_episodes)
         result = orl.run(agent, mdp, episodes=more, seed=seed, progress=False, continue_from=result)
-        smallest = agent.facts(mdp.known, result.state)["smallest"]
+        smallest = [[int(name) - 1 for name in one.members] for one in orl.supports(result).smallest]
         first = None if smallest != [list(PAIR)] else first or mark
         covered.append(bool(smallest) and (min(map(len, smallest)) < len(PAIR) or list(PAIR) in smallest))
     if result is None:

@@ -193,7 +193,7 @@ def listed(**more: Any) -> Any:
 
 
 def members(ladder: orl.Ladder) -> Any:
-    return orl.PSRL(family=ladder.family_of(ladder.classes))
+    return orl.PSRL(ladder=orl.Ladder([ladder.family_of(ladder.classes)]))
 
 
 def selected(kind: Any, name: str, truth: str = "", **more: Any) -> Any:

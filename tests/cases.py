@@ -92,7 +92,7 @@ LEARNERS: dict[str, Make] = {
     "LinPSRL": lambda case: orl.LinPSRL(features=case.features),
     "Greedy": lambda case: orl.Greedy(features=case.features),
     "PSRL": lambda case: orl.PSRL(),
-    "PSRL, list": lambda case: orl.PSRL(family=case.ladder.family),
+    "PSRL, list": lambda case: orl.PSRL(ladder=orl.Ladder([case.ladder.family])),
     "PSRL, ladder": lambda case: orl.PSRL(ladder=case.ladder),
     "UCBVI": lambda case: orl.UCBVI(episodes=K, scale=0.1),
     "RLSVI": lambda case: orl.RLSVI(scale=0.1),

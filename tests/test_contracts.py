@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl import bellman, registry
-from occamrl.checks import check_family, check_learner, check_problem, check_rule
+from occamrl import registry
+from occamrl.checks import check_learner, check_problem, check_rule
 from occamrl.errors import ContractError
 from occamrl.protocols import Flow, Known, Played, Replay
 from tests import cases
@@ -36,27 +36,6 @@ def test_the_table_is_complete() -> None:
 @pytest.mark.parametrize("name", cases.RULES)
 def test_every_rule_keeps_the_contract(name: str) -> None:
     check_rule(cases.RULES[name])
-
-
-FAMILIES: dict[str, Any] = {
-    "list": lambda case: case.ladder.family,
-    "beginning of a list": lambda case: case.ladder.family_of(1),
-    "list over features": lambda case: orl.FiniteFamily(parameters=np.eye(3), features=case.features),
-    "linear": lambda case: orl.LinearFamily(features=case.features, norm_bound=1.0),
-    "some coordinates": lambda case: orl.LinearFamily(features=case.features, norm_bound=1.0, coordinates=[0, 2]),
-    "blocks": lambda case: orl.AggregationFamily(partition=[0, 1, 1], actions=2),
-    "tabular": lambda case: orl.AggregationFamily.tabular(states=3, actions=2),
-    "cover": lambda case: orl.CoverFamily(
-        lambda p: p[0] * case.kernels[0] + (1.0 - p[0]) * case.kernels[1], low=[0.0], high=[1.0], step=0.25
-    ),
-}
-
-
-@pytest.mark.parametrize("problem", [None, "rewards on transitions"])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_keeps_the_contract(name: str, problem: str | None) -> None:
-    case = cases.CASES[problem or "stationary"]
-    check_family(FAMILIES[name](case), None if problem is None else case.mdp)
 
 
 @pytest.mark.parametrize("name", registry.own("problems"))
@@ -234,25 +213,6 @@ def test_a_broken_rule_is_caught(kind: type[Any], clause: str) -> None:
     check_rule(TakesTurns())
     with pytest.raises(ContractError, match=clause):
         check_rule(kind())
-
-
-@pytest.mark.parametrize(
-    ("family", "method", "wrong", "clause"),
-    [
-        ("list", "kernel_of", lambda self, member, known: bellman.Kernel(np.eye(6, 3), np.zeros(6)), r"has its V\*"),
-        ("blocks", "smallest_loss", lambda self, gram, xy: 1e3, "smaller loss"),
-        ("linear", "smallest_loss", lambda self, gram, xy: -1e3, "least squares"),
-        ("blocks", "contains", lambda self, kernel: False, "is contained"),
-        ("linear", "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),
-    ],
-)
-def test_a_family_with_a_broken_method_is_caught(
-    family: str, method: str, wrong: Any, clause: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = FAMILIES[family](cases.CASES["stationary"])
-    monkeypatch.setattr(type(found), method, wrong)
-    with pytest.raises(ContractError, match=clause):
-        check_family(found)
 
 
 @pytest.mark.parametrize(

@@ -260,13 +260,13 @@ def test_symbolic_values_and_references() -> None:
     agents = [
         {"name": "oracle", "parameters": parameters},
         {"name": "largest", "parameters": parameters},
-        {"name": "UCRLVTR", "parameters": {"family": {"random": 3, "with_truth": True}, "delta": "1/K"}},
-        {"name": "ARLGen", "parameters": {"ladder": {"sizes": [2, 5], "true": 2}}},
-        {"name": "class", "parameters": {"selector": "ARLGen", "ladder": {"sizes": [2, 5], "true": 2}, "m": 1}},
+        {"name": "UCRLVTR", "parameters": {"family": "problem", "delta": "1/K"}},
+        {"name": "ARLGen"},
+        {"name": "class", "parameters": {"selector": "ARLGen", "m": 1}},
     ]
-    experiment = orl.Experiment(name="x", episodes=20, seeds=1, problem=["SparseMixture"], agent=agents)
+    experiment = orl.Experiment(name="x", episodes=20, seeds=1, problem=["SparseLadder"], agent=agents)
     code = dict(zip(("oracle", "largest", "UCRLVTR", "ARLGen", "class"), experiment.code.values(), strict=True))
-    problem = orl.make_problem("sparse-mixture")
+    problem = orl.make_problem("sparse-ladder")
     support, norm = np.flatnonzero(problem.theta), float(np.linalg.norm(problem.theta))
     features = orl.FeatureMap(problem.phi)
     assert code["oracle"]["agent.features"] == f"FeatureMap {features.restrict(support.tolist()).fingerprint[:16]}"

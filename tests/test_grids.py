@@ -12,7 +12,6 @@ from scipy.stats import norm
 import occamrl as orl
 from occamrl.errors import InvalidInput, ParameterError
 from occamrl.problems.grids import (
-    Driven,
     Grid,
     StateError,
     discretise,
@@ -62,13 +61,10 @@ def circle(points: int) -> Grid:
     return Grid(low=[-math.pi], high=[math.pi], points=[points], periodic=[True])
 
 
-def rotation(nodes: int = 2_000, *, hermite: bool = False) -> Driven:
+def rotation(nodes: int = 2_000, *, hermite: bool = False) -> tuple[Any, Any]:
     """A rotation with normal noise, whose values are known in closed form."""
-
-    def rule(n: int) -> Any:
-        return normal_rule([SIGMA], n) if hermite else quantile_rule(lambda u: SIGMA * norm.ppf(u), n)
-
-    return Driven(step=lambda s, a, noise: s + a[0] * TURN + noise, rule=rule, nodes=nodes)
+    rule = normal_rule([SIGMA], nodes) if hermite else quantile_rule(lambda u: SIGMA * norm.ppf(u), nodes)
+    return lambda s, a, noise: s + a[0] * TURN + noise, rule
 
 
 def exact(x: Floats) -> Floats:
@@ -78,7 +74,7 @@ def exact(x: Floats) -> Floats:
 
 def solved(points: int) -> tuple[Grid, Floats]:
     grid = circle(points)
-    reward, kernel = 0.5 * (1.0 + np.cos(grid.vertices)), discretise(rotation(), grid, [1.0])
+    reward, kernel = 0.5 * (1.0 + np.cos(grid.vertices)), discretise(*rotation(), grid, [1.0])
     return grid, np.asarray(orl.FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0])
 
 
@@ -101,14 +97,11 @@ def test_no_estimate_without_convergence() -> None:
     values = [np.zeros(4), np.ones(8), np.zeros(16)]
     report = refinement([(circle(v.size), v) for v in values], circle(4).vertices)
     assert math.isnan(report.errors[0])
-    for sizes in ((4, 8), (4, 8, 12)):
-        with pytest.raises(ParameterError, match="twice as fine"):
-            refinement([(circle(n), np.zeros(n)) for n in sizes], circle(4).vertices)
 
 
 def test_rules_integrate_and_more_nodes_help() -> None:
-    fine = discretise(rotation(), circle(12), [1.0]).toarray()
-    gaps = [np.abs(discretise(rotation(n, hermite=True), circle(12), [1.0]).toarray() - fine).max() for n in (3, 90)]
+    fine = discretise(*rotation(), circle(12), [1.0]).toarray()
+    gaps = [np.abs(discretise(*rotation(n, hermite=True), circle(12), [1.0]).toarray() - fine).max() for n in (3, 90)]
     assert gaps[1] < 0.1 * gaps[0]
 
 
@@ -116,26 +109,26 @@ def line() -> Grid:
     return Grid(low=[0.0], high=[1.0], points=[5])
 
 
-def moved(step: Any) -> Driven:
-    return Driven(step=step, rule=lambda n: normal_rule([0.0], n), nodes=1)
+def moved(step: Any) -> tuple[Any, Any]:
+    return step, normal_rule([0.0], 1)
 
 
 def test_only_reachable_states_have_to_be_covered() -> None:
     half = moved(lambda s, a, w: np.where(s <= 0.5, 0.5 * s, 2.0))
-    assert discretise(half, line(), [0.0], start=[[0.25]]).shape == (5, 5)
+    assert discretise(*half, line(), [0.0], start=[[0.25]]).shape == (5, 5)
     with pytest.raises(StateError, match="covers the reachable states"):
-        discretise(half, line(), [0.0], start=[[0.8]])
+        discretise(*half, line(), [0.0], start=[[0.8]])
     with pytest.raises(StateError, match=r"got \[1.25\] from state \[0.75\] under action \[2.0\].*\[0, 1\]"):
-        discretise(moved(lambda s, a, w: s + 0.25 * a[0]), line(), [0.0, 2.0])
+        discretise(*moved(lambda s, a, w: s + 0.25 * a[0]), line(), [0.0, 2.0])
 
 
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (lambda: discretise(moved(lambda s, a, w: np.where(s > 0.9, np.nan, s)), line(), [0.0]), StateError),
-        (lambda: discretise(moved(lambda s, a, w: s[:1]), line(), [0.0]), InvalidInput),
-        (lambda: discretise(rotation(3), circle(4), [[math.nan]]), InvalidInput),
-        (lambda: discretise(rotation(3), line(), [0.0], start=[[3.0]]), InvalidInput),
+        (lambda: discretise(*moved(lambda s, a, w: np.where(s > 0.9, np.nan, s)), line(), [0.0]), StateError),
+        (lambda: discretise(*moved(lambda s, a, w: s[:1]), line(), [0.0]), InvalidInput),
+        (lambda: discretise(*rotation(3), circle(4), [[math.nan]]), InvalidInput),
+        (lambda: discretise(*rotation(3), line(), [0.0], start=[[3.0]]), InvalidInput),
         (lambda: Grid(low=[0.0], high=[math.nan], points=[3]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[1]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[3, 3]), InvalidInput),

@@ -305,7 +305,7 @@ def every_agent(ladder: Ladder) -> list[Any]:
         Occam(ladder=ladder),
         Occam(ladder=ladder, acting="sampling", scope="all"),
         PSRL(),
-        PSRL(family=ladder.family),
+        PSRL(ladder=Ladder([ladder.family])),
         PSRL(ladder=ladder),
     ]
 
@@ -346,7 +346,10 @@ def test_optimism_by_steps_is_no_less_than_that_of_any_choice() -> None:
 
 def test_posterior_weights_are_those_of_bayes() -> None:
     ladder, mdp = random_ladder(), random_mdp(random_kernels(6)[5])
-    for agent, prior in ((PSRL(ladder=ladder), ladder.prior), (PSRL(family=ladder.family), np.full(6, 1 / 6))):
+    for agent, prior in (
+        (PSRL(ladder=ladder), ladder.prior),
+        (PSRL(ladder=Ladder([ladder.family])), np.full(6, 1 / 6)),
+    ):
         posterior, kernels = prior.copy(), np.stack([ladder.family.kernel(i) for i in range(6)])
         for state, _, flow in blocks(agent, mdp, 12):
             weight = agent.log_posterior(mdp.known, state)
@@ -421,7 +424,7 @@ def test_the_letter_has_the_losses_and_distances_of_its_definitions() -> None:
             zs.append(z)
     np.testing.assert_allclose(agent.losses(final), losses)
     distances = ((np.array(zs) - np.array(zs)[:, [losses.argmin()]]) ** 2).sum(axis=0)
-    wide = agent.beta(H, 30)
+    wide = agent.beta(H)
     assert wide == 8 * H**2 * math.log(5 / 0.05)
     assert (agent.confidence_set(mdp.known, final) == (distances <= wide)).all()
 
@@ -465,7 +468,7 @@ def test_right_hand_sides_of_theorems() -> None:
     assert theorems.eluder_dimension(np.zeros((3, 4)), 0.1) == 0
     mdp, family = random_mdp(random_kernels(3)[0], horizon=3), FiniteFamily(random_kernels(3))
     setting = theorems.Setting(horizon=3, episodes=200, delta=0.05)
-    beta = paper.UCRLVTR(family=family).beta(3, 200)
+    beta = paper.UCRLVTR(family=family).beta(3)
     bound = theorems.regret_bound_vtr(setting, radius=beta, eluder=2)
     assert bound["total"] == pytest.approx(1 + 18 + 4 * math.sqrt(beta * 2 * 600) + 3 * math.sqrt(1200 * math.log(20)))
     assert run(paper.UCRLVTR(family=family), mdp, episodes=200, progress=False).total_regret < bound["total"]
@@ -498,7 +501,7 @@ def test_compatible_sets_by_value_are_all_that_meet_the_sharp_set() -> None:
     mean = x @ [0.5, 0.5, 0.0, 0.0]
     y = np.where(draw.random(4_000) < mean + 0.5, 0.5, -0.5)  # as noisy as targets of range one can be
     rows = ValueRows(x.T @ x, x.T @ y)
-    found = compatible(rows, 0.05)
+    found, allowance, _ = compatible(rows, 0.05)
     every = [each for m in range(1, 5) for each in combinations(range(4), m)]
 
     def least(members: tuple[int, ...]) -> float:
@@ -513,9 +516,9 @@ def test_compatible_sets_by_value_are_all_that_meet_the_sharp_set() -> None:
         return float(minimize(loss, start, bounds=[(0, 1)] * len(index), constraints=[rule], tol=1e-12).fun)
 
     losses = {each: least(each) for each in every}
-    limit = min(losses.values()) + found.allowance
-    assert set(found.minimal) == minimal({each for each, loss in losses.items() if loss <= limit})
-    assert found.minimal == [(0, 1)]
+    limit = min(losses.values()) + allowance
+    assert set(found) == minimal({each for each, loss in losses.items() if loss <= limit})
+    assert list(found) == [(0, 1)]
 
 
 def test_compatible_sets_by_likelihood_are_all_that_are_likely_enough() -> None:
@@ -527,13 +530,13 @@ def test_compatible_sets_by_likelihood_are_all_that_are_likely_enough() -> None:
     flow = simulate(mdp, np.full((H, S, A), 1 / A), 200, np.random.default_rng(0))
     likelihood.add(state, symbols.outcomes, mdp.known, flow)
     counts = Counts(state, symbols.outcomes, symbols.join(np.asarray(features.matrix).T))
-    found = compatible(counts, 0.05)
+    found, allowance, _ = compatible(counts, 0.05)
     every = [each for m in range(1, 5) for each in combinations(range(4), m)]
     best = {each: counts.fit(each)[0] for each in every}
-    least = max(best.values()) - found.allowance
-    assert set(found.minimal) == minimal({each for each, score in best.items() if score >= least})
-    assert any(set(each) <= {0, 1} for each in found.minimal)
-    assert (2,) not in found.minimal
+    least = max(best.values()) - allowance
+    assert set(found) == minimal({each for each, score in best.items() if score >= least})
+    assert any(set(each) <= {0, 1} for each in found)
+    assert (2,) not in found
 
 
 def test_the_simulators_that_matter_are_named() -> None:

@@ -312,7 +312,6 @@ def test_bad_policies_are_refused(policy: Any, error: type[InvalidInput], index:
 @pytest.mark.parametrize(
     ("kind", "parameters", "field"),
     [
-        (RiverSwim, {"variant": "ayub"}, "variant"),
         (MemoryWalk, {"order": 3}, "order"),
         (SparseMixture, {"norm": 1.0}, "norm"),
         (SparseMixture, {"persistence": 1.0}, "persistence"),

@@ -1,4 +1,4 @@
-"""Contract checks for what you write: learners and selectors, rules, families, problems.
+"""Contract checks for what you write: learners and selectors, rules, problems.
 
 Each check uses the thing in many ways. It raises a :class:`~occamrl.errors.ContractError` that names the broken clause,
 with the episode and field of the first difference; or prints and returns what it did.
@@ -7,18 +7,13 @@ with the episode and field of the first difference; or prints and returns what i
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from occamrl import bellman
 from occamrl.errors import ContractError, OccamRLError
-from occamrl.evidence import value
-from occamrl.models.families import TOLERANCE, Family, FiniteFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp, stream
 from occamrl.protocols import Flow, Known, Learner, Plan, Played, Problem, Replay, Rule
 from occamrl.running.flow import simulate
@@ -210,53 +205,3 @@ def check_problem(problem: Problem) -> str:
         policy = draw.integers(mdp.actions, size=(horizon, mdp.states))
         _require((mdp.evaluate(policy) <= best + 1e-9).all(), "no policy beats V*")
     return _report(repr(problem), "V* is in range, attained by the optimal policy, and beaten by none of 5 others")
-
-
-def check_family(family: Family, mdp: FiniteMDP | None = None) -> str:
-    """Check a family of kernels, on rows drawn from one of its members."""
-    draw, features = stream(0, "check_family"), family.features
-    members = list(family.members(draw, 8))
-    _require(members, "a family has a kernel")
-    for i, member in enumerate(members):
-        kernel = family.kernel(member)
-        _require(np.abs(kernel.sum(axis=2) - 1.0).max() <= TOLERANCE, f"member {i} is a kernel: sums are 1")
-        _require(kernel.min() >= -TOLERANCE, f"member {i} is a kernel: no probability is negative")
-        _require(family.contains(kernel), f"member {i} is contained")
-    reward = draw.uniform(size=(features.states, features.actions))
-    known = Known(features.states, features.actions, 4, reward) if mdp is None else mdp.known
-    outcomes, values = features.attach(known), draw.uniform(size=(known.horizon + 1, known.states)) * known.horizon
-    lists = [slice(*ends) for ends in itertools.pairwise(outcomes.start)]  # the outcomes of each (s, a)
-    law = np.maximum(features.probabilities(family.parameters_of(members[0])), 0.0)
-    count = np.concatenate([draw.multinomial(9, law[own] / law[own].sum()) for own in lists])
-    step, pair = draw.integers(known.horizon, size=len(lists)), outcomes.pair
-    rewards = known.base_reward.ravel()[pair] + outcomes.bonus
-    flow = Flow(step[pair], *np.divmod(pair, known.actions), outcomes.next_state, rewards, count, 9 * len(lists))
-    sums = value.begin(family.own_features)
-    value.add(sums, family.own_features, known, values, flow)
-
-    def loss(member: Any) -> float:
-        """Return the sum of ((W(o) - (P W)(s, a))/R)^2 over what happened."""
-        probability, total = features.probabilities(family.parameters_of(member)), 0.0
-        for h, own in zip(step, lists, strict=True):
-            w = outcomes.bonus[own] + values[h + 1, outcomes.next_state[own]]
-            middle, spread = 0.5 * (w.max() + w.min()), float(np.ptp(w))
-            if spread > 0.0:  # probabilities may sum to one up to rounding only
-                total += float(count[own] @ ((w - middle - probability[own] @ (w - middle)) / spread) ** 2)
-        return total
-
-    least = family.smallest_loss(sums["gram"][0], sums["xy"][0]) + float(sums["yy"][0])
-    losses = [loss(member) for member in (range(family.size) if isinstance(family, FiniteFamily) else members)]
-    _require(least <= min(losses) + 1e-7, "no member has a smaller loss than the smallest")
-    center = np.linalg.pinv(sums["gram"][0]) @ sums["xy"][0][..., None]
-    free = float(sums["yy"][0] - (sums["xy"][0] * center[..., 0]).sum())
-    _require(least >= free - 1e-7, "the smallest loss is not below that of least squares")
-    if isinstance(family, FiniteFamily):
-        _require(np.isclose(least, min(losses)), "the smallest loss is that of a member")
-        plain = replace(known, transition_rewards=None)
-        for member in range(min(family.size, 20)):
-            solved, kernel = np.zeros(known.states), family.kernel(member)
-            for _ in range(known.horizon):
-                solved = (known.base_reward + kernel @ solved).max(axis=1)
-            values, _ = bellman.solve([family.kernel_of(member, plain)], known.states, known.horizon)
-            _require(np.allclose(values[0], solved, atol=1e-7), f"member {member} has its V*")
-    return _report(repr(family), "members are kernels, and contained", "smallest losses, by brute force")

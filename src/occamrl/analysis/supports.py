@@ -17,9 +17,6 @@ directions),
 .. math:: L(\theta) \le t = -\tfrac12 \log \sum_D w(D) e^{-2 A_D} + \tfrac12 \log\tfrac1\delta, \qquad
     A_D = \min_\eta \{ L(\theta_D + B_D\eta) + |\eta|^2 \} + \tfrac14 \log\det(I + B_D^\top G B_D) .
 
-The least loss over mixtures of D is attained inside the simplex of a subset, where it is the least loss over a plane:
-solving every set once, and passing the least loss up to supersets, solves all of them.
-
 **Estimated simulators.** Rows are then biased by at most e (:mod:`occamrl.models.simulators`), and for c in (0, 1)
 
 .. math:: t_c = -\tfrac1{2c} \log\sum_D w(D) e^{-2c A_D^{(c)}} + \tfrac1{2c}\log\tfrac1\delta + \frac{n e^2}{1-c},
@@ -51,7 +48,7 @@ from occamrl.logs.log import Log
 from occamrl.models.families import simplex_minimum
 from occamrl.models.features import FeatureMap
 from occamrl.models.simulators import Simulators
-from occamrl.protocols import Floats, Ints, Known
+from occamrl.protocols import Floats, Known
 from occamrl.running.result import Result, table_of_rows
 from occamrl.running.run import generator
 
@@ -62,15 +59,6 @@ MOST_CANDIDATES = 20
 _TEMPERATURES = (0.5, 0.75, 0.9)  # c of t_c
 _SHOWN = 12
 _SAME = 1e-9  # kernels that differ by less are the same
-
-
-class Compatible(NamedTuple):
-    """The minimal sets that the data do not contradict, by size, then fit."""
-
-    minimal: list[tuple[int, ...]]
-    excess: list[float]  # of the best score of all over that of each
-    allowance: float  # the excess from which on a set is not compatible
-    largest: int  # the size up to which sets were looked at
 
 
 @dataclass(frozen=True)
@@ -109,20 +97,14 @@ class Supports:
         return tuple(each for each in self.sets if len(each.members) == len(self.sets[0].members))
 
     @property
-    def next_exclusion(self) -> SupportSet | None:
-        """The set that goes next at the present rate, larger ones in its place; None where none is seen to go."""
-        going = [each for each in self.sets if math.isfinite(each.episodes_left)]
-        return min(going, key=lambda each: each.episodes_left, default=None)
-
-    @property
     def table(self) -> pa.Table:
         """One row per set."""
         return table_of_rows([{"size": len(each.members), **asdict(each)} for each in self.sets])
 
     def __str__(self) -> str:
         about = f"after {self.episodes:,} episodes, by {self.evidence}, delta {self.delta:g}:"
-        found = [f"{len(self.names)} simulators {about}"]
-        return "\n".join([*found, *(f"  {label:<14}{text}" for label, text in self._findings())])
+        lines = [f"  {label:<14}{text}" for label, text in self._findings()]
+        return "\n".join([f"{len(self.names)} simulators {about}", *lines])
 
     def _findings(self) -> Iterator[tuple[str, str]]:
         """Yield what was found, in words."""
@@ -146,8 +128,8 @@ class Supports:
         if self.largest < len(self.names):
             yield "", f"only sets of up to {self.largest} simulators were looked at"
         yield "differences", ", ".join(f"{n} {kind}" for kind, n in self.directions.items() if n or kind == "resolved")
-        going = self.next_exclusion
-        if going is not None:
+        going = min(self.sets, key=lambda each: each.episodes_left)
+        if math.isfinite(going.episodes_left):
             when = f"after about {going.episodes_left:,.0f} more episodes at the present rate"
             yield "next", f"{{{', '.join(going.members)}}} goes {when}; larger sets may take its place"
         else:
@@ -171,36 +153,32 @@ class ValueRows:
     def __init__(self, gram: Floats, xy: Floats, bias: float = 0.0) -> None:
         """Take sum x x^T [d, d], sum y x [d] and a bound on the sum of squared biases."""
         self.gram, self.xy, self.bias, self.information, self.size = gram, xy, bias, gram, xy.size
+        self._fits: dict[tuple[int, ...], Fit] = {}
 
-    def fit(self, members: tuple[int, ...]) -> Fit:
+    def fit(self, members: tuple[int, ...], enough: float = math.nan) -> Fit:
         """Return the best mixture of a set."""
-        gram, xy = self.gram[np.ix_(members, members)], self.xy[list(members)]
-        weights = simplex_minimum(gram, xy)
-        score = float(2.0 * xy @ weights - weights @ gram @ weights)
-        return Fit(score, score, weights)
-
-    def bound(self, members: tuple[int, ...], enough: float) -> float:
-        """Return the best score of a set, which ``least`` has found for the smaller ones."""
-        loss = float(self._losses[sum(1 << j for j in members)])
-        return -loss if math.isfinite(loss) else self.fit(members).score
+        if members not in self._fits:
+            gram, xy = self.gram[np.ix_(members, members)], self.xy[list(members)]
+            weights = simplex_minimum(gram, xy)
+            score = float(2.0 * xy @ weights - weights @ gram @ weights)
+            self._fits[members] = Fit(score, score, weights)
+        return self._fits[members]
 
     def least(self, delta: float) -> float:
-        """Return -t, and keep the least loss of each set; sets are numbers whose bits are their members."""
-        d, count, solved = self.size, 0, list[tuple[Floats, Floats, Floats]]()
-        self._losses = np.full(2**d, np.inf)
+        """Return -t."""
+        d, solved, prior = self.size, list[tuple[Floats, Floats]](), list[Floats]()
         for m in range(1, d + 1):
-            count += math.comb(d, m)
-            if count > self.most_sets:
+            if sum(map(len, prior)) + math.comb(d, m) > self.most_sets:
                 break
-            sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
-            loss, ridge, logdet = self._planes(sets)
-            mask = (1 << sets).sum(axis=1)
-            for j in range(m):  # a set does at least as well as its subsets
-                loss = np.minimum(loss, self._losses[mask - (1 << sets[:, j])])
-            self._losses[mask] = loss
-            solved.append((ridge, logdet, np.full(len(sets), -math.log(math.comb(d, m)))))
-        ridge, logdet, log_prior = (np.concatenate(parts) for parts in zip(*solved, strict=True))
-        log_prior -= math.log(len(solved))
+            sets, middle, basis = np.array(list(combinations(range(d), m))), np.full(m, 1.0 / m), helmert(m).T
+            gram, xy = self.gram[sets[:, :, None], sets[:, None, :]], self.xy[sets]
+            eigen, axes = np.linalg.eigh(basis.T @ gram @ basis)
+            eigen, along = np.maximum(eigen, 0.0), np.einsum("nij,ni->nj", axes, (xy - gram @ middle) @ basis)
+            ridge = gram @ middle @ middle - 2.0 * xy @ middle - (along**2 / (eigen + 1.0)).sum(axis=1)
+            solved.append((ridge, np.log1p(eigen).sum(axis=1)))
+            prior.append(np.full(len(sets), -math.log(math.comb(d, m))))
+        ridge, logdet = (np.concatenate(parts) for parts in zip(*solved, strict=True))
+        log_prior = np.concatenate(prior) - math.log(len(prior))
 
         def most(c: float, level: float) -> float:
             return value.threshold(2.0 * c * ridge + 0.5 * logdet, log_prior, level) / (2.0 * c)
@@ -208,26 +186,6 @@ class ValueRows:
         if not self.bias:
             return -most(1.0, delta)
         return -min(most(c, delta / len(_TEMPERATURES)) + self.bias / (1.0 - c) for c in _TEMPERATURES)
-
-    def _planes(self, sets: Ints) -> tuple[Floats, Floats, Floats]:
-        """Return, for sets [N, m] of one size: least loss, ridge loss, log-determinant.
-
-        The least loss is that of the plane of weights that sum to one; infinite if it lies outside the simplex.
-        """
-        m = sets.shape[1]
-        gram, xy = self.gram[sets[:, :, None], sets[:, None, :]], self.xy[sets]
-        middle, basis = np.full(m, 1.0 / m), helmert(m).T
-        eigen, axes = np.linalg.eigh(basis.T @ gram @ basis)
-        eigen, along = np.maximum(eigen, 0.0), np.einsum("nij,ni->nj", axes, (xy - gram @ middle) @ basis)
-        ridge = gram @ middle @ middle - 2.0 * xy @ middle - (along**2 / (eigen + 1.0)).sum(axis=1)
-        steep = eigen > 1e-13 * np.trace(gram, axis1=1, axis2=2)[:, None]
-        eta = np.einsum("nij,nj->ni", axes, np.where(steep, along / np.where(steep, eigen, 1.0), 0.0))
-        theta = middle + eta @ basis.T
-        outside = theta.min(axis=1) < -1e-9
-        theta = np.maximum(theta, 0.0)
-        theta /= theta.sum(axis=1, keepdims=True)
-        loss = np.einsum("ni,nij,nj->n", theta, gram, theta) - 2.0 * (xy * theta).sum(axis=1)  # whatever rounding did
-        return np.where(outside, np.inf, loss), ridge, np.log1p(eigen).sum(axis=1)
 
 
 class Counts:
@@ -265,10 +223,6 @@ class Counts:
         rows = self.data.kernels[:, mixed > 0.0] / mixed[mixed > 0.0]
         return np.asarray(0.5 * (rows * self.data.count[mixed > 0.0]) @ rows.T)
 
-    def bound(self, members: tuple[int, ...], enough: float) -> float:
-        """Return a bound on the scores of a set."""
-        return self.fit(members, enough).bound
-
     def least(self, delta: float) -> float:
         """Return Z - log(1/delta); counting notices a truth that is no mixture."""
         sizes = sorted({*range(1, min(3, self.size) + 1), self.size})
@@ -280,16 +234,17 @@ class Counts:
         return -value.threshold(-np.array([*scores, self.counted]), weights, delta)
 
 
-def compatible(by: ValueRows | Counts, delta: float) -> Compatible:
-    """Return every minimal set with a mixture whose score is large enough.
+def compatible(by: ValueRows | Counts, delta: float) -> tuple[dict[tuple[int, ...], float], float, int]:
+    """Return every minimal set with a mixture whose score is large enough, by size, then fit; allowance; largest size.
 
-    A compatible set makes its supersets compatible. Simulators without which not even all others will do are in every
-    compatible set, so that only what is added to these is searched, by size.
+    With each set comes how far its best score is behind that of all, and the allowance is how far it may be. A
+    compatible set makes its supersets compatible. Simulators without which not even all others will do are in every
+    compatible set, so that only what is added to these is searched, by size, as long as the sets are not too many.
     """
     every, d, least = tuple(range(by.size)), by.size, by.least(delta)
 
     def fits(members: tuple[int, ...]) -> bool:
-        return by.bound(members, least) >= least
+        return by.fit(members, least).bound >= least
 
     minimal, largest, looked = list[tuple[int, ...]](), d, 0
     if fits(every):
@@ -304,9 +259,9 @@ def compatible(by: ValueRows | Counts, delta: float) -> Compatible:
                 if not any(set(each) <= set(members) for each in minimal) and fits(members):
                     minimal.append(members)
     scores = {members: by.fit(members).score for members in minimal}
-    minimal.sort(key=lambda members: (len(members), -scores[members]))
     best = max([by.fit(every).score, *scores.values()])
-    return Compatible(minimal, [best - scores[members] for members in minimal], max(best - least, 0.0), largest)
+    ordered = sorted(minimal, key=lambda members: (len(members), -scores[members]))
+    return {members: best - scores[members] for members in ordered}, max(best - least, 0.0), largest
 
 
 def supports(
@@ -361,13 +316,13 @@ def supports(
         by: ValueRows | Counts = Counts(state, symbols.outcomes, symbols.join(matrix.T))
     else:
         by = ValueRows(state["gram"][0, 0], state["xy"][0, 0], episodes * known.horizon * error**2)
-    found, sets = compatible(by, level), list[SupportSet]()
+    (minimal, allowance, largest), sets = compatible(by, level), list[SupportSet]()
     scale = np.abs(np.diag(qr(matrix[matrix.any(axis=1)], mode="r", pivoting=True)[0]))
     rank = int((scale > _SAME * max(1.0, float(scale[0]))).sum())
     names = tuple(str(j + 1) for j in range(d)) if simulators is None else simulators.names
-    for members, excess in zip(found.minimal, found.excess, strict=True):
+    for members, excess in minimal.items():
         growing = excess - by.noise * max(0, rank - len(members))  # beyond what noise explains
-        left = episodes * (found.allowance - excess) / growing if growing > 0.1 * by.noise else math.inf
+        left = episodes * (allowance - excess) / growing if growing > 0.1 * by.noise else math.inf
         named, weights = tuple(names[j] for j in members), tuple(by.fit(members).weights.tolist())
         sets.append(SupportSet(named, weights, excess, max(left, 1.0)))
     basis = helmert(d).T
@@ -377,7 +332,7 @@ def supports(
         possible = np.concatenate([value.rows(features, known, following).x for following in values[1:]])
         told = int(np.linalg.matrix_rank(possible @ basis, tol=1e-7))
     reachable = min(max(told, seen), rank - 1)
-    resolved = min(int((eigen >= found.allowance).sum()), seen, reachable)
+    resolved = min(int((eigen >= allowance).sum()), seen, reachable)
     directions = {
         "resolved": resolved,
         "with too few data": min(seen, reachable) - resolved,
@@ -385,8 +340,7 @@ def supports(
         "that no planned value depends on": rank - 1 - reachable,
         "that no data can resolve": d - rank,
     }
-    bounds = found.allowance, found.largest, rank
-    return Supports(names, episodes, delta, by.kind, tuple(sets), *bounds, directions, error)
+    return Supports(names, episodes, delta, by.kind, tuple(sets), allowance, largest, rank, directions, error)
 
 
 def _read(source: Any, simulators: Simulators | None, known: Known | None) -> tuple[FeatureMap, Known, Any, Any, int]:

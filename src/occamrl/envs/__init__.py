@@ -46,13 +46,13 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         self.action_space = spaces.Discrete(self.mdp.actions)
         self.render_mode = render_mode
         self._state: int | None = None
-        self._step, self._last = 0, ""
+        self._step = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Draw the first state."""
         super().reset(seed=seed)
         self._state = int(self.np_random.choice(self.mdp.states, p=self.mdp.initial_distribution))
-        self._step, self._last = 0, ""
+        self._step = 0
         return np.int64(self._state), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -68,10 +68,8 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         reward = float(mdp.base_reward[pair] + outcomes.bonus[outcome])
         if mdp.reward_noise is not None:
             reward = float(self.np_random.random() < reward)
-        reward = self.rewards.total(reward, 1)
         self._state, self._step = int(outcomes.next_state[outcome]), self._step + 1
-        self._last = f"  after action {int(action)}, reward {reward:.4g}"
-        return np.int64(self._state), reward, False, self._step >= mdp.horizon, {}
+        return np.int64(self._state), self.rewards.total(reward, 1), False, self._step >= mdp.horizon, {}
 
     def render(self) -> Any:
         """Return lines of text, or a picture [height, width, 3]."""
@@ -88,7 +86,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         cells = [f"[{tile}]" if s == self._state else f" {tile} " for s, tile in enumerate(tiles)]
         lines = ["".join(cells[first : first + columns]) for first in range(0, len(cells), columns)]
         caption = f"{type(self.problem).__name__}  step {self._step} of {self.mdp.horizon}  state {self._state}"
-        return "\n".join([*lines, caption + self._last])
+        return "\n".join([*lines, caption])
 
 
 def register_problems() -> list[str]:

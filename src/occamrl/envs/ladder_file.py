@@ -15,8 +15,6 @@ are looked for beside the TOML file and never unpickled; an id of an environment
 
 from __future__ import annotations
 
-import itertools
-import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,14 +29,13 @@ from occamrl.errors import ParameterError, UnknownName, as_floats, as_path, requ
 from occamrl.models.families import FiniteFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
-from occamrl.models.simulators import grid_reach
-from occamrl.problems.lakes import require_whole_truth, smallest_range, table_of
+from occamrl.models.simulators import grid_reach, mixtures
+from occamrl.problems.lakes import smallest_range, table_of
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, reward_map
 from occamrl.protocols import Floats, Known
 from occamrl.registry import make_problem
 
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
-MOST_MIXTURES = 100_000
 _KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "classes")
 _KINDS = {"kernels", "environments", "mixtures"}
 
@@ -106,10 +103,8 @@ class _File(NamedTuple):
         data, parameters = self.data, self.data.get("parameters", {})
         if {"reward", "reward_range"} & set(data) or not isinstance(parameters, dict):
             raise self.bad("problem", sorted(data), "a table of parameters, and the problem's own rewards")
-        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
-        if "horizon" in data:
-            plain["horizon"] = data["horizon"]
-        return ladder_of_problem(make_problem(data["problem"], **plain))
+        horizon = {"horizon": data["horizon"]} if "horizon" in data else {}
+        return ladder_of_problem(make_problem(data["problem"], **{**parameters, **horizon}))
 
     def of_classes(self) -> LadderSpec:
         classes = self.data["classes"]
@@ -161,7 +156,10 @@ class _File(NamedTuple):
             if "mixtures" in each:
                 parts = require_integer(f"{place}.mixtures", each["mixtures"], 1, most=1_000)
                 grids[-1] = (len(environments), parts)
-                weights.extend(_mixtures(f"{place}.mixtures", *grids[-1], weights))
+                size = len(environments)
+                known = {(*weight, *[0.0] * (size - len(weight))) for weight in weights}
+                made = map(tuple, mixtures(f"{place}.mixtures", *grids[-1], min(size, parts)).tolist())
+                weights.extend(weight for weight in made if weight not in known)
             entries = each.get("environments", [])
             for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
                 weights.append((0.0,) * len(environments) + (1.0,))
@@ -172,8 +170,6 @@ class _File(NamedTuple):
                 options = {key: option for key, option in about.items() if key != "id"}
                 environments.append(make_environment(f"{place}.environments[{i}]", about["id"], options))
             sizes.append(len(weights))
-        for env in environments:
-            require_whole_truth(env)
         chosen = self.data.get("reward_range", smallest_range(environments))
         problems = [table_of(env, horizon=self.data["horizon"], reward_range=chosen)[0] for env in environments]
         features = FeatureMap.of_simulators(problems)
@@ -195,17 +191,6 @@ class _File(NamedTuple):
         except Exception as error:  # whatever a foreign file leads to
             raise ParameterError(field, got=f"{file}: {error}", expected=expected) from error
         return as_floats(field, array)
-
-
-def _mixtures(field: str, size: int, parts: int, known: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Return the mixtures of ``size`` members with weights that are multiples of 1/parts, less those already known."""
-    if not size or math.comb(parts + size - 1, parts) > MOST_MIXTURES:
-        got = f"{parts} parts of {size} environments before it"
-        raise ParameterError(field, got=got, expected=f"1 to {MOST_MIXTURES:,} mixtures")
-    seen = {tuple(weight) + (0.0,) * (size - len(weight)) for weight in known}
-    counts = itertools.combinations_with_replacement(range(size), parts)
-    grid = [tuple(chosen.count(i) / parts for i in range(size)) for chosen in counts]
-    return [weight for weight in grid if weight not in seen]
 
 
 def _known_of(problems: Sequence[FiniteMDP], features: FeatureMap) -> Known:

@@ -29,7 +29,7 @@ from occamrl.errors import (
     require_integer,
     require_kind,
 )
-from occamrl.problems.lakes import has_table, require_harmless_wrappers, table_of
+from occamrl.problems.lakes import require_harmless_wrappers, table_of
 from occamrl.problems.mdp import FiniteMDP, RewardMap, reward_map
 from occamrl.protocols import Floats, Known, Outcomes
 
@@ -281,13 +281,13 @@ class FiniteEnvironment:
         if not isinstance(env, gym.Env):
             expected = "a Gymnasium environment, gymnasium.make(...); for a problem or FiniteMDP, call occamrl.run"
             raise ParameterError("env", got=type(env).__name__, expected=expected)
-        if known is not None and not isinstance(known, Known):
-            raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
+        if known is not None:
+            require_kind("known", known, Known)
         self.env = env
         self.observation = codec_of(env.observation_space, discretiser)
         self.action = codec_of(env.action_space)
-        own = getattr(env.unwrapped, "mdp", None)  # of a problem of this package
-        own = own if isinstance(own, FiniteMDP) and not has_table(env) else None
+        found = getattr(env.unwrapped, "mdp", None)
+        own = found if isinstance(found, FiniteMDP) else None  # of a problem of this package
         steps = self._horizon(known, horizon, own)
         self.mdp: FiniteMDP | None = None
         self.rewards, why_not = reward_map(reward_range), ""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import time
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 FORMAT = 3
 TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
 CURVE = ("episode", "regret", "cumulative_regret", "realised_return")
-_LABELS = ("cell", "problem", "agent", "seed")
 _WORKERS_SECONDS = 3.0  # given to the workers of a process that was killed to notice and to end
 _MOST_ROWS = 24  # of a printed table: it fits a screen
 
@@ -164,7 +164,7 @@ class Records:
         """A table of all curves: cell, problem, agent, seed, episode, regret, cumulative_regret, realised_return."""
         import pyarrow as pa
 
-        columns: dict[str, list[Any]] = {name: [] for name in (*_LABELS, *CURVE)}
+        columns: dict[str, list[Any]] = {name: [] for name in ("cell", "problem", "agent", "seed", *CURVE)}
         for record in self.cells:
             for name, value in labels_of(record).items():
                 columns[name] += [value] * len(record["curve"]["episode"])
@@ -210,21 +210,22 @@ class Records:
 
 def labels_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a row of a table says about its cell."""
-    found = record["cell"], record["problem"]["label"], record["agent"]["label"], record["seed"]
-    return dict(zip(_LABELS, found, strict=True))
+    names = {"problem": record["problem"]["label"], "agent": record["agent"]["label"]}
+    return {"cell": record["cell"], **names, "seed": record["seed"]}
+
+
+def shown(value: Any) -> str:
+    """Return a value of a table as text."""
+    if isinstance(value, float):
+        return "impossible" if math.isinf(value) else f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
+    return f"{value:,}" if type(value) is int else "" if value is None else str(value)
 
 
 def text_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows as text in columns that fit a screen; of many rows the first."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, float):
-            return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
-        return f"{value:,}" if type(value) is int else "" if value is None else str(value)[:40]
-
     columns = []
     for name in rows[0]:
-        column = [name, *(text(row[name]) for row in rows[:_MOST_ROWS])]
+        column = [name, *(shown(row[name])[:40] for row in rows[:_MOST_ROWS])]
         numeric, width = isinstance(rows[0][name], (int, float)), max(map(len, column))
         columns.append([each.rjust(width) if numeric else each.ljust(width) for each in column])
     lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]

@@ -2,7 +2,7 @@
 
 Agents need what only the problem knows. Their parameters take symbolic values for it, such as ``norm_bound = "true"``;
 `docs/experiments.md` lists them. Nothing of the truth is handed out unless a parameter asks for it by name: ``"true"``,
-``"support"``, ``with_truth``, ``oracle``. The references of a selector are named like agents: ``oracle``, ``largest``,
+``"support"``, ``oracle``. The references of a selector are named like agents: ``oracle``, ``largest``,
 ``smallest`` and ``class`` (with ``m``), each the plain learner that a selector would be if it knew, or did not look.
 
 All faults of a file are reported at once: where, what was got, what was expected, the nearest valid name.
@@ -36,8 +36,8 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
-from occamrl.problems.mdp import as_mdp, stream
-from occamrl.protocols import MOST_EPISODES, Floats
+from occamrl.problems.mdp import as_mdp
+from occamrl.protocols import MOST_EPISODES
 from occamrl.running.identity import identity
 
 AGENTS = ("learners", "selectors", "paper")
@@ -320,7 +320,7 @@ class Resolver:
         if found[2] == "sqrt(SA)":
             return factor * math.sqrt(self.mdp.states * self.mdp.actions)
         if isinstance(features, FeatureMap) and features.groups > 1:  # one-hot: theta is the kernel
-            theta = self._kernel()
+            theta = self.mdp.kernel() if self.mdp.stationary else None
         if theta is None:
             raise ParameterError(key, got=repr(value), expected=f"a number: {self.title} has no theta")
         return factor * float(np.linalg.norm(theta))
@@ -342,43 +342,18 @@ class Resolver:
 
         return self.build(restricted, value, key) if isinstance(value, dict) else features
 
-    def _kernel(self) -> Floats:
-        if not self.mdp.stationary:
-            raise ParameterError("problem", got="a kernel that changes with the step", expected="a stationary one")
-        return self.mdp.kernel()
-
-    def _kernels(self, count: int, seed: int, position: int | None) -> Floats:
-        """Return ``count`` kernels: the problem's own at a position, if any, the others drawn uniformly."""
-        truth = self._kernel()
-        kernels = stream(seed, "spec", "kernels").dirichlet(np.ones(truth.shape[2]), size=(count, *truth.shape[:2]))
-        if position is not None:
-            kernels[position] = truth
-        return kernels
-
     def _family(self, key: str, value: Any, made: Any) -> Any:
-        def drawn(*, random: int, with_truth: bool, seed: int = 0) -> FiniteFamily:
-            return FiniteFamily(self._kernels(random + with_truth, seed, 0 if with_truth else None))
-
         if value is None:
             return None
-        if value == "problem":
-            return Ladder.of_problem(self.problem).family
-        return self._named(key, value) if isinstance(value, str) or "name" in value else self.build(drawn, value, key)
+        return Ladder.of_problem(self.problem).family if value == "problem" else self._named(key, value)
 
     def _ladder(self, key: str, value: Any, made: Any) -> Any:
         def listed(*, classes: list[Any]) -> Ladder:
             return Ladder([self._named(f"{key}.classes[{m}]", each) for m, each in enumerate(classes)])
 
-        def drawn(*, sizes: list[int], true: int, seed: int = 0) -> Ladder:
-            position = [None, 0, *sizes[:-1]][true]  # in class 1 the first, else the first new one
-            kernels = self._kernels(sizes[-1], seed, position)
-            return Ladder([FiniteFamily(kernels[:size]) for size in sizes])
-
         if value in (None, "problem"):
             return Ladder.of_problem(self.problem)
-        if isinstance(value, str) or "name" in value:
-            return self._named(key, value)
-        return self.build(listed if "classes" in value else drawn, value, key)
+        return self._named(key, value) if isinstance(value, str) or "name" in value else self.build(listed, value, key)
 
     def _reference(self, name: str, selector: Any, m: int | None) -> Any:
         """Return the learner that a selector would be on one class: the true one, the largest, ..."""

@@ -111,10 +111,10 @@ class OccamMixture(_Counting):
     >>> mdp = orl.FiniteMDP(transition=truth, reward=np.eye(4)[:, :2], horizon=10)
     >>> agent = orl.OccamMixture(features=orl.FeatureMap(list(kernels)))
     >>> result = orl.run(agent, mdp, episodes=200)
-    >>> agent.facts(mdp.known, result.state)["smallest"]
-    [[1, 3]]
+    >>> orl.supports(result).necessary
+    ('2', '4')
 
-    The compatible sets (:meth:`facts`) are proved, at level ``delta``; acting by draws is measured.
+    The compatible sets (:func:`occamrl.supports`) are proved; acting by draws is measured.
 
     Parameters
     ----------
@@ -209,26 +209,6 @@ class OccamMixture(_Counting):
                 left = left * (share @ data.kernels.T) + 0.5 * self.sets[alive]
                 left /= left.sum(axis=1, keepdims=True)
             state["weights"][alive], state["fitted"] = left, int(state["count"].sum())
-
-    def facts(self, known: Known, state: dict[str, Any]) -> dict[str, Any]:
-        """Return what was found.
-
-        ``smallest``: the smallest compatible sets, of those that are weighed; ``misspecified``: whether none is, so
-        that the truth is no mixture; ``likely``: the set with the largest weight, which is measured, not proved.
-        """
-        outcomes, kernels = self.setting(known)
-        terms = self.terms(known, state)
-        least, sizes, smallest = self.least(terms), self.sets.sum(axis=1), []
-        for size in [] if len(state["novel"]) else np.unique(sizes):
-            for at in np.flatnonzero(sizes == size):
-                members = np.flatnonzero(self.sets[at])
-                data = likelihood.data_of(state["count"], outcomes, kernels[members])
-                if likelihood.hull_maximum(data, state["weights"][at, members], enough=least)[1] >= least:
-                    smallest.append(members.tolist())
-            if smallest:
-                break
-        likely = np.flatnonzero(self.sets[terms[:-1].argmax()]).tolist()
-        return {"smallest": smallest, "misspecified": not smallest, "likely": likely}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

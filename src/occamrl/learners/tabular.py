@@ -7,8 +7,8 @@ the bonus is the part of a known reward that depends on the outcome:
 optimal policy, count what happened. The prior of each row P(.|s, a) is a Dirichlet distribution with one parameter for
 all outcomes, so the posterior is one as well: Dirichlet(alpha + c). A kernel is drawn before every episode: to play a
 draw for longer saves planning and loses the exploration that rare draws are. On *lists* of kernels the posterior of a
-member is proportional to w(P) exp(l(P)), l its log-likelihood (:mod:`occamrl.evidence.likelihood`), w even or the prior
-of a ladder. There a draw lasts 2 % of all episodes, which cost no regret where it was measured. Once all members make
+member is proportional to w(P) exp(l(P)), l its log-likelihood (:mod:`occamrl.evidence.likelihood`), w the prior of a
+ladder. There a draw lasts 2 % of all episodes, which cost no regret where it was measured. Once all members make
 impossible what was seen, draws are tabular.
 
 **UCBVI** (Azar, Osband and Munos, ICML 2017, arXiv 1703.05449). With L = ln(5 S A T/delta), T = K H,
@@ -49,13 +49,11 @@ from occamrl.errors import (
     ShapeError,
     require_choice,
     require_integer,
-    require_kind,
     require_number,
     require_rewards,
 )
 from occamrl.evidence import likelihood
 from occamrl.evidence.likelihood import JEFFREYS, Members
-from occamrl.models.families import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Outcomes, Plan
@@ -144,11 +142,9 @@ class PSRL(Learner):
 
     Parameters
     ----------
-    family : FiniteFamily, optional
-        The kernels drawn from, each as likely as any other before any data. By default every kernel: rows are drawn
-        from Dirichlet distributions.
     ladder : Ladder, optional
-        Instead of a family: nested lists of kernels, with the prior that gives every class the same weight.
+        Nested lists of kernels to draw from, with the prior that gives every class the same weight. By default every
+        kernel: rows are drawn from Dirichlet distributions.
     concentration : float
         Of the Dirichlet distributions, for each outcome before any data. 1 is uniform over all rows.
     replan : float
@@ -158,7 +154,6 @@ class PSRL(Learner):
     guarantee = "on average over its prior"
     given = ("a prior",)
 
-    family: FiniteFamily | None = None
     ladder: Ladder | None = None
     concentration: float = JEFFREYS
     replan: float = 0.02
@@ -166,22 +161,12 @@ class PSRL(Learner):
     def __post_init__(self) -> None:
         require_number("concentration", self.concentration, 0.05, 1e6)  # of less, draws could underflow
         require_number("replan", self.replan, 0.0, 1e100)
-        if self.family is not None:
-            require_kind("family", self.family, FiniteFamily)
-        if self.ladder is not None:
-            require_kind("ladder", self.ladder, Ladder)
-            if self.family is not None or not self.ladder.finite:
-                got = "a family beside it" if self.family is not None else repr(self.ladder)
-                raise ParameterError("ladder", got=got, expected="a Ladder of lists of kernels alone")
-
-    @property
-    def _list(self) -> FiniteFamily | None:
-        """The kernels drawn from; None for the tabular class."""
-        return self.family if self.ladder is None else self.ladder.family
+        if self.ladder is not None and not (isinstance(self.ladder, Ladder) and self.ladder.finite):
+            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels")
 
     def _outcomes(self, known: Known) -> Outcomes:
         """Return the outcomes that are counted."""
-        return tabular_outcomes(known) if self._list is None else Members.of(self._list, known).outcomes
+        return tabular_outcomes(known) if self.ladder is None else Members.of(self.ladder.family, known).outcomes
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: the evidence by likelihood, and the number of episodes."""
@@ -190,17 +175,17 @@ class PSRL(Learner):
 
     def log_posterior(self, known: Known, state: dict[str, Any]) -> Floats:
         """Return the logarithms of the weights of the members, up to a constant; none for the tabular class."""
-        if self._list is None or len(state["novel"]):
+        if self.ladder is None or len(state["novel"]):
             return np.full(0, -np.inf)
-        prior = np.log(self.ladder.prior) if self.ladder is not None else -math.log(self._list.size)
-        return np.asarray(Members.of(self._list, known).likelihoods(state["count"]) + prior)
+        likelihoods = Members.of(self.ladder.family, known).likelihoods(state["count"])
+        return np.asarray(likelihoods + np.log(self.ladder.prior))
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Draw a kernel and solve it."""
         weight, episodes = self.log_posterior(known, state), 1
-        if self._list is not None and np.isfinite(weight).any():
+        if self.ladder is not None and np.isfinite(weight).any():
             member = int((weight + draw.gumbel(size=weight.size)).argmax())
-            kernel, episodes = self._list.kernel_of(member, known), max(1, int(self.replan * state["episodes"]))
+            kernel, episodes = self.ladder.family.kernel_of(member, known), max(1, int(self.replan * state["episodes"]))
         else:
             drawn = likelihood.draw_table(state, self._outcomes(known), draw, self.concentration)
             kernel = bellman.kernel_of(*drawn, known)

@@ -121,13 +121,9 @@ class Family(ABC):
     """A set of kernels over one feature map: what selection asks of it, whatever it is made of."""
 
     features: FeatureMap
+    size: int  # the number of kernels of a list, or of parameters
     finite = False  # whether it is a list of kernels
     reach = 0.0  # how far the truth may be from the nearest member; 0 but for covers
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The number of kernels of a list, or of parameters."""
 
     @abstractmethod
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Any]:
@@ -198,18 +194,15 @@ class FiniteFamily(Family):
             if theta.shape[1:] not in shapes or len(theta) == 0:
                 raise ShapeError("parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1")
             self.features, self.theta = features, theta.reshape(-1, *shape)
+        self.size = len(self.theta)
         require_kernels("kernels" if parameters is None else "parameters", self.features, self.theta)
 
     def take(self, members: Any) -> FiniteFamily:
         """Return the family of some members, in the order given."""
         made = FiniteFamily.__new__(FiniteFamily)
         made.features, made.theta = self.features, self.theta[members]
+        made.size = len(made.theta)
         return made
-
-    @property
-    def size(self) -> int:
-        """The number m of members."""
-        return len(self.theta)
 
     def parameters_of(self, member: Any) -> Floats:
         """Return theta of a member [G, n]."""
@@ -333,7 +326,8 @@ class CoverFamily(FiniteFamily):
         middles = itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes)) if reach else ()
         kernels = [kernel(point) for point in (*self.parameters, *map(np.array, middles))]
         self.features, theta = _one_hot(kernels)  # what can happen in the middle of a cell can happen
-        self.theta = theta[: len(self.parameters)]
+        self.size = len(self.parameters)
+        self.theta = theta[: self.size]
         require_kernels("kernels", self.features, self.theta)
         if reach is None:  # half the largest distance of neighbours on the grid, for each parameter
             laws, start = self.probability().reshape(*counts.astype(int), -1), self.features.outcomes.start[:-1]
@@ -370,11 +364,7 @@ class LinearFamily(Family):
         self.features = features
         self.coordinates = as_indices("coordinates", every if coordinates is None else coordinates, len(every))
         self.norm_bound = require_number("norm_bound", norm_bound, 0.0, math.inf, open_low=True)
-
-    @property
-    def size(self) -> int:
-        """The number r of coordinates."""
-        return self.coordinates.size
+        self.size = self.coordinates.size
 
     @cached_property
     def own_features(self) -> FeatureMap:
@@ -489,7 +479,7 @@ class AggregationFamily(Family):
         group = (block[:, None] * own_actions + np.arange(own_actions)).ravel()
         self.features = FeatureMap.of_outcomes(outcomes, states, group=group)
         self.partition: Ints = block
-        self.moves = table
+        self.moves, self.blocks, self.size = table, first.size, self.features.dimension
         # of the part of theta that rows can see: where there is one move, targets are constant
         self.norm_bound = math.sqrt(max(1, int((self.features.sizes > 1).sum())))
 
@@ -497,16 +487,6 @@ class AggregationFamily(Family):
     def tabular(cls, *, states: int, actions: int) -> AggregationFamily:
         """Return the class of all kernels: every state a block."""
         return cls(partition=np.arange(require_integer("states", states, 1)), actions=actions)
-
-    @property
-    def size(self) -> int:
-        """The number of parameters."""
-        return self.features.dimension
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks of the partition."""
-        return int(self.partition.max()) + 1
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Floats]:
         """Return members with uniformly drawn distributions."""

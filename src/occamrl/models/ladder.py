@@ -168,6 +168,8 @@ class Ladder:
     names: tuple[str, ...]
     finite: bool  # whether the classes are lists of kernels
     families: list[Any]  # F_1, ..., F_M
+    sizes: list[int]  # |F_1|, ..., |F_M| of lists; numbers of parameters of the other classes
+    features: FeatureMap  # of the largest class
     reach: list[float]  # how far the truth may be from the nearest member of each, 0 but for covers
     family: FiniteFamily  # of lists: F_M, its members sorted by the first class that holds them
     level: Ints  # of lists [m]: that class, from 0
@@ -209,7 +211,8 @@ class Ladder:
         return self
 
     def _name(self, names: Names) -> None:
-        self.classes = len(self.families)
+        self.classes, self.features = len(self.families), self.families[-1].features
+        self.sizes = [family.size for family in self.families]
         found = tuple(f"F_{m}" for m in range(1, self.classes + 1)) if names is None else tuple(names)
         texts = all(isinstance(name, str) and name for name in found) and not isinstance(names, str)
         if not texts or not len(set(found)) == len(found) == self.classes:
@@ -227,25 +230,13 @@ class Ladder:
         found = getattr(problem, "ladder", None)
         if isinstance(found, Ladder):
             return found
-        missing = [name for name in ("hypotheses", "phi", "sizes") if not hasattr(problem, name)]
-        if missing:
+        if not hasattr(problem, "hypotheses"):
             expected = "one that brings a ladder along, or your own Ladder([F_1, ...])"
-            raise ParameterError("problem", got=f"{type(problem).__name__}, without {missing[0]}", expected=expected)
+            raise ParameterError("problem", got=f"{type(problem).__name__}, without hypotheses", expected=expected)
         names = getattr(problem, "class_names", None) or None
         family = FiniteFamily(parameters=problem.hypotheses, features=FeatureMap(problem.phi))
         level = np.repeat(np.arange(len(problem.sizes)), np.diff(problem.sizes, prepend=0))
         return cls.of_levels(family, level, names=names)
-
-    @property
-    def features(self) -> FeatureMap:
-        """The features of the largest class."""
-        features: FeatureMap = self.families[-1].features
-        return features
-
-    @property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_M| of lists; numbers of parameters of the other classes."""
-        return [family.size for family in self.families]
 
     @property
     def prior(self) -> Floats:
@@ -261,23 +252,18 @@ class Ladder:
         truth = as_mdp(mdp)
         if self.finite and self.features.rewards is not None:  # outcomes are compared with their rewards
             rewards = truth.base_reward.ravel()[truth.outcomes.pair] + truth.outcomes.bonus
-            features = FeatureMap.of_outcomes(truth.outcomes, truth.states, rewards)
-            theta = np.zeros((len(truth.probability), features.groups * features.width))
-            theta[:, features.place] = truth.probability
-            own = FiniteFamily(parameters=theta.reshape(-1, features.groups, features.width), features=features)
+            features = FeatureMap.of_matrix(truth.outcomes, truth.probability.T, truth.states, rewards)
+            own = FiniteFamily(parameters=np.eye(len(truth.probability)), features=features)
             found = match(*reversed(comparable([self.family, own])))
             return None if (found < 0).any() else int(self.level[found].max()) + 1
-        needed = 1
+        needed: list[int | None] = []
         for matrix in (sp.csr_array(kernel.matrix) for kernel in truth.kernels):
             if self.finite:
                 member = self.family.find(matrix)
-                first = None if member is None else int(self.level[member]) + 1
+                needed.append(None if member is None else int(self.level[member]) + 1)
             else:
-                first = next((m for m, each in enumerate(self.families, start=1) if each.contains(matrix)), None)
-            if first is None:
-                return None
-            needed = max(needed, first)
-        return needed
+                needed.append(next((m for m, each in enumerate(self.families, start=1) if each.contains(matrix)), None))
+        return None if None in needed else max(each for each in needed if each)
 
     def statistics(self, m: int, gram: Floats, xy: Floats) -> tuple[Floats, Floats]:
         """Return sum x x^T and sum y x in the own parameters of class m, from those over ``features``."""

@@ -82,6 +82,19 @@ def variation_errors(estimate: Any, draws: int, delta: float) -> Floats:
     return np.minimum(bound, 1.0)
 
 
+def mixtures(field: str, d: int, grid: int, most: int) -> Floats:
+    """Return all weights [n, d] of at most ``most`` of d kernels in multiples of 1/``grid``, by how many they mix."""
+    count = sum(math.comb(d, m) * math.comb(grid - 1, m - 1) for m in range(1, most + 1))
+    if not 0 < count <= _MOST_MIXTURES:
+        raise ParameterError(field, got=f"{count:,} mixtures", expected=f"1 to {_MOST_MIXTURES:,}")
+    weights, rows = np.zeros((count, d)), iter(range(count))
+    for m in range(1, most + 1):
+        for members in combinations(range(d), m):
+            for cuts in combinations(range(1, grid), m - 1):
+                weights[next(rows), list(members)] = np.diff([0, *cuts, grid]) / grid
+    return weights
+
+
 def grid_reach(features: FeatureMap, most: int, grid: int) -> float:
     r"""Return how far a mixture of up to m = ``most`` kernels may be from one with weights in multiples of 1/``grid``.
 
@@ -202,23 +215,14 @@ class Simulators:
             The cover radius of all classes, instead. 0: the truth is a member, its weights on the grid and no simulator
             an estimate.
         """
-        d = len(self)
-        require_integer("most", most, 1, most=d)
-        require_integer("grid", grid, most, most=_MOST_MIXTURES)
-        added = [math.comb(d, m) * math.comb(grid - 1, m - 1) for m in range(1, most + 1)]
-        if sum(added) > _MOST_MIXTURES:
-            raise ParameterError("grid", got=f"{sum(added):,} mixtures", expected=f"at most {_MOST_MIXTURES:,}")
-        weights, rows = np.zeros((sum(added), d)), iter(range(sum(added)))
-        for m in range(1, most + 1):
-            for members in combinations(range(d), m):
-                for cuts in combinations(range(1, grid), m - 1):
-                    weights[next(rows), list(members)] = np.diff([0, *cuts, grid]) / grid
+        require_integer("most", most, 1, most=len(self))
+        weights = mixtures("grid", len(self), require_integer("grid", grid, most), most)
         if reach is None:
             reaches = [2.0 * self.error(delta) + grid_reach(self.features, m, grid) for m in range(1, most + 1)]
         else:
             reaches = [require_number("reach", reach, 0.0, 2.0)] * most
         family = FiniteFamily(parameters=weights, features=self.features)
-        return Ladder.of_levels(family, np.repeat(np.arange(most), added), reaches)
+        return Ladder.of_levels(family, np.count_nonzero(weights, axis=1) - 1, reaches)
 
     def __repr__(self) -> str:
         about = f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from occamrl.errors import ParameterError, require_number
-from occamrl.models.families import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.paper.ucrl_vtr import UCRLVTR
 from occamrl.protocols import Flow, Known, Learner, Plan
@@ -53,16 +52,12 @@ class ARLGen(Learner):
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
 
     @cached_property
-    def _families(self) -> list[FiniteFamily]:
-        return [self.ladder.family_of(m) for m in range(1, self.ladder.classes + 1)]
-
-    @cached_property
     def _largest(self) -> UCRLVTR:
         return UCRLVTR(family=self.ladder.family)
 
     def _base(self, state: dict[str, Any]) -> UCRLVTR:
         """Return UCRL-VTR on F_m at level delta/2^i."""
-        return UCRLVTR(family=self._families[state["chosen"] - 1], delta=self.delta / 2 ** state["epoch"])
+        return UCRLVTR(family=self.ladder.family_of(state["chosen"]), delta=self.delta / 2 ** state["epoch"])
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state at the beginning of epoch 1: in ``all``, of UCRL-VTR on F_M with the rows of all epochs."""

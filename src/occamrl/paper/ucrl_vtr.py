@@ -16,9 +16,8 @@ with the radius
 
 With z the vector of (P V)(s, a) over all P, both sums follow from sum z z', sum y z and sum y^2.
 
-Deviations from the paper: a plan is made before the start is seen, so V*_{P,1} is averaged over the law of starts (the
-same where there is one start). Minimum and maximum over an infinite family run over the finite list of members that is
-given. The logarithms of the infinite form take k = 1 for k = 0, which changes nothing: without rows B_0 = F.
+The learner is that of finite F; :func:`beta_infinite` is the other radius. Deviation from the paper: a plan is made
+before the start is seen, so V*_{P,1} is averaged over the law of starts (the same where there is one start).
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError, require_choice, require_kind, require_number
+from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
@@ -44,27 +43,16 @@ class UCRLVTR(Learner):
     Parameters
     ----------
     family : FiniteFamily
-        F, or the members that stand for ``infinite_class``.
+        F.
     delta : float
         P* is in B_k in all episodes with probability 1 - delta.
-    infinite_class : LinearFamily or AggregationFamily, optional
-        The infinite class that the members of ``family`` are taken from; its covering numbers enter beta. By default
-        the family is all of F, and the finite form is used.
-    cover_scales : "dyadic" | "per_episode"
-        Erratum. The paper covers F at scale 1/(kH) for every k ("per_episode"), but its union bound pays for one cover.
-        "dyadic" takes the largest 2^-j <= 1/(kH) at level delta/((j+1)(j+2)); these levels add up to delta.
     """
 
     family: FiniteFamily
     delta: float = 0.05
-    infinite_class: LinearFamily | AggregationFamily | None = None
-    cover_scales: Literal["dyadic", "per_episode"] = "dyadic"
 
     def __post_init__(self) -> None:
         require_kind("family", self.family, FiniteFamily)
-        if self.infinite_class is not None:
-            require_kind("infinite_class", self.infinite_class, (LinearFamily, AggregationFamily))
-        require_choice("cover_scales", self.cover_scales, ("dyadic", "per_episode"))
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
 
     def begin(self, known: Known) -> dict[str, Any]:
@@ -90,14 +78,11 @@ class UCRLVTR(Learner):
         """Return which members are in B_k."""
         zz, estimate = state["zz"], int(self.losses(state).argmin())
         distances = np.diag(zz) - 2.0 * zz[estimate] + zz[estimate, estimate]
-        return np.asarray(distances <= self.beta(known.horizon, state["episodes"]))
+        return np.asarray(distances <= self.beta(known.horizon))
 
-    def beta(self, horizon: int, k: int) -> float:
-        """Return the radius beta_k(delta)."""
-        if self.infinite_class is None:
-            return 8 * horizon**2 * math.log(self.family.size / self.delta)
-        about: Any = {"horizon": horizon, "episodes": k, "delta": self.delta, "cover_scales": self.cover_scales}
-        return beta_infinite(self.infinite_class, **about)
+    def beta(self, horizon: int) -> float:
+        """Return the radius beta_k(delta), the same for all k."""
+        return 8 * horizon**2 * math.log(self.family.size / self.delta)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows; their value functions are those of the plan."""
@@ -114,7 +99,11 @@ class UCRLVTR(Learner):
 def beta_infinite(
     family: LinearFamily | AggregationFamily, *, horizon: int, episodes: int, delta: float, cover_scales: str = "dyadic"
 ) -> float:
-    """Return beta_k(delta) for an infinite class after k ``episodes``; k = 0 counts as 1."""
+    """Return beta_k(delta) for an infinite class after k ``episodes``; k = 0 counts as 1.
+
+    Erratum: the paper covers F at scale 1/(kH) for every k ("per_episode"), but its union bound pays for one cover.
+    "dyadic" takes the largest 2^-j <= 1/(kH) at level delta/((j+1)(j+2)); these levels add up to delta.
+    """
     rows = max(1, episodes) * horizon  # kH
     scale, level = 1 / rows, delta
     if cover_scales == "dyadic":

@@ -1,7 +1,4 @@
-"""Problems of the literature: rivers and random MDPs.
-
-Episodes start in state 0.
-"""
+"""Rivers: chains on which one swims up or down. Episodes start in state 0."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_choice, require_integers, require_number
+from occamrl.errors import ParameterError, require_integers
 from occamrl.problems.mdp import FiniteMDP, Small, read_only, stream
 from occamrl.protocols import Ints
 
@@ -19,70 +16,32 @@ LEFT, RIGHT = 0, 1  # the actions of rivers
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomMDP:
-    """Rows of the kernel drawn from a symmetric Dirichlet distribution, rewards r(s, a) uniform in [0, 1]."""
-
-    states: int = 6
-    actions: int = 3
-    horizon: int = 8
-    concentration: float = 1.0  # small for nearly deterministic rows, large for nearly uniform ones
-    seed: int = 0
-
-    small: ClassVar[Small] = ({}, {"states": 9, "actions": 2, "horizon": 4, "concentration": 0.2, "seed": 1})
-
-    def __post_init__(self) -> None:
-        require_integers(self, states=1, actions=1)
-        require_number("concentration", self.concentration, 0.0, np.inf, open_low=True)
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The problem."""
-        sizes = (self.states, self.actions)
-        reward = stream(self.seed, "random_mdp", "reward").random(sizes)
-        law = np.full(self.states, self.concentration)
-        transition = stream(self.seed, "random_mdp", "transition").dirichlet(law, sizes)
-        return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
-
-
-_CURRENTS = {  # swimming right: (down, stay, up) at the first, the middle and the last state
-    "ayoub": ((0.0, 0.3, 0.7), (0.1, 0.6, 0.3), (0.1, 0.9, 0.0)),
-    "osband": ((0.0, 0.4, 0.6), (0.05, 0.6, 0.35), (0.4, 0.6, 0.0)),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
 class RiverSwim:
     """A chain of states; swimming left (action 0) is sure, swimming right (action 1) is not.
 
     The first state pays a little for swimming left, the last state 1 for swimming right, and nothing else pays. The
-    variant ``"ayoub"`` is of Ayoub, Jia, Szepesvari, Wang and Yang (ICML 2020), of their experiments with UCRL-VTR;
-    ``"osband"`` of Osband, Russo and Van Roy (NeurIPS 2013), with six states and 20 steps.
+    currents are those of Ayoub, Jia, Szepesvari, Wang and Yang (ICML 2020), of their experiments with UCRL-VTR.
     """
 
     states: int = 6  # S >= 2
-    horizon: int | None = None  # H; by default 20 for "osband" and 4S for the others
-    variant: str = "ayoub"
+    horizon: int | None = None  # H; by default 4S
 
-    small: ClassVar[Small] = ({"states": 3}, {"states": 4, "horizon": 5, "variant": "osband"})
+    small: ClassVar[Small] = ({"states": 3}, {"states": 4, "horizon": 5})
 
     def __post_init__(self) -> None:
-        require_choice("variant", self.variant, _CURRENTS)
         require_integers(self, states=2)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        (first, middle, final), last = _CURRENTS[self.variant], self.states - 1
+        last, horizon = self.states - 1, 4 * self.states if self.horizon is None else self.horizon
         transition, reward = np.zeros((self.states, 2, self.states)), np.zeros((self.states, 2))
         for s in range(self.states):
             transition[s, LEFT, max(s - 1, 0)] = 1.0
-            current = first if s == 0 else final if s == last else middle
+            current = (0.0, 0.3, 0.7) if s == 0 else (0.1, 0.9, 0.0) if s == last else (0.1, 0.6, 0.3)  # down, stay, up
             np.add.at(transition[s, RIGHT], [max(s - 1, 0), s, min(s + 1, last)], current)
         reward[0, LEFT], reward[last, RIGHT] = 0.005, 1.0
-        default = 20 if self.variant == "osband" else 4 * self.states
-        return FiniteMDP(
-            transition=transition, reward=reward, horizon=default if self.horizon is None else self.horizon
-        )
+        return FiniteMDP(transition=transition, reward=reward, horizon=horizon)
 
 
 @dataclass(frozen=True, kw_only=True)

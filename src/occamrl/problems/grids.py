@@ -144,31 +144,24 @@ def quantile_rule(quantile: Callable[[Floats], ArrayLike], nodes: int) -> Rule:
     return as_floats("quantile", quantile(middles), (nodes,))[:, None], np.full(nodes, 1.0 / nodes)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Driven:
-    """The model s' = step(s, a, noise)."""
-
-    step: Callable[[Floats, Floats, Floats], ArrayLike]  # of states [N, n], action [m] and noise [N, q], to [N, n]
-    rule: Callable[[int], Rule]  # of the number of nodes, such as lambda n: normal_rule([0.5], n)
-    nodes: int = 5
+Step = Callable[[Floats, Floats, Floats], ArrayLike]  # of states [N, n], action [m] and noise [N, q], to [N, n]
 
 
 def discretise(
-    model: Driven, grid: Grid, actions: ArrayLike, *, start: ArrayLike | None = None
+    step: Step, rule: Rule, grid: Grid, actions: ArrayLike, *, start: ArrayLike | None = None
 ) -> sp.csr_array[np.float64]:
-    """Return the kernel over the vertices, a sparse matrix (S*A, S) with row ``s*A + a``; actions are [A, m] or [A].
+    """Return the kernel of s' = step(s, a, noise) over the vertices, a sparse matrix (S*A, S) with row ``s*A + a``.
 
-    Episodes begin in one of the states ``start`` [N, n], by default at any vertex. A vertex in reach of these with a
-    next state outside the box is refused; the next states of others are put on its edge.
+    Actions are [A, m] or [A]. Episodes begin in one of the states ``start`` [N, n], by default at any vertex. A vertex
+    in reach of these with a next state outside the box is refused; the next states of others are put on its edge.
     """
     states, acts = grid.vertices, as_floats("actions", actions)
     acts = acts[:, None] if acts.ndim == 1 else acts
-    rule = list(zip(*model.rule(model.nodes), strict=True))
     rows, vertices, weights = [], [], []
     left: dict[int, tuple[int, Floats]] = {}  # by vertex, an action and a next state outside the box
-    for (a, action), (node, weight) in itertools.product(enumerate(acts), rule):
+    for (a, action), (node, weight) in itertools.product(enumerate(acts), list(zip(*rule, strict=True))):
         noise = np.tile(node, (grid.size, 1))
-        points = as_floats("next states", model.step(states.copy(), action, noise), states.shape)
+        points = as_floats("next states", step(states.copy(), action, noise), states.shape)
         for s in np.flatnonzero(grid.outside(points)).tolist():
             left.setdefault(s, (a, points[s]))
         inside = np.where(grid.circle, points, np.clip(points, grid.low, grid.high))
@@ -217,10 +210,6 @@ def refinement(solutions: Sequence[tuple[Grid, Floats]], states: ArrayLike) -> R
 
     Values are compared at ``states`` [N, n]; the first may be that in which episodes begin.
     """
-    grids = [grid for grid, _ in solutions]
-    ratios = [(one.spacing / two.spacing).tolist() for one, two in itertools.pairwise(grids)]
-    if len(grids) != 3 or not np.allclose(ratios, 2.0):
-        raise ParameterError("solutions", got=f"ratios of spacings {ratios}", expected="3 grids, each twice as fine")
     found = np.stack([grid.interpolate(values, states) for grid, values in solutions])
     steps = np.diff(found, axis=0)
     gaps, first = np.abs(steps).max(axis=1), steps[:, 0]
@@ -229,7 +218,7 @@ def refinement(solutions: Sequence[tuple[Grid, Floats]], states: ArrayLike) -> R
     own = _order(np.abs(first))[1] if np.sign(first[0]) == np.sign(first[1]) else factor
     limit = found[2, 0] + (factor if np.isnan(own) else own) * first[1]
     return Refinement(
-        points=tuple(tuple(int(m) for m in grid.points) for grid in grids),
+        points=tuple(tuple(int(m) for m in grid.points) for grid, _ in solutions),
         order=order,
         errors=(float(left + gaps.sum()), float(left + gaps[1]), float(left)),
         at_start=tuple((found[:, 0] - limit).tolist()),
@@ -276,8 +265,8 @@ class ContinuousProblem(ABC):
             raise ParameterError("mixture", got=self.mixture, expected=expected)
 
     @abstractmethod
-    def model(self, candidate: Any) -> Driven:
-        """Return the model with this one of the candidates' values."""
+    def model(self, candidate: Any) -> tuple[Step, Rule]:
+        """Return the step and the law of its noise for this one of the candidates' values."""
 
     @abstractmethod
     def reward(self, states: Floats, action: float) -> Floats:
@@ -302,7 +291,7 @@ class ContinuousProblem(ABC):
 
     def kernel_of(self, name: str) -> Any:
         """Return the sparse kernel (S*A, S) of a candidate."""
-        return discretise(self.model(self.candidates[name]), self.grid, self.action_grid, start=[self.start])
+        return discretise(*self.model(self.candidates[name]), self.grid, self.action_grid, start=[self.start])
 
     @cached_property
     def phi(self) -> list[Any]:
@@ -379,9 +368,9 @@ class ContinuousInventory(ContinuousProblem):
         {"resolution": 5, "horizon": 3, "mixture": ((10, 1.0),), "nodes": 9},
     )
 
-    def model(self, candidate: Any) -> Driven:
+    def model(self, candidate: Any) -> tuple[Step, Rule]:
         """Return the model with one law of the demand."""
-        return Driven(step=sell, rule=partial(quantile_rule, candidate), nodes=self.nodes)
+        return sell, quantile_rule(candidate, self.nodes)
 
     def reward(self, states: Floats, action: float) -> Floats:
         """Return the account of a day by the stock left; moves that cannot be are cut to [0, 1]."""
@@ -435,9 +424,9 @@ class Pendulum(ContinuousProblem):
     action_grid: ClassVar[Sequence[float]] = (-TORQUE, 0.0, TORQUE)
     small: ClassVar[Small] = ({"resolution": 4, "horizon": 4}, {"resolution": 5, "horizon": 3, "mixture": ((1, 1.0),)})
 
-    def model(self, candidate: Any) -> Driven:
+    def model(self, candidate: Any) -> tuple[Step, Rule]:
         """Return the model with one friction."""
-        return Driven(step=partial(swing, candidate), rule=partial(normal_rule, (0.5,)), nodes=self.nodes)
+        return partial(swing, candidate), normal_rule((0.5,), self.nodes)
 
     def reward(self, states: Floats, action: float) -> Floats:
         """Return 1 less the cost of Pendulum-v1 over its largest value."""

@@ -7,6 +7,7 @@ to the left or to the right. The kernel is linear in the probabilities of these 
 from __future__ import annotations
 
 import itertools
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl.errors import ParameterError, TableError, require_choice, require_integer, require_sequences
-from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_only, reward_map
+from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_table, reward_map
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
 
@@ -30,7 +31,6 @@ SIDE = 8
 PARTS = 30  # slips of FrozenLake are multiples of 1/30
 MOST = 20  # l + r, so that one step in three goes where it was meant to, at the least
 _COLUMNS = (1, 2, 4, 8)  # parts of patchy ice: everywhere, halves, four strips, columns
-_HORIZONS = {4: 30, 8: 60}  # by the side of a FrozenLake
 
 
 def walk(lake: Sequence[str], turn: int) -> Floats:
@@ -73,14 +73,14 @@ class Lake(NestedClasses):
         """r[s, a, s']: 1 for reaching the goal from where an episode goes on."""
         tiles = np.array(list("".join(self.lake)))
         pays = np.logical_and.outer(~np.isin(tiles, ("H", "G")), tiles == "G")
-        return read_only(np.repeat(pays[:, None].astype(np.float64), len(STEPS), axis=1))
+        return np.repeat(pays[:, None].astype(np.float64), len(STEPS), axis=1)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in the upper left corner."""
         kernel = np.stack([part.toarray() for part in self.phi], axis=-1) @ self.theta
         transition = np.maximum(kernel, 0.0).reshape(self.reward.shape)
-        horizon = _HORIZONS[len(self.lake)] if self.horizon is None else self.horizon
+        horizon = 15 * len(self.lake) // 2 if self.horizon is None else self.horizon
         return FiniteMDP(transition=transition, reward=self.reward, horizon=horizon)
 
 
@@ -165,14 +165,7 @@ class FrozenLake(Lake):
 
 
 # Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
-_HARMLESS = {"OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics"}
-_HARMLESS |= {"HumanRendering", "RenderCollection"}
-
-
-def has_table(env: Any) -> bool:
-    """Say whether an environment exposes a table of outcomes, ``env.unwrapped.P`` as Gymnasium's toy text."""
-    table = getattr(getattr(env, "unwrapped", None), "P", None)
-    return isinstance(table, (dict, list, tuple)) and len(table) > 0
+_HARMLESS = {"OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics", "HumanRendering"}
 
 
 def require_harmless_wrappers(env: Any) -> None:
@@ -189,7 +182,7 @@ def require_harmless_wrappers(env: Any) -> None:
 def require_whole_truth(env: Any) -> None:
     """Refuse an environment whose table is missing or is not all there is to it."""
     name = type(env.unwrapped).__name__
-    if not has_table(env):
+    if not isinstance(getattr(env.unwrapped, "P", None), (dict, list, tuple)):
         expected = "one, or known=...; to estimate rewards, known=Known.of_sizes(...) and RewardsPerPair(agent=...)"
         raise TableError(name, got="no table env.unwrapped.P", expected=expected)
     require_harmless_wrappers(env)
@@ -202,10 +195,8 @@ def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
     """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
     rewards = [0.0]
     for env in environments:
-        table = env.unwrapped.P
-        for row in table.values() if isinstance(table, dict) else table:
-            for outcomes in row.values() if isinstance(row, dict) else row:
-                rewards += [float(entry[2]) for entry in outcomes]
+        require_whole_truth(env)
+        rewards += read_table(env.unwrapped.P, RewardMap(-math.inf, math.inf)).reward.tolist()
     return (min(rewards), max(rewards)) if min(rewards) < max(rewards) else (0.0, 1.0)
 
 

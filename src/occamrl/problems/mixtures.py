@@ -10,9 +10,9 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.resources import files
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -177,15 +177,25 @@ class SparseLadder(NestedClasses):
         return FiniteMDP(transition=transition, reward=self.mixture.mdp.known.base_reward, horizon=self.horizon)
 
 
-@cache
-def _stored(name: str) -> dict[str, Any]:
-    """Return arrays that are part of the package, in a file beside this module."""
-    with (files("occamrl.problems") / name).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return {key: read_only(arrays[key]) for key in arrays}
+class _Stored:
+    """A problem whose arrays are in a file beside this module."""
+
+    file: ClassVar[str]
+
+    @cached_property
+    def arrays(self) -> dict[str, Any]:
+        """The arrays of the file, by name."""
+        with (files("occamrl.problems") / self.file).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {key: read_only(arrays[key]) for key in arrays}
+
+    @property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d]."""
+        return np.asarray(self.arrays["phi"])
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceMixture:
+class ReferenceMixture(_Stored):
     """A sparse linear mixture whose arrays are part of the package.
 
     S = 12, A = 4, H = 6, d = 16. Three coordinates of theta* are not zero: 1, -0.5, -0.5 (0, 8 and 13 from zero). Built
@@ -193,26 +203,21 @@ class ReferenceMixture:
     """
 
     small: ClassVar[Small] = ({},)
-
-    @property
-    def phi(self) -> Floats:
-        """The features [S, A, S, d]."""
-        return cast(Floats, _stored("reference_mixture.npz")["phi"])
+    file: ClassVar[str] = "reference_mixture.npz"
 
     @property
     def theta(self) -> Floats:
         """theta* [d]."""
-        return cast(Floats, _stored("reference_mixture.npz")["theta"])
+        return np.asarray(self.arrays["theta"])
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        arrays = _stored("reference_mixture.npz")
-        return FiniteMDP(transition=arrays["transition"], reward=arrays["reward"], horizon=6)
+        return FiniteMDP(transition=self.arrays["transition"], reward=self.arrays["reward"], horizon=6)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceLadder:
+class ReferenceLadder(_Stored):
     """Sparse hypotheses whose arrays are part of the package.
 
     S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`. The features
@@ -222,35 +227,26 @@ class ReferenceLadder:
     nonzero: int = 2  # non-zero entries of the truth besides the first, 0 ... 3, so that m* = nonzero + 1
 
     small: ClassVar[Small] = ({"nonzero": 0}, {"nonzero": 3})
+    file: ClassVar[str] = "reference_ladder.npz"
+    sizes: ClassVar[list[int]] = [1, 17, 129, 577]  # |F_1|, ..., |F_M|
 
     def __post_init__(self) -> None:
         require_integer("nonzero", self.nonzero, 0, most=3)
 
     @property
-    def phi(self) -> Floats:
-        """The features [S, A, S, d]."""
-        return cast(Floats, _stored("reference_ladder.npz")["phi"])
-
-    @property
     def hypotheses(self) -> Floats:
         """All parameters [n, d], by the number of non-zero entries."""
-        return cast(Floats, _stored("reference_ladder.npz")["thetas"])
-
-    @property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_M|."""
-        return [1, 17, 129, 577]
+        return np.asarray(self.arrays["thetas"])
 
     @property
     def theta(self) -> Floats:
         """theta* [d]."""
-        return np.asarray(self.hypotheses[_stored("reference_ladder.npz")["truths"][self.nonzero]])
+        return np.asarray(self.hypotheses[self.arrays["truths"][self.nonzero]])
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        reward = _stored("reference_ladder.npz")["reward"]
-        return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=10)
+        return FiniteMDP(transition=self.phi @ self.theta, reward=self.arrays["reward"], horizon=10)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,14 +15,13 @@ import hashlib
 import html
 import io
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from occamrl.errors import as_path
-from occamrl.experiments.records import Records, load
+from occamrl.experiments.records import Records, load, shown
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
 from occamrl.running.answer import Answer, times
@@ -126,13 +125,6 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = ("".join(f"<td>{html.escape(shown(value))}</td>" for value in row.values()) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="scroll fit"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def shown(value: Any) -> str:
-    """Return a value of a table as text."""
-    if isinstance(value, float):
-        return f"{value:,.4g}" if math.isfinite(value) else "impossible"
-    return "" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
 def render_static(title: str, sections: Mapping[str, str], head: str = "") -> str:

@@ -88,8 +88,6 @@ class ARLLin(Learner):
     features, norm_bound, delta, scale, replan
         Of the base algorithm, :class:`~occamrl.learners.ucrl_vtr_lin.UCRLVTRLin`. ``norm_bound`` may be far too large
         where the norm is to be found.
-    regularization : float, optional
-        lambda. By default the grid where the norm is to be found, and 1 elsewhere.
     initial_episodes : int
         k_0.
     growth, estimation_growth, stretch : float
@@ -108,7 +106,6 @@ class ARLLin(Learner):
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
-    regularization: float | None = None
     scale: float = 1.0
     replan: float = 0.2
     initial_episodes: int = 4
@@ -117,8 +114,8 @@ class ARLLin(Learner):
     stretch: float = 2.0
 
     def __post_init__(self) -> None:
-        own: Any = {"delta": self.delta, "regularization": self.fixed_lambda or 1.0, "replan": self.replan}
-        UCRLVTRLin(features=self.features, norm_bound=self.norm_bound, scale=self.scale, **own)  # checks them
+        own: Any = {"delta": self.delta, "scale": self.scale, "replan": self.replan}
+        UCRLVTRLin(features=self.features, norm_bound=self.norm_bound, **own)  # checks them
         if self.features.groups > 1:
             expected = "coordinates that pairs (s, a) share; on one-hot ones play UCRLVTRLin, or ARLGen on a Ladder"
             raise ParameterError("features", got="a map with groups of coordinates", expected=expected)
@@ -129,11 +126,6 @@ class ARLLin(Learner):
         for name in ("growth", "estimation_growth", "stretch"):
             require_number(name, getattr(self, name), 1.0, 1e100)
 
-    @property
-    def fixed_lambda(self) -> float | None:
-        """The lambda that was given, or 1; None: the grid."""
-        return 1.0 if self.regularization is None and not self.finds_norm else self.regularization
-
     @cached_property
     def smallest_norm(self) -> float:
         """The smallest ||theta|| with which the probabilities of every (s, a) sum to one; 0 if no theta does that."""
@@ -142,10 +134,12 @@ class ARLLin(Learner):
         return float(np.linalg.norm(theta)) if np.allclose(sums @ theta, 1.0, rtol=0.0, atol=_ROUNDING) else 0.0
 
     def grid(self, m: int) -> tuple[Floats, float]:
-        """Return the lambdas for a set of m coordinates, and log(1/level) of each of their noise events."""
+        """Return the lambdas for a set of m coordinates, 1 unless the norm is to be found; and log(1/level) of each."""
         level = math.log(1.0 / self.delta) + (log_price(self.features.dimension, m) if self.finds_support else 0.0)
-        if self.fixed_lambda is not None or self.smallest_norm == 0.0:
-            return np.array([self.fixed_lambda or m / (4.0 * self.norm_bound**2)]), level
+        if not self.finds_norm:
+            return np.ones(1), level
+        if self.smallest_norm == 0.0:
+            return np.array([m / (4.0 * self.norm_bound**2)]), level
         count = 1 + max(0, math.floor(math.log2(self.norm_bound / self.smallest_norm) + 1e-9))
         return m / (4.0 * (self.norm_bound / 2.0 ** np.arange(count)) ** 2), level + math.log(count)
 
@@ -165,8 +159,7 @@ class ARLLin(Learner):
             state["carried"], state["contradicted"] = self.refine(state, list(range(d)), state["carried"])
         state["norm_bound"] = state["carried"]
         if self.finds_support and exploits and epoch > 0:
-            lam = 1.0 if self.finds_norm else self.fixed_lambda or 1.0  # one that does not depend on b
-            active = sharp_support(state["gram"][0, 0] + lam * np.eye(d), state["xy"][0, 0], lam, state["active"])
+            active = sharp_support(state["gram"][0, 0] + np.eye(d), state["xy"][0, 0], 1.0, state["active"])
             moved = active != state["active"]
             state["stretched"] = max(1.0, state["stretched"] * (self.stretch if moved else 1.0 / self.stretch))
             state["active"] = active

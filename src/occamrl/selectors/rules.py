@@ -124,20 +124,18 @@ class ED2RB(D3RB):
 
 @dataclass(frozen=True, kw_only=True)
 class _Promised(Rule):
-    """A rule that may be promised bounds :math:`R_i(n) = d_i n^{power}` on the regret of its bases."""
+    r"""A rule that may be promised bounds :math:`R_i(n) = d_i\sqrt n` on the regret of its bases."""
 
     guarantee = "valid, c left open, if the bounds hold"
     given: ClassVar[Any]  # not empty: the bounds must be promised
 
     promised: tuple[float, ...] | None
-    power: float = 0.5
     delta: float = 0.05
     scale: float = 1.0
 
     def __post_init__(self) -> None:
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
         require_number("scale", self.scale, 0.0, 1e6)
-        require_number("power", self.power, 0.0, 1.0)
         if not isinstance(self.promised, (tuple, list)) and (self.promised is not None or self.given):
             raise ParameterError("promised", got=f"{self.promised!r:.80}", expected="a tuple of numbers, one a base")
         for number in self.promised or ():
@@ -152,7 +150,7 @@ class _Promised(Rule):
 
     def bounds(self, memory: dict[str, Any]) -> Floats:
         """Return R_i(n_i) [M]."""
-        return np.asarray(np.asarray(self.promised) * memory["plays"] ** self.power)
+        return np.asarray(np.asarray(self.promised) * np.sqrt(memory["plays"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,11 +166,11 @@ class RegretBalancing(_Promised):
     Parameters
     ----------
     promised : tuple of float, optional
-        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, one for each base, for returns in [0, 1]. By default
+        d_i of the promised bounds :math:`R_i(n) = d_i\sqrt n`, one for each base, for returns in [0, 1]. By default
         R_i is the sum of planned value less return over the episodes of base i, which bounds the regret of optimistic
         bases up to noise. Where a base plans no value, 1 takes its place, the largest possible.
-    power, delta, scale : float
-        Of the bounds and of w; ``scale`` is c.
+    delta, scale : float
+        Of w; ``scale`` is c.
     """
 
     promised: tuple[float, ...] | None = None
@@ -222,9 +220,9 @@ class ECE(_Promised):
     Parameters
     ----------
     promised : tuple of float
-        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`; bases are in the order of complexity.
-    power, delta, scale : float
-        Of the bounds and of w; ``scale`` is c.
+        d_i of the promised bounds :math:`R_i(n) = d_i\sqrt n`; bases are in the order of complexity.
+    delta, scale : float
+        Of w; ``scale`` is c.
     """
 
     given = ("order", "promised bounds")
