@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
@@ -116,7 +117,11 @@ class Model:
         self.discount = require_number("discount", discount, 0.0, 1.0, open_low=True)
         self.continuing, self._most_states = bool(continuing), require_integer("most_states", most_states, 1)
         self.box, self.defaults = self._read_parameters(parameters or {})
-        law = start if isinstance(start, Mapping) else {start: 1.0}
+        try:
+            law = start if isinstance(start, Mapping) else {start: 1.0}
+        except TypeError:
+            expected = "a hashable state, or a law {state: probability}"
+            raise ParameterError("start", got=f"{start!r:.80}", expected=expected) from None
         self._list(law)
         self._arrange(law, reward_range, unit)
 
@@ -142,7 +147,11 @@ class Model:
             if name not in named:
                 raise UnknownName("parameters", got=name, known=named)
             box[name] = require_range(f"parameters[{name!r}]", ends)
-        defaults = {name: float(value) for name, value in named.items() if value is not inspect.Parameter.empty}
+        for name, value in list(named.items()):
+            if name not in box and value is not inspect.Parameter.empty and not isinstance(value, numbers.Real):
+                del named[name]  # a table of prices, say: the function's own affair
+        given_defaults = {name: value for name, value in named.items() if value is not inspect.Parameter.empty}
+        defaults = {name: require_number(name, value, -math.inf, math.inf) for name, value in given_defaults.items()}
         for name, (low, high) in box.items():
             if name in defaults and not low <= defaults[name] <= high:
                 expected = f"bounds that hold its default {defaults[name]:g}, which smaller classes use"
@@ -176,10 +185,18 @@ class Model:
 
     def _allowed_in(self, state: Any) -> list[Any]:
         """Return the actions that are allowed in a state."""
-        found = list(self._actions(state) if callable(self._actions) else self._actions)
-        if not found or len(set(found)) < len(found):
-            where = f" in state {state!r}" if callable(self._actions) else ""
-            raise ParameterError("actions", got=f"{found!r:.80}{where}", expected="different actions, at least one")
+        given = self._actions(state) if callable(self._actions) else self._actions
+        try:
+            found = list(given)
+            fine = 0 < len(set(found)) == len(found)
+        except TypeError:
+            fine = False
+        if not fine:
+            where, expected = (
+                f" in state {state!r}" * callable(self._actions),
+                "different hashable actions, at least one",
+            )
+            raise ParameterError("actions", got=f"{given!r:.80}{where}", expected=expected)
         return found
 
     def rows(self, state: Any, action: Any, point: Point) -> list[tuple[Any, ...]]:
@@ -428,6 +445,9 @@ class ParametricLadder:
         if not isinstance(classes, Mapping) or not classes:
             expected = 'a dict such as {"steady": ["mean"], "with empty days": ["mean", "empty"]}'
             raise ParameterError("classes", got=f"{classes!r:.80}", expected=expected)
+        for name, each in classes.items():
+            if isinstance(each, str) or not isinstance(each, Sequence):
+                raise ParameterError(f"classes[{name!r}]", got=repr(each), expected="a list of names of parameters")
         self.model, self.names, self.free = model, tuple(map(str, classes)), [tuple(free) for free in classes.values()]
         for name, free in zip(self.names, self.free, strict=True):
             for each in free:
