@@ -355,3 +355,44 @@ def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> 
     by.add(state, Flow(one, one, one, np.array([elsewhere]), np.zeros(1), np.array([3]), 3))
     assert state["novel"][:, 2].tolist() == [3.0]
     assert state["rejected"].all()  # every law that is listed sums to one: 3 impossible outcomes
+
+
+# Classes and lists ----------------------------------------------------------------------------------------------------
+
+
+class Rehearsal:
+    """A problem that brings its ladder along."""
+
+    mdp, ladder = ladder().model.mdp(rate=0.25, rush=0.3), ladder()
+
+
+def test_the_class_of_a_problem_is_the_smallest_that_reproduces_it() -> None:
+    model = ladder().model
+    points = [{"rate": 0.1}, {"rate": 0.431}, {"rate": 0.25, "rush": 0.3}, {"rate": 0.5, "rush": 0.001}]
+    assert [ladder().class_of(model.mdp(**point)) for point in points] == [1, 1, 2, 2]
+    assert ladder().class_of(stolen(0.1, rate=0.3)) is None
+    assert ladder().class_of(made(start=3).mdp(rate=0.3)) is None
+    assert ladder().only(2).names == ("rushes",)
+    assert made().fingerprint == made().fingerprint != made(horizon=7).fingerprint
+
+
+def test_a_problem_with_a_ladder_is_enough() -> None:
+    assert orl.Ladder.of_problem(Rehearsal()) is ladder()
+    records = orl.compare({"Occam": orl.Occam(ladder=orl.Ladder.of_problem(Rehearsal()))}, Rehearsal(), episodes=20)
+    assert records is not None
+
+
+@pytest.mark.parametrize("acting", ["optimism", "sampling"])
+def test_lists_of_problems_are_families(acting: Any) -> None:
+    model = made(actions=lambda stock: [0] if stock == 4 else [0, 1])
+    small = model.family({"rate": [0.2, 0.3, 0.4]})
+    large = model.family({"rate": [0.2, 0.3, 0.4], "rush": [0.0, 0.1, 0.2]})
+    lists = orl.Ladder([small, large], names=["steady", "rushes"])
+    assert lists.sizes == [3, 9]
+    truth = model.mdp(rate=0.3, rush=0.2)
+    assert (lists.class_of(truth), lists.class_of(model.mdp(rate=0.2))) == (2, 1)
+    assert lists.class_of(model.mdp(rate=0.25)) is None
+    result = orl.run(orl.Occam(ladder=lists, acting=acting), truth, episodes=400, seed=2, progress=False)
+    assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)
+    with pytest.raises(InvalidInput, match="allowed"):
+        orl.FiniteFamily([truth, made().mdp(rate=0.3)])

@@ -299,7 +299,9 @@ class FeatureMap:
                 raise ShapeError("features", got=f"S={self.states}, A={self.actions}", expected=expected)
             bonus = self.outcomes.bonus
             if self.rewards is not None and known.rewards_known:
-                bonus = self.rewards - known.base_reward.ravel()[self.outcomes.pair]
+                allowed = known.allowed.ravel()[self.outcomes.pair]
+                base = np.where(allowed, known.base_reward.ravel()[self.outcomes.pair], 0.0)
+                bonus = np.where(allowed, self.rewards - base, 0.0)
             elif known.transition_rewards is not None:
                 bonus = self._looked_up(known.transition_rewards)
             self._attached[known] = self.outcomes._replace(bonus=bonus)

@@ -17,6 +17,7 @@ listing, and whatever else is seen, leads to one more state, ``ELSEWHERE``, in w
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import itertools
 import math
@@ -26,6 +27,7 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from occamrl.errors import (
     ParameterError,
@@ -37,13 +39,14 @@ from occamrl.errors import (
     require_range,
 )
 from occamrl.models.families import FiniteFamily
-from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing
-from occamrl.protocols import Floats, Ints, Known, Names, RewardMap
+from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing, as_mdp
+from occamrl.protocols import Floats, Ints, Known, Names, Outcomes, RewardMap
 
 ELSEWHERE = "(not listed)"
 MOST_STATES = 100_000
 _INSIDE = 6  # points inside the box that are looked at, beside its corners
 _MOST_CORNERS = 16
+_SAME = 1e-7  # probabilities that differ by less are equal
 _TRIAL = 500  # pairs after which only points are looked at that have added an outcome
 
 Point = Mapping[str, float]
@@ -431,6 +434,31 @@ class Model:
         combinations = itertools.product(*values.values())
         return FiniteFamily([self.mdp(**dict(zip(values, each, strict=True))) for each in combinations])
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of what the model says at the points that were looked at: equal for equal models, in any process."""
+        about = (self.names, self.box, self.defaults, self.horizon, self.discount, self.continuing, tuple(self.unit))
+        digest = hashlib.sha256(repr(about).encode())
+        for array in (self.row, self.next_state, self.reward, self.initial):
+            digest.update(np.ascontiguousarray(array).data)
+        for point in self._points()[: 1 + len(self.box)]:
+            digest.update(self.probability(point).data)
+        return digest.hexdigest()
+
+    def probability_of(self, mdp: FiniteMDP) -> Floats | None:
+        """Return the probabilities of the outcomes [O] in another problem; None where it does what is not listed."""
+        same = mdp.stationary and (mdp.states, mdp.actions) == (len(self.states), len(self.actions))
+        if not same or (mdp.known.names or self.names) != self.names:
+            return None
+        start = np.searchsorted(self.row, np.arange(len(self.pairs) + 1))
+        row, earned = self._row_of[mdp.outcomes.pair], mdp.base_reward[mdp.outcomes.pair] + mdp.outcomes.bonus
+        known = np.flatnonzero((row >= 0) & (mdp.outcomes.next_state != self.elsewhere))
+        listed, asked = Outcomes(start, self.next_state, self.unit.to_unit(self.reward)), earned[known]
+        place = listed.locate(row[known], mdp.outcomes.next_state[known], asked, mdp.states)
+        if (place < 0).any() or (np.abs(listed.bonus[place] - asked) > TOLERANCE).any():
+            return None
+        return np.bincount(place, mdp.probability[0, known], self.reward.size).astype(np.float64)
+
     def ladder(self, classes: Mapping[str, Sequence[str]]) -> ParametricLadder:
         """Return nested classes: by name, the parameters that are free in each."""
         return ParametricLadder(self, classes)
@@ -467,6 +495,37 @@ class ParametricLadder:
     def classes(self) -> int:
         """The number M of classes."""
         return len(self.names)
+
+    def only(self, m: int) -> ParametricLadder:
+        """Return the ladder of class m alone."""
+        require_integer("m", m, 1, most=self.classes)
+        return ParametricLadder(self.model, {self.names[m - 1]: self.free[m - 1]})
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the model and the classes."""
+        return hashlib.sha256(f"{self.model.fingerprint} {self.names} {self.free}".encode()).hexdigest()
+
+    def class_of(self, mdp: Any) -> int | None:
+        """Return the first class that holds a problem's kernel, by least squares from several starts; None: none."""
+        model = self.model
+        target = model.probability_of(as_mdp(mdp))
+        for m, free in enumerate(self.free if target is not None else [], start=1):
+            ends = [model.box[name] for name in free]
+
+            def gap(values: Floats, free: tuple[str, ...] = free) -> Floats:
+                point = {**model.defaults, **dict(zip(free, values.tolist(), strict=True))}
+                return model.probability(point) - target
+
+            low, high = (np.array([end[side] for end in ends]) for side in (0, 1))
+            for share in spread_points(len(free), 4):
+                values = low + share * (high - low)
+                if free:
+                    precise: Any = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "method": "dogbox"}
+                    values = least_squares(gap, values, bounds=(low, high), x_scale=high - low, **precise).x
+                if np.abs(gap(values)).max() <= _SAME:
+                    return m
+        return None
 
     def __repr__(self) -> str:
         listed = " < ".join(f"{name} ({', '.join(free)})" for name, free in zip(self.names, self.free, strict=True))
