@@ -510,10 +510,12 @@ class ParametricLadder:
         """Return the first class that holds a problem's kernel, by least squares from several starts; None: none."""
         model = self.model
         target = model.probability_of(as_mdp(mdp))
-        for m, free in enumerate(self.free if target is not None else [], start=1):
+        if target is None:
+            return None
+        for m, free in enumerate(self.free, start=1):
             ends = [model.box[name] for name in free]
 
-            def gap(values: Floats, free: tuple[str, ...] = free) -> Floats:
+            def gap(values: Floats, free: tuple[str, ...] = free, target: Floats = target) -> Floats:
                 point = {**model.defaults, **dict(zip(free, values.tolist(), strict=True))}
                 return model.probability(point) - target
 
