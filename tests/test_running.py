@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
+from occamrl.models.model import Model
 from occamrl.running.flow import divide, simulate
 from occamrl.running.run import generator
 
@@ -239,3 +240,92 @@ def test_visitors_are_conserved_and_flows_join(seed: int, episodes: int, states:
     found = mdp.outcomes.locate(flow.state * 2 + flow.action, flow.next_state, bonus, states)
     assert (found >= 0).all()
     assert np.array_equal(mdp.outcomes.next_state[found], flow.next_state)
+
+
+# Units, discounts and names -------------------------------------------------------------------------------------------
+
+
+def shop(stock: int, order: int, *, chance: float = 0.5) -> Any:
+    """A shelf of at most two; a sale pays 7, a unit on the shelf costs 1.5 a night."""
+    filled = stock + order
+    yield 1.0 - chance, filled, -1.5 * filled - 2.0 * order, False
+    yield chance, max(filled - 1, 0), 7.0 * (filled > 0) - 1.5 * filled - 2.0 * order, False
+
+
+def orders(stock: int) -> list[int]:
+    return list(range(3 - stock))
+
+
+def small_model(**changes: Any) -> Model:
+    about: dict[str, Any] = {"start": {0: 0.3, 1: 0.7}, "actions": orders, "horizon": 3, **changes}
+    return Model(shop, parameters={"chance": (0.1, 0.9)}, **about)
+
+
+def expected_return(model: Model, policy: np.ndarray, stock: int, chance: float) -> float:
+    """What a policy earns from a stock, in the user's unit, as the sum over all paths."""
+    names, mdp, total = model.names, model.mdp(chance=chance), 0.0
+    paths = [(1.0, stock, 0.0)]
+    for h in range(mdp.horizon):
+        longer = []
+        for p, s, earned in paths:
+            a = names.actions[policy[h, names.states.index(s)]]
+            for q, after, reward, _ in shop(s, a, chance=chance):
+                longer.append((p * q, after, earned + mdp.known.discount**h * reward))
+        paths = longer
+    total = sum(p * earned for p, _, earned in paths)
+    return float(total)
+
+
+def every_policy(mdp: orl.FiniteMDP) -> Any:
+    """All policies of allowed actions that do the same at every step."""
+    choices = [np.flatnonzero(row) for row in mdp.known.allowed]
+    for each in itertools.product(*choices):
+        yield np.tile(each, (mdp.horizon, 1))
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.6])
+def test_a_run_speaks_the_users_unit(discount: float) -> None:
+    model = small_model(discount=discount)
+    mdp, names = model.mdp(chance=0.4), model.names
+    law = {0: 0.3, 1: 0.7}
+    policies = list(every_policy(mdp))
+    for policy in policies:
+        values = {s: expected_return(model, policy, s, 0.4) for s in law}
+        assert mdp.value(policy) == pytest.approx(sum(p * values[s] for s, p in law.items()))
+    policy = policies[0]
+    result = orl.run(Always(policy), mdp, episodes=20_000, seed=1)
+    earned = expected_return(model, policy, 0, 0.4) * 0.3 + expected_return(model, policy, 1, 0.4) * 0.7
+    assert result.returns.mean() == pytest.approx(earned, abs=0.2)
+    starts = result.state["starts"]
+    gaps = [starts[names.states.index(s)] * (best(mdp, model, s) - expected_return(model, policy, s, 0.4)) for s in law]
+    assert result.total_regret == pytest.approx(sum(gaps))
+    assert f"{result.total_regret:,.4g}" in str(result.verdict)
+    assert result.policy_table().column("state").to_pylist()[:2] == [str(s) for s in names.states[:2]]
+
+
+def best(mdp: orl.FiniteMDP, model: Model, stock: int) -> float:
+    """The largest return from a stock over all policies, of each step by itself, by brute force."""
+    listed = [s for s, name in enumerate(model.names.states) if isinstance(name, int)]
+    choices = [np.flatnonzero(mdp.known.allowed[s]) for s in listed]
+    found = -np.inf
+    for each in itertools.product(*(itertools.product(*choices) for _ in range(mdp.horizon))):
+        policy = np.zeros((mdp.horizon, mdp.states), int)
+        policy[:, listed] = each
+        found = max(found, expected_return(model, policy, stock, 0.4))
+    return found
+
+
+class Always(orl.Learner):
+    """Plays one policy and counts starts."""
+
+    def __init__(self, policy: np.ndarray, episodes: int = 1_000) -> None:
+        self.policy, self.episodes = policy, episodes
+
+    def begin(self, known: orl.Known) -> dict[str, Any]:
+        return {"starts": np.zeros(known.states, np.int64)}
+
+    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        return orl.Plan(policy=self.policy, episodes=self.episodes)
+
+    def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+        np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])

@@ -41,7 +41,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
             require_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.problem = make_problem(problem, **parameters) if isinstance(problem, str) else problem
         self.mdp = as_mdp(self.problem)
-        self.rewards: RewardMap = getattr(self.problem, "unit", RewardMap())
+        self.rewards: RewardMap = getattr(self.problem, "unit", self.mdp.known.unit)
         self.observation_space = spaces.Discrete(self.mdp.states)
         self.action_space = spaces.Discrete(self.mdp.actions)
         self.render_mode = render_mode

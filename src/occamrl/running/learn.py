@@ -85,9 +85,11 @@ class EnvironmentSource(Source):
         self.finite, self.environment, self.known, self.mdp = finite, finite.info, finite.known, finite.mdp
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
         known, table = self.known, self.known.transition_rewards  # a run goes on where these are the same
-        facts = known.states, known.actions, known.horizon, known.rewards_known, *finite.rewards, finite.info.exact
+        about = known.states, known.actions, known.horizon, known.rewards_known, *known.unit, known.discount
         arrays = (known.base_reward, *(() if table is None else table))
-        content = repr(facts).encode() + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        content = repr((*about, finite.info.exact)).encode() + b"".join(
+            np.ascontiguousarray(array).tobytes() for array in arrays
+        )
         self.problem = hashlib.sha256(content).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
@@ -96,7 +98,6 @@ class EnvironmentSource(Source):
     def play(self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool]) -> Block:
         """Play real episodes until something goes wrong, ``stop`` says so, or it is time for a pause."""
         pause, (lost, below) = time.monotonic() + AT_A_TIME, self.judge(plan)
-        lost = lost * self.finite.rewards.scale
         self._first = first if self._first is None else self._first
         flows: list[Flow] = []
         regret, returns, pessimistic = [], [], 0
@@ -146,7 +147,7 @@ class EnvironmentSource(Source):
             else:
                 after, reward, earned, ended, truncated = finite.step(s, a)
                 truncated = truncated and not ended
-                episode.earned, episode.steps = episode.earned + earned, h + 1
+                episode.earned, episode.steps = episode.earned + earned * self.known.discount**h, h + 1
             episode.states.append(after)
             episode.actions.append(a)
             episode.rewards.append(reward)
@@ -160,7 +161,7 @@ class EnvironmentSource(Source):
             while again == path[: len(again)] and len(again) < len(path):
                 step = finite.step(again[-1], episode.actions[len(again) - 1])
                 again.append(step.next_state)
-                total += step.earned
+                total += step.earned * self.known.discount ** (len(again) - 2)
             if again != path or total != episode.earned:
                 got = f"states {path[:8]} and, again, {again[:8]}; returns {episode.earned:g} and {total:g}"
                 expected = "the same episode from the same reset seed and actions; replay=False learns all the same"

@@ -67,7 +67,7 @@ class Result:
     >>> bool(result.regret_at(50) == total)
     True
 
-    Returns and regret are in the unit of the environment's rewards.
+    Returns and regret are in the unit of the problem's rewards, as they were given.
     """
 
     label: str
@@ -211,13 +211,17 @@ class Result:
     def named_policy(
         self, states: Sequence[str] | None, actions: Sequence[str] | None
     ) -> tuple[Ints, list[str], list[str]]:
-        """Return the policy [H, S], and the names of states and actions: given, or the environment's own."""
+        """Return the policy [H, S], and the names of states and actions: given, the problem's or the environment's."""
         names = []
         for kind, given, size in (("states", states, self.known.states), ("actions", actions, self.known.actions)):
             if given is not None and len(given) != size:
                 raise ParameterError(kind, got=f"{len(given)} names", expected=f"{size} names")
-            own = [str(i) for i in range(size)] if self.environment is None else self.environment.names(kind, size)
-            names.append(own if given is None else [str(each) for each in given])
+            own: Sequence[Any] = range(size)
+            if self.known.names is not None:
+                own = getattr(self.known.names, kind)
+            elif self.environment is not None:
+                own = self.environment.names(kind, size)
+            names.append([str(each) for each in (own if given is None else given)])
         return self.policy(), names[0], names[1]
 
     def save(self, path: str | Path) -> None:

@@ -46,7 +46,7 @@ class Block(NamedTuple):
     flow: Flow
     episodes: Ints  # [pieces]
     regret: Floats  # [pieces] exact, summed over the episodes of a piece; NaN where the truth is not known
-    returns: Floats  # [pieces] realised, summed likewise
+    returns: Floats  # [pieces] realised, summed likewise; both in the unit of the problem's rewards
     pessimistic: int = 0  # episodes whose planned value was below the optimum
     fault: BaseException | None = None  # what ended the block early
 
@@ -65,13 +65,14 @@ class Source:
         raise NotImplementedError
 
     def judge(self, plan: Plan) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the exact regret of an episode by its start [S], and where the plan counts on less than the best."""
+        """Return the exact regret of an episode by its start [S], in the user's unit, and where the plan counts on less."""
         if self.mdp is None:
             return np.full(self.known.states, np.nan), np.zeros(self.known.states, bool)
         if self._last is None or not np.array_equal(self._last[0], plan.policy):
             self._last = plan.policy, self.mdp.evaluate(plan.policy)[0]
         best, promised = self.mdp.optimal_values[0], np.inf if plan.values is None else plan.values[0]
-        return np.maximum(best - self._last[1], 0.0), promised < best - 1e-9 * self.known.horizon  # up to rounding
+        lost = self.known.unit.scale * np.maximum(best - self._last[1], 0.0)
+        return lost, promised < best - 1e-9 * self.known.horizon  # up to rounding
 
 
 class Simulator(Source):
@@ -87,7 +88,9 @@ class Simulator(Source):
         flow = simulate(self.mdp, plan.policy, episodes, generator(seed, "environment", first))
         begins = flow.step == 0
         starts = np.bincount(flow.state[begins], flow.count[begins], self.mdp.states)
-        total = np.array([starts @ lost]), np.array([flow.reward @ flow.count])
+        weight = flow.count * self.known.discount**flow.step
+        earned = self.known.unit.total(flow.reward @ weight, weight.sum())
+        total = np.array([starts @ lost]), np.array([earned])
         return Block(flow, np.array([episodes]), *total, int(starts[below].sum()))
 
 
