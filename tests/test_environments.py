@@ -193,7 +193,7 @@ def value_by_hand(env: Any, horizon: int) -> float:
 )
 def test_a_table_is_the_problem(name: str, options: dict[str, Any], horizon: int) -> None:
     env = gym.make(name, **options)
-    mdp, rewards = table_of(env, horizon=horizon)
+    mdp = table_of(env, horizon=horizon)[0]
     assert mdp.optimal_value == pytest.approx(value_by_hand(env, horizon), abs=1e-9)
     finite = FiniteEnvironment(env, horizon=horizon)
     assert finite.mdp is not None

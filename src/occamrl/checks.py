@@ -145,7 +145,8 @@ def _learns_from_anything(agent: Learner, mdp: FiniteMDP, state: Any, seed: int,
     """Let copies of a state learn from flows that are shorter or longer than planned, and from actions of others."""
     known = mdp.known
     plan = agent.plan(known, copy.deepcopy(state), generator(seed, "agent", done))
-    uniform, most = np.full((*plan.policy.shape[:2], known.actions), 1.0 / known.actions), min(plan.episodes, _MOST)
+    uniform = np.tile(known.allowed / known.allowed.sum(axis=1, keepdims=True), (known.horizon, 1, 1))
+    most = min(plan.episodes, _MOST)
     for what, policy, count in (
         ("a flow of one episode", plan.policy, 1),
         ("a flow twice as long as the plan", plan.policy, 2 * most),

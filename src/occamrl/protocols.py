@@ -137,12 +137,13 @@ class Known:
     @cached_property
     def without_rewards(self) -> Known:
         """The same, seen by an agent that has to estimate the rewards."""
-        rewards = {"base_reward": np.zeros((self.states, self.actions)), "transition_rewards": None}
+        rewards = {"base_reward": np.where(self.allowed, 0.0, -np.inf), "transition_rewards": None}
         return replace(self, **rewards, rewards_known=False)  # type: ignore[arg-type]  # of several types
 
     def with_rewards(self, reward: Floats) -> Known:
         """Return the same with rewards r[s, a] in the place of what is known of them."""
-        return replace(self, base_reward=reward, transition_rewards=None, rewards_known=True)
+        base = np.where(self.allowed, reward, -np.inf)
+        return replace(self, base_reward=base, transition_rewards=None, rewards_known=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

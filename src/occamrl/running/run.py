@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from occamrl.errors import Interrupted, ParameterError, ShapeError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan, Problem
+from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Names, Plan, Problem
 from occamrl.running.flow import simulate
 from occamrl.running.identity import changes, identity
 from occamrl.running.result import Blocks, Cut, Result
@@ -65,7 +65,7 @@ class Source:
         raise NotImplementedError
 
     def judge(self, plan: Plan) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the exact regret of an episode by its start [S], in the user's unit, and where the plan counts on less."""
+        """Return the exact regret of an episode by its start [S], and where the plan counts on less than the best."""
         if self.mdp is None:
             return np.full(self.known.states, np.nan), np.zeros(self.known.states, bool)
         if self._last is None or not np.array_equal(self._last[0], plan.policy):
@@ -261,6 +261,16 @@ def require_plan(plan: Any, known: Known) -> None:
     if policy.ndim == 3 and not ((policy >= 0.0).all() and (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all()):
         raise ParameterError("plan.policy", got="other numbers", expected="probabilities that sum to 1")
     require_integer("plan.episodes", plan.episodes, 1)
+    if not known.allowed.all():
+        share = policy > 0.0 if policy.ndim == 3 else policy[..., None] == np.arange(known.actions)
+        for h, s, a in np.argwhere(share & ~known.allowed)[:1].tolist():
+            names = known.names or Names(tuple(range(known.states)), tuple(range(known.actions)))
+            may = [names.actions[i] for i in np.flatnonzero(known.allowed[s])]
+            got, expected = (
+                f"{names.actions[a]!r} in state {names.states[s]!r}",
+                f"an action allowed there: {may!r:.80}",
+            )
+            raise ParameterError("plan.policy", got=got, expected=expected, index=(h, s))
 
 
 def run(
