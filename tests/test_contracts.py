@@ -42,6 +42,23 @@ def test_no_plan_chooses_what_is_not_allowed(name: str) -> None:
             agent.learn(known, state, plan, source.play(plan, k, min(10, plan.episodes), 0, lambda: False).flow)
 
 
+SOLVE_MODELS = {"Optimal", "UniformRandom", "Occam", "OccamMixture", "OccamLin", "PSRL"}
+
+
+@pytest.mark.parametrize("name", cases.LEARNERS | cases.PAPER)
+def test_a_learner_takes_a_discount_or_says_who_does(name: str) -> None:
+    """Those who solve models keep the contract; their plans are right, by brute force below."""
+    case = cases.DISCOUNTED
+    agent = (cases.LEARNERS | cases.PAPER)[name](case)
+    if type(agent).__name__ in SOLVE_MODELS:
+        check_learner(agent, case.mdp, episodes=10)
+        plan = agent.plan(case.mdp.known, agent.begin(case.mdp.known), generator(0, "agent"))
+        assert plan.values is None or plan.values[0].max() <= (1 - 0.8**cases.HORIZON) / (1 - 0.8)
+    else:
+        with pytest.raises(orl.InvalidInput, match=r"discount.*Occam, PSRL"):
+            agent.begin(case.mdp.known)
+
+
 def test_a_plan_with_an_action_that_is_not_allowed_is_refused_by_name() -> None:
     known = cases.SOME_ALLOWED.mdp.known
     for policy in (np.zeros((cases.HORIZON, 3), int), np.full((cases.HORIZON, 3, 2), 0.5)):

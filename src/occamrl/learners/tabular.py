@@ -52,6 +52,7 @@ from occamrl.errors import (
     require_kind,
     require_number,
     require_rewards,
+    require_undiscounted,
 )
 from occamrl.evidence import likelihood
 from occamrl.evidence.likelihood import JEFFREYS, Members
@@ -258,6 +259,7 @@ class UCBVI(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: counts of outcomes, N', and the smallest upper bounds Q so far."""
+        require_undiscounted(known)
         visits = np.zeros((known.horizon + 1, known.states), np.int64)
         return {**likelihood.begin(tabular_outcomes(known)), "visits": visits, "upper": largest(known)}
 
@@ -316,6 +318,7 @@ class RLSVI(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: counts of outcomes, and of episodes."""
+        require_undiscounted(known)
         return {**likelihood.begin(tabular_outcomes(known)), "episodes": 0}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
@@ -365,6 +368,7 @@ class QLearningUCB(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: the table Q, and how often each entry was visited."""
+        require_undiscounted(known)
         upper = largest(known)
         return {"upper": upper, "visits": np.zeros(upper.shape, np.int64)}
 
