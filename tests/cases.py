@@ -160,11 +160,12 @@ def contract_cases() -> list[tuple[str, str]]:
     """Return every learner with one problem, and those that can do more with problems that ask for it."""
     pairs = [(name, "rewards on transitions") for name in LEARNERS] + [(name, "random starts") for name in PAPER]
     unknown = ("RewardsPerPair", "RewardsLinear", "UniformRandom", "QLearningUCB")
-    pairs += [(name, "some allowed") for name in LEARNERS | PAPER]
+    pairs += [(name, kind) for name in LEARNERS | PAPER for kind in ("some allowed", "continuing")]
     return pairs + [(name, "coins") for name in unknown] + [(name, "per step") for name in EACH_STEP]
 
 
 def made(name: str, problem: str) -> tuple[Any, orl.FiniteMDP]:
     """Return a learner of the table and its problem."""
-    found = {**CASES, "coins": COINS, "per step": PER_STEP, "some allowed": SOME_ALLOWED}[problem]
+    more = {"coins": COINS, "per step": PER_STEP, "some allowed": SOME_ALLOWED, "continuing": CONTINUING}
+    found = {**CASES, **more}[problem]
     return (EACH_STEP if problem == "per step" else LEARNERS | PAPER)[name](found), found.mdp

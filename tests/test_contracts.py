@@ -13,7 +13,7 @@ from occamrl import bellman, registry
 from occamrl.checks import check_family, check_learner, check_problem, check_rule
 from occamrl.errors import ContractError
 from occamrl.protocols import Flow, Known, Played, Replay
-from occamrl.running.run import Simulator, generator, require_plan
+from occamrl.running.run import Simulator, generator, require_plan, tell
 from tests import cases
 
 
@@ -39,7 +39,7 @@ def test_no_plan_chooses_what_is_not_allowed(name: str) -> None:
         for k in range(0, 100, 10):
             plan = agent.plan(known, state, generator(0, "agent", k))
             require_plan(plan, known)
-            agent.learn(known, state, plan, source.play(plan, k, min(10, plan.episodes), 0, lambda: False).flow)
+            tell(agent, known, state, plan, source.play(plan, k, min(10, plan.episodes), 0, lambda: False).flows)
 
 
 SOLVE_MODELS = {"Optimal", "UniformRandom", "Occam", "OccamMixture", "OccamLin", "PSRL"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
+from occamrl.learners.ucrl_vtr import law_of_starts
 from occamrl.models.model import Model
-from occamrl.running.flow import divide, simulate
+from occamrl.running.flow import divide, play, simulate
 from occamrl.running.run import generator
 
 
@@ -334,3 +337,65 @@ class Always(orl.Learner):
 
     def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
         np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])
+
+
+# Episodes that go on from each other ----------------------------------------------------------------------------------
+
+
+def going_on(**changes: Any) -> orl.FiniteMDP:
+    """The tiny problem, whose next episode begins where the last one ended."""
+    mdp = tiny(**changes)
+    vars(mdp)["known"] = replace(mdp.known, continuing=True)
+    return mdp
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_continuing_episodes_have_the_law_of_one_chain(random: bool) -> None:
+    """The starts of three episodes in blocks of one and two, by enumeration of all paths of the chain."""
+    mdp, draw = going_on(), np.random.default_rng(0)
+    policy: Any = draw.dirichlet(np.ones(2), size=(3, 2)) if random else np.array([[0, 1], [1, 0], [0, 0]])
+    law = policy if random else np.eye(2)[policy]
+    steps = np.einsum("hsa,sat->hst", law, mdp.kernel())
+    whole = steps[0] @ steps[1] @ steps[2]
+    seen, n = Counter[tuple[int, ...]](), 4_000
+    for _ in range(n):
+        flows, first = play(mdp, [policy], np.zeros(2, int), 1, draw)
+        assert first == flows[0].next_state[-1]
+        later, last = play(mdp, [policy], np.zeros(2, int), 2, draw, first)
+        starts, ends = (np.zeros(2, np.int64) for _ in range(2))
+        np.add.at(starts, later[0].state[later[0].step == 0], later[0].count[later[0].step == 0])
+        np.add.at(ends, later[0].next_state[later[0].step == 2], later[0].count[later[0].step == 2])
+        assert starts[first]
+        second = int(np.flatnonzero(starts - np.eye(2, dtype=int)[first])[0])  # the other start of the block
+        assert np.array_equal(ends, np.eye(2, dtype=int)[[second, last]].sum(axis=0))
+        seen[int(flows[0].state[0]), first, second, last] += 1
+    paths = list(itertools.product(range(2), repeat=4))
+    expected = [mdp.initial_distribution[a] * whole[a, b] * whole[b, c] * whole[c, d] for a, b, c, d in paths]
+    assert stats.chisquare([seen[path] for path in paths], n * np.array(expected)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("ends", [[1, 2, 3, 17, 40], list(range(1, 64)), [39]])
+def test_continuing_pieces_equal_the_whole(ends: list[int], tmp_path: Path) -> None:
+    """Also from a file, and where the cut falls inside of a block, which is played anew from where it began."""
+    agent, mdp = Pacing(), going_on()
+    whole = orl.run(agent, mdp, episodes=64, seed=3)
+    part, done = None, 0
+    for end in [*ends, 64]:
+        part = orl.run(agent, mdp, episodes=end - done, seed=3, continue_from=part)
+        part.save(tmp_path / "part")
+        part, done = orl.Result.load(tmp_path / "part", agent, mdp), end
+    assert part is not None
+    assert part.at == whole.at
+    assert (part.blocks.regret, part.blocks.returns) == (whole.blocks.regret, whole.blocks.returns)
+    assert np.array_equal(part.state["visits"], whole.state["visits"])
+
+
+def test_the_regret_of_continuing_episodes_is_that_of_their_starts() -> None:
+    mdp, policy = going_on(initial_state=0), np.zeros((3, 2), int)
+    result = orl.run(Always(policy, episodes=7), mdp, episodes=100)
+    starts = result.state["starts"]
+    gap = mdp.optimal_values[0] - mdp.evaluate(policy)[0]
+    assert result.total_regret == pytest.approx(float(starts @ gap))
+    assert starts[1] > 0  # although the law of the first start says 0
+    assert law_of_starts(mdp.known, starts).tolist() == (starts / 100).tolist()
+    assert law_of_starts(mdp.known, np.zeros(2, int)).tolist() == [1.0, 0.0]
