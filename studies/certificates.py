@@ -233,7 +233,8 @@ def likelihood(broken: bool, seed: int) -> bool:
     ladder, mdp = near_ladder()
     agent = orl.Occam(ladder=ladder, delta=0.999 if broken else 0.05, replan=0.0)
     truth = int(np.flatnonzero(np.isclose(ladder.family.probability(), mdp.kernel().ravel()).all(axis=1))[0])
-    return not all(agent.evidence(mdp.known).alive(each.state)[truth] for each in moments(agent, mdp, seed))
+    by: Any = agent.evidence(mdp.known)
+    return not all(by.alive(each.state)[truth] for each in moments(agent, mdp, seed))
 
 
 # Selection ------------------------------------------------------------------------------------------------------------

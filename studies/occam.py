@@ -122,10 +122,11 @@ def coverage(size: Size) -> str:
 
         def job(seed: int, agent: orl.Occam = agent) -> bool:
             """Say whether the truth was struck off after some episode."""
+            by: Any = agent.evidence(known)
             result = None
             for _ in range(size.episodes(60)):
                 result = orl.run(agent, problem, episodes=1, seed=seed, progress=False, continue_from=result)
-                if not agent.evidence(known).alive(result.state)[truth]:
+                if not by.alive(result.state)[truth]:
                     return True
             return False
 

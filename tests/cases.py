@@ -11,7 +11,8 @@ import numpy as np
 
 import occamrl as orl
 from occamrl import paper
-from occamrl.protocols import Floats
+from occamrl.problems.mdp import read_arrays
+from occamrl.protocols import UNIT, Floats, Names
 
 STATES, ACTIONS, HORIZON = 3, 2, 4
 
@@ -61,6 +62,23 @@ def _per_step() -> Case:
 
 
 PER_STEP = _per_step()
+
+
+def _some_allowed(**changes: Any) -> Case:
+    """Return a case where one action is not allowed in state 1 and the other not in state 2; with random starts."""
+    found = case(5, initial_state=RANDOM_STARTS)
+    listing = read_arrays(found.kernels[2], found.mdp.known.base_reward, HORIZON)
+    keep = ~np.isin(listing.pair, [1 * ACTIONS + 0, 2 * ACTIONS + 1])
+    columns = {name: getattr(listing, name)[keep] for name in ("pair", "next_state", "reward")}
+    listing = listing._replace(**columns, probability=listing.probability[:, keep])
+    names = Names(("low", "middle", "high"), ("wait", "go"))
+    about: Any = {"horizon": HORIZON, "initial": RANDOM_STARTS, "unit": UNIT, "names": names, **changes}
+    return replace(found, mdp=orl.FiniteMDP.of_listing(listing, **about))
+
+
+SOME_ALLOWED = _some_allowed()
+DISCOUNTED = _some_allowed(discount=0.8)
+CONTINUING = _some_allowed(continuing=True)
 
 
 def linear(case: Case, **options: Any) -> dict[str, Any]:
@@ -142,10 +160,12 @@ def contract_cases() -> list[tuple[str, str]]:
     """Return every learner with one problem, and those that can do more with problems that ask for it."""
     pairs = [(name, "rewards on transitions") for name in LEARNERS] + [(name, "random starts") for name in PAPER]
     unknown = ("RewardsPerPair", "RewardsLinear", "UniformRandom", "QLearningUCB")
+    pairs += [(name, kind) for name in LEARNERS | PAPER for kind in ("some allowed", "continuing")]
     return pairs + [(name, "coins") for name in unknown] + [(name, "per step") for name in EACH_STEP]
 
 
 def made(name: str, problem: str) -> tuple[Any, orl.FiniteMDP]:
     """Return a learner of the table and its problem."""
-    found = {**CASES, "coins": COINS, "per step": PER_STEP}[problem]
+    more = {"coins": COINS, "per step": PER_STEP, "some allowed": SOME_ALLOWED, "continuing": CONTINUING}
+    found = {**CASES, **more}[problem]
     return (EACH_STEP if problem == "per step" else LEARNERS | PAPER)[name](found), found.mdp

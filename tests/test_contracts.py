@@ -13,6 +13,7 @@ from occamrl import registry
 from occamrl.checks import check_learner, check_problem, check_rule
 from occamrl.errors import ContractError
 from occamrl.protocols import Flow, Known, Played, Replay
+from occamrl.running.run import Simulator, generator, require_plan, tell
 from tests import cases
 
 
@@ -22,6 +23,47 @@ def test_every_learner_keeps_the_contract(name: str, problem: str, capsys: pytes
     report = check_learner(agent, mdp, episodes=10)
     assert type(agent).__name__ in str(report)
     assert str(report) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", cases.LEARNERS | cases.PAPER)
+def test_no_plan_chooses_what_is_not_allowed(name: str) -> None:
+    """Also after a hundred episodes, and of rewards that are not known."""
+    agent, mdp = cases.made(name, "some allowed")
+    for known in (mdp.known, mdp.known.without_rewards):
+        try:
+            state = agent.begin(known)
+        except orl.InvalidInput:
+            assert not known.rewards_known
+            continue
+        source = Simulator(mdp)
+        for k in range(0, 100, 10):
+            plan = agent.plan(known, state, generator(0, "agent", k))
+            require_plan(plan, known)
+            tell(agent, known, state, plan, source.play(plan, k, min(10, plan.episodes), 0, lambda: False).flows)
+
+
+SOLVE_MODELS = {"Optimal", "UniformRandom", "Occam", "OccamMixture", "OccamLin", "PSRL"}
+
+
+@pytest.mark.parametrize("name", cases.LEARNERS | cases.PAPER)
+def test_a_learner_takes_a_discount_or_says_who_does(name: str) -> None:
+    """Those who solve models keep the contract; their plans are right, by brute force below."""
+    case = cases.DISCOUNTED
+    agent = (cases.LEARNERS | cases.PAPER)[name](case)
+    if type(agent).__name__ in SOLVE_MODELS:
+        check_learner(agent, case.mdp, episodes=10)
+        plan = agent.plan(case.mdp.known, agent.begin(case.mdp.known), generator(0, "agent"))
+        assert plan.values is None or plan.values[0].max() <= (1 - 0.8**cases.HORIZON) / (1 - 0.8)
+    else:
+        with pytest.raises(orl.InvalidInput, match=r"discount.*Occam, PSRL"):
+            agent.begin(case.mdp.known)
+
+
+def test_a_plan_with_an_action_that_is_not_allowed_is_refused_by_name() -> None:
+    known = cases.SOME_ALLOWED.mdp.known
+    for policy in (np.zeros((cases.HORIZON, 3), int), np.full((cases.HORIZON, 3, 2), 0.5)):
+        with pytest.raises(orl.InvalidInput, match=r"'wait' in state 'middle'.*allowed there: \['go'\]"):
+            require_plan(orl.Plan(policy=policy), known)
 
 
 def test_the_table_is_complete() -> None:
@@ -135,7 +177,7 @@ class OnlyWholePlans(Sound):
 
 BROKEN: dict[type[Any], str] = {
     RemembersElsewhere: "same state and draw|same plan|same bits",
-    OwnDice: r"same state and draw.*plan\.policy",
+    OwnDice: r"same state and draw.*plan\.policy|same bits",
     PlanWrites: r"writes nothing to the state \(episode 1: state\.blocks",
     NoSuchAction: "can be played.*integers from 0 to 1",
     WrongValues: r"plan\.values",

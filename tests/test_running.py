@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
-from occamrl.running.flow import divide, simulate
+from occamrl.learners.ucrl_vtr import law_of_starts
+from occamrl.models.model import Model
+from occamrl.running.flow import divide, play, simulate
 from occamrl.running.run import generator
 
 
@@ -239,3 +243,159 @@ def test_visitors_are_conserved_and_flows_join(seed: int, episodes: int, states:
     found = mdp.outcomes.locate(flow.state * 2 + flow.action, flow.next_state, bonus, states)
     assert (found >= 0).all()
     assert np.array_equal(mdp.outcomes.next_state[found], flow.next_state)
+
+
+# Units, discounts and names -------------------------------------------------------------------------------------------
+
+
+def shop(stock: int, order: int, *, chance: float = 0.5) -> Any:
+    """A shelf of at most two; a sale pays 7, a unit on the shelf costs 1.5 a night."""
+    filled = stock + order
+    yield 1.0 - chance, filled, -1.5 * filled - 2.0 * order, False
+    yield chance, max(filled - 1, 0), 7.0 * (filled > 0) - 1.5 * filled - 2.0 * order, False
+
+
+def orders(stock: int) -> list[int]:
+    return list(range(3 - stock))
+
+
+def small_model(**changes: Any) -> Model:
+    about: dict[str, Any] = {"start": {0: 0.3, 1: 0.7}, "actions": orders, "horizon": 3, **changes}
+    return Model(shop, parameters={"chance": (0.1, 0.9)}, **about)
+
+
+def expected_return(model: Model, policy: np.ndarray, stock: int, chance: float) -> float:
+    """What a policy earns from a stock, in the user's unit, as the sum over all paths."""
+    names, mdp, total = model.names, model.mdp(chance=chance), 0.0
+    paths = [(1.0, stock, 0.0)]
+    for h in range(mdp.horizon):
+        longer = []
+        for p, s, earned in paths:
+            a = names.actions[policy[h, names.states.index(s)]]
+            for q, after, reward, _ in shop(s, a, chance=chance):
+                longer.append((p * q, after, earned + mdp.known.discount**h * reward))
+        paths = longer
+    total = sum(p * earned for p, _, earned in paths)
+    return float(total)
+
+
+def every_policy(mdp: orl.FiniteMDP) -> Any:
+    """All policies of allowed actions that do the same at every step."""
+    choices = [np.flatnonzero(row) for row in mdp.known.allowed]
+    for each in itertools.product(*choices):
+        yield np.tile(each, (mdp.horizon, 1))
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.6])
+def test_a_run_speaks_the_users_unit(discount: float) -> None:
+    model = small_model(discount=discount)
+    mdp, names = model.mdp(chance=0.4), model.names
+    law = {0: 0.3, 1: 0.7}
+    policies = list(every_policy(mdp))
+    for policy in policies:
+        values = {s: expected_return(model, policy, s, 0.4) for s in law}
+        assert mdp.value(policy) == pytest.approx(sum(p * values[s] for s, p in law.items()))
+    policy = policies[0]
+    result = orl.run(Always(policy), mdp, episodes=20_000, seed=1)
+    earned = expected_return(model, policy, 0, 0.4) * 0.3 + expected_return(model, policy, 1, 0.4) * 0.7
+    assert result.returns.mean() == pytest.approx(earned, abs=0.2)
+    starts = result.state["starts"]
+    gaps = [starts[names.states.index(s)] * (best(mdp, model, s) - expected_return(model, policy, s, 0.4)) for s in law]
+    assert result.total_regret == pytest.approx(sum(gaps))
+    assert f"{result.total_regret:,.4g}" in str(result.verdict)
+    truth = orl.FiniteFamily(parameters=np.eye(1), features=orl.FeatureMap.of_simulators([mdp]))
+    informed = orl.run(orl.PSRL(family=truth), mdp, episodes=10)
+    assert informed.total_regret == pytest.approx(0.0, abs=1e-9)
+    promised = mdp.known.amount(informed.next_plan.values)[0]
+    assert [promised[names.states.index(s)] for s in law] == pytest.approx([best(mdp, model, s) for s in law])
+    assert result.policy_table().column("state").to_pylist()[:2] == [str(s) for s in names.states[:2]]
+
+
+def best(mdp: orl.FiniteMDP, model: Model, stock: int) -> float:
+    """The largest return from a stock over all policies, of each step by itself, by brute force."""
+    listed = [s for s, name in enumerate(model.names.states) if isinstance(name, int)]
+    choices = [np.flatnonzero(mdp.known.allowed[s]) for s in listed]
+    found = -np.inf
+    for each in itertools.product(*(itertools.product(*choices) for _ in range(mdp.horizon))):
+        policy = np.zeros((mdp.horizon, mdp.states), int)
+        policy[:, listed] = each
+        found = max(found, expected_return(model, policy, stock, 0.4))
+    return found
+
+
+class Always(orl.Learner):
+    """Plays one policy and counts starts."""
+
+    def __init__(self, policy: np.ndarray, episodes: int = 1_000) -> None:
+        self.policy, self.episodes = policy, episodes
+
+    def begin(self, known: orl.Known) -> dict[str, Any]:
+        return {"starts": np.zeros(known.states, np.int64)}
+
+    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        return orl.Plan(policy=self.policy, episodes=self.episodes)
+
+    def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+        np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])
+
+
+# Episodes that go on from each other ----------------------------------------------------------------------------------
+
+
+def going_on(**changes: Any) -> orl.FiniteMDP:
+    """The tiny problem, whose next episode begins where the last one ended."""
+    mdp = tiny(**changes)
+    vars(mdp)["known"] = replace(mdp.known, continuing=True)
+    return mdp
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_continuing_episodes_have_the_law_of_one_chain(random: bool) -> None:
+    """The starts of three episodes in blocks of one and two, by enumeration of all paths of the chain."""
+    mdp, draw = going_on(), np.random.default_rng(0)
+    policy: Any = draw.dirichlet(np.ones(2), size=(3, 2)) if random else np.array([[0, 1], [1, 0], [0, 0]])
+    law = policy if random else np.eye(2)[policy]
+    steps = np.einsum("hsa,sat->hst", law, mdp.kernel())
+    whole = steps[0] @ steps[1] @ steps[2]
+    seen, n = Counter[tuple[int, ...]](), 4_000
+    for _ in range(n):
+        flows, first = play(mdp, [policy], np.zeros(2, int), 1, draw)
+        assert first == flows[0].next_state[-1]
+        later, last = play(mdp, [policy], np.zeros(2, int), 2, draw, first)
+        starts, ends = (np.zeros(2, np.int64) for _ in range(2))
+        np.add.at(starts, later[0].state[later[0].step == 0], later[0].count[later[0].step == 0])
+        np.add.at(ends, later[0].next_state[later[0].step == 2], later[0].count[later[0].step == 2])
+        assert starts[first]
+        second = int(np.flatnonzero(starts - np.eye(2, dtype=int)[first])[0])  # the other start of the block
+        assert np.array_equal(ends, np.eye(2, dtype=int)[[second, last]].sum(axis=0))
+        seen[int(flows[0].state[0]), first, second, last] += 1
+    paths = list(itertools.product(range(2), repeat=4))
+    expected = [mdp.initial_distribution[a] * whole[a, b] * whole[b, c] * whole[c, d] for a, b, c, d in paths]
+    assert stats.chisquare([seen[path] for path in paths], n * np.array(expected)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("ends", [[1, 2, 3, 17, 40], list(range(1, 64)), [39]])
+def test_continuing_pieces_equal_the_whole(ends: list[int], tmp_path: Path) -> None:
+    """Also from a file, and where the cut falls inside of a block, which is played anew from where it began."""
+    agent, mdp = Pacing(), going_on()
+    whole = orl.run(agent, mdp, episodes=64, seed=3)
+    part, done = None, 0
+    for end in [*ends, 64]:
+        part = orl.run(agent, mdp, episodes=end - done, seed=3, continue_from=part)
+        part.save(tmp_path / "part")
+        part, done = orl.Result.load(tmp_path / "part", agent, mdp), end
+    assert part is not None
+    assert part.at == whole.at
+    assert (part.blocks.regret, part.blocks.returns) == (whole.blocks.regret, whole.blocks.returns)
+    assert np.array_equal(part.state["visits"], whole.state["visits"])
+
+
+def test_the_regret_of_continuing_episodes_is_that_of_their_starts() -> None:
+    mdp, policy = going_on(initial_state=0), np.zeros((3, 2), int)
+    result = orl.run(Always(policy, episodes=7), mdp, episodes=100)
+    starts = result.state["starts"]
+    gap = mdp.optimal_values[0] - mdp.evaluate(policy)[0]
+    assert result.total_regret == pytest.approx(float(starts @ gap))
+    assert starts[1] > 0  # although the law of the first start says 0
+    assert law_of_starts(mdp.known, starts).tolist() == (starts / 100).tolist()
+    assert law_of_starts(mdp.known, np.zeros(2, int)).tolist() == [1.0, 0.0]

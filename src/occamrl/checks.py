@@ -17,7 +17,7 @@ from occamrl.errors import ContractError, OccamRLError
 from occamrl.problems.mdp import FiniteMDP, as_mdp, stream
 from occamrl.protocols import Flow, Known, Learner, Plan, Played, Problem, Replay, Rule
 from occamrl.running.flow import simulate
-from occamrl.running.run import Run, Simulator, generator, require_plan
+from occamrl.running.run import Run, Simulator, generator, require_plan, tell
 from occamrl.running.storage import Reader, Writer
 
 _MOST = 10**6  # episodes of a plan that are tried at once
@@ -63,7 +63,8 @@ def _restored(tree: Any) -> Any:
 
 
 def _parts(plan: Plan) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in ("policy", "episodes", "values", "facts", "grounds")}
+    about = {name: getattr(plan, name) for name in ("policy", "episodes", "values", "facts", "grounds")}
+    return {**about, "starts": {start: _parts(part) for start, part in plan.starts.items()}}
 
 
 def _plan(
@@ -95,7 +96,7 @@ def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 4
       the same seed gives the same bits, in one run or in two
     """
     _require(not isinstance(agent, type) and isinstance(agent, Learner), "a learner has begin, plan and learn")
-    problem, done, played = as_mdp(mdp), 0, list[Any]()
+    problem, done, played, at = as_mdp(mdp), 0, list[Any](), None
     known, source, state = problem.known, Simulator(problem), agent.begin(problem.known)
     fresh = copy.deepcopy(state)
     _same(fresh, agent.begin(known), "begin returns the same state every time", 0)
@@ -104,14 +105,16 @@ def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 4
         plan, again = (_plan(agent, known, each, seed, done) for each in (state, other))
         _same(before, state, "plan writes nothing to the state", done)
         _same(_parts(plan), _parts(again), "the same state and draw give the same plan", done, "plan")
-        block = source.play(plan, done, min(plan.episodes, episodes - done), seed, lambda: False)
-        kept = copy.deepcopy((_parts(plan), vars(block.flow)))
-        agent.learn(known, state, plan, block.flow)
-        _same(kept, (_parts(plan), vars(block.flow)), "learn leaves plan and flow as they are", done, "plan, flow")
-        agent.learn(known, other, again, block.flow)
+        block = source.play(plan, done, min(plan.episodes, episodes - done), seed, lambda: False, at)
+        handed = [_parts(plan), *map(vars, block.flows.values())]
+        kept = copy.deepcopy(handed)
+        tell(agent, known, state, plan, block.flows)
+        _same(kept, handed, "learn leaves plan and flow as they are", done, "plan, flow")
+        tell(agent, known, other, again, block.flows)
         _same(state, other, "a state from a file learns the same", done)
-        played.append([done, block.flow.episodes, float(block.regret[0]), float(block.returns[0]), block.pessimistic])
-        state, done = other, done + block.flow.episodes
+        count = int(block.episodes.sum())
+        played.append([done, count, float(block.regret[0]), float(block.returns[0]), block.pessimistic])
+        state, done, at = other, done + count, block.end
     _learns_from_anything(agent, problem, state, seed, done)
     _same(fresh, agent.begin(known), "begin returns the same state every time", 0)
     run = Run(agent, source, seed)  # by the driver, in two pieces
@@ -140,7 +143,8 @@ def _learns_from_anything(agent: Learner, mdp: FiniteMDP, state: Any, seed: int,
     """Let copies of a state learn from flows that are shorter or longer than planned, and from actions of others."""
     known = mdp.known
     plan = agent.plan(known, copy.deepcopy(state), generator(seed, "agent", done))
-    uniform, most = np.full((*plan.policy.shape[:2], known.actions), 1.0 / known.actions), min(plan.episodes, _MOST)
+    uniform = np.tile(known.allowed / known.allowed.sum(axis=1, keepdims=True), (known.horizon, 1, 1))
+    most = min(plan.episodes, 100 if known.continuing else _MOST)  # those are walked one by one
     for what, policy, count in (
         ("a flow of one episode", plan.policy, 1),
         ("a flow twice as long as the plan", plan.policy, 2 * most),

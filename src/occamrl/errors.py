@@ -219,13 +219,21 @@ def require_kind(field: str, value: object, kind: type[Any] | tuple[type[Any], .
         raise ParameterError(field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {name}(...)")
 
 
+def require_undiscounted(known: Any) -> None:
+    """Refuse a problem with a discount: of learners that have their own bounds on values."""
+    if known.discount < 1.0:
+        expected = "1: this agent plans without a discount; Occam, PSRL and others that solve models take any"
+        raise ParameterError("discount", got=known.discount, expected=expected)
+
+
 def require_rewards(known: Any, features: Any = None) -> None:
-    """Refuse a problem whose rewards are not known, or whose sizes are not those of the features."""
+    """Refuse a problem whose rewards are not known; of learners with features also other sizes, and a discount."""
     if not known.rewards_known:
         expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...), or use QLearningUCB"
         raise ParameterError("known.rewards_known", got=False, expected=expected)
     if features is not None:
         features.attach(known)
+        require_undiscounted(known)
 
 
 def require_range(field: str, ends: Any) -> tuple[float, float]:

@@ -7,7 +7,7 @@ plan says, and hands back what was counted::
     while episodes are left:
         plan = learner.plan(known, state, draw)
         flow = ...                                  # plan.episodes episodes under plan.policy
-        learner.learn(known, state, plan, flow)
+        learner.learn(known, state, plan, flow)     # or once for each part of a plan that depends on the start
 
 **Flow.** Under a fixed policy episodes are independent chains. Given that N visitors are in s at step h, their outcomes
 are Multinomial(N, P(.|s, pi_h(s))), independently over s. The counts are therefore all that a learner can use of a
@@ -213,12 +213,13 @@ class Known:
     @cached_property
     def without_rewards(self) -> Known:
         """The same, seen by an agent that has to estimate the rewards."""
-        rewards = {"base_reward": np.zeros((self.states, self.actions)), "transition_rewards": None}
+        rewards = {"base_reward": np.where(self.allowed, 0.0, -np.inf), "transition_rewards": None}
         return replace(self, **rewards, rewards_known=False)  # type: ignore[arg-type]  # of several types
 
     def with_rewards(self, reward: Floats) -> Known:
         """Return the same with rewards r[s, a] in the place of what is known of them."""
-        return replace(self, base_reward=reward, transition_rewards=None, rewards_known=True)
+        base = np.where(self.allowed, reward, -np.inf)
+        return replace(self, base_reward=base, transition_rewards=None, rewards_known=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,6 +232,16 @@ class Plan:
     facts: Mapping[str, Any] = field(default_factory=dict)  # what was decided: equal facts are one phase of a run
     grounds: Mapping[str, Any] = field(default_factory=dict)  # on what grounds: statistics, thresholds, diagnostics
     carry: Any = None  # whatever the learner wants to be handed back by ``learn``; nobody else reads it
+    starts: Mapping[int, Plan] = field(default_factory=dict)  # what to play instead from some first states
+
+    def part(self, start: int | None) -> Plan:
+        """Return what is played from a first state, or from one that is not known."""
+        return self.starts.get(start, self)  # type: ignore[arg-type]  # None is not among them
+
+    def each(self, **changes: Any) -> Plan:
+        """Return the plan with changes to itself and to each of its parts."""
+        made = {id(part): replace(part, **changes) for part in self.starts.values()}
+        return replace(self, **changes, starts={start: made[id(part)] for start, part in self.starts.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +334,8 @@ class Learner(Protocol):
         """Write what was counted in the block to the state.
 
         ``flow.episodes`` may be smaller than ``plan.episodes`` (the run ended), and ``flow.action`` need not be what
-        the plan said (somebody else may have acted).
+        the plan said (somebody else may have acted). Of a plan with ``starts`` each different part is handed back with
+        the episodes that were played under it.
         """
 
 

@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from occamrl.errors import OccamRLError, require_choice, require_integer
+from occamrl.errors import OccamRLError, ParameterError, require_choice, require_integer
 from occamrl.problems.mdp import RewardMap, as_mdp
 from occamrl.registry import make_problem, own
 
@@ -41,7 +41,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
             require_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.problem = make_problem(problem, **parameters) if isinstance(problem, str) else problem
         self.mdp = as_mdp(self.problem)
-        self.rewards: RewardMap = getattr(self.problem, "unit", RewardMap())
+        self.rewards: RewardMap = getattr(self.problem, "unit", self.mdp.known.unit)
         self.observation_space = spaces.Discrete(self.mdp.states)
         self.action_space = spaces.Discrete(self.mdp.actions)
         self.render_mode = render_mode
@@ -61,6 +61,9 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         if self._state is None or self._step >= mdp.horizon:
             raise OccamRLError("no episode is under way; call reset() first")
         require_integer("action", action, 0, most=mdp.actions - 1)
+        if not mdp.known.allowed[self._state, int(action)]:
+            expected = f"one that is allowed: {np.flatnonzero(mdp.known.allowed[self._state]).tolist()}"
+            raise ParameterError("action", got=f"{int(action)} in state {self._state}", expected=expected)
         pair = self._state * mdp.actions + int(action)
         listed = np.arange(outcomes.start[pair], outcomes.start[pair + 1])
         law = mdp.probability[0 if mdp.stationary else self._step, listed]

@@ -61,8 +61,8 @@ def shipped_ladders() -> list[str]:
 
 def ladder_of_problem(problem: Any) -> LadderSpec:
     """Return the ladder that a problem brings along."""
-    rewards = getattr(problem, "unit", RewardMap())
-    return LadderSpec(ladder=Ladder.of_problem(problem), known=as_mdp(problem).known, rewards=rewards)
+    known = as_mdp(problem).known
+    return LadderSpec(ladder=Ladder.of_problem(problem), known=known, rewards=getattr(problem, "unit", known.unit))
 
 
 def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:

@@ -304,8 +304,8 @@ class FiniteEnvironment:
                 raise
             why_not = str(error)
         truth = None if self.mdp is None else self.mdp.known
-        given = truth if known is None else replace(known, initial=None if truth is None else truth.initial)
-        self.known = cast(Known, given)  # one of the two is there
+        given = cast(Known, truth if known is None else known)  # one of the two is there
+        self.known = replace(given, initial=None if truth is None else truth.initial, unit=self.rewards)
         sizes, n = (self.known.states, self.known.actions), self.observation.size
         states = (n, n + 1) if self.mdp is None else (self.mdp.states,)
         if sizes[0] not in states or sizes[1] != self.action.size:

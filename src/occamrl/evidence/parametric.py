@@ -34,6 +34,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp
 
 from occamrl import bellman
+from occamrl.errors import ParameterError
 from occamrl.evidence import likelihood
 from occamrl.evidence.likelihood import JEFFREYS, Choice, Judgement, Possible, Worth, counted_evidence, log_frequencies
 from occamrl.models.model import ParametricLadder, spread_points
@@ -80,6 +81,10 @@ class Parametric:
 
     def __init__(self, ladder: ParametricLadder, known: Known, delta: float) -> None:
         self.ladder, self.model, self.known, self.delta = ladder, ladder.model, known, delta
+        sizes = [(each.states, each.actions, each.names or ladder.model.names) for each in (known, ladder.model.known)]
+        if sizes[0] != sizes[1]:
+            got = f"a problem with {known.states} states and {known.actions} actions, named or ordered otherwise"
+            raise ParameterError("problem", got=got, expected="model.mdp(...) of the model of the ladder")
         model, self.parameters = self.model, list(self.model.box)
         self.low, high = (np.array([ends[side] for ends in model.box.values()]) for side in (0, 1))
         self.width = high - self.low
@@ -236,8 +241,7 @@ class Parametric:
     def _test(self, state: dict[str, Any]) -> None:
         """Fit the classes that are left, and rule out those whose best parameters are not likely enough."""
         data, least, total = self.counts_of(state), self.least(state), int(state["count"].sum())
-        for m in range(self.classes):
-            theta, fitted = state["theta"][m], int(state["fitted"][m])
+        for m, (theta, fitted) in enumerate(zip(state["theta"], state["fitted"].tolist(), strict=True)):
             now = self.log_likelihood(data, self.probability(theta, data.rows))
             state["likelihood"][m] = now
             if not state["rejected"][m] and (total >= _GROWTH * fitted or now < least):

@@ -24,6 +24,7 @@ from occamrl.experiments.pool import Event, Listener, Pool, follow, play, proces
 from occamrl.experiments.records import CURVE, TOTALS, Cell, Folder, Records, locked
 from occamrl.experiments.spec import Resolver, check, make_problem, read_spec
 from occamrl.models.ladder import Ladder
+from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
 from occamrl.running.identity import changes
 from occamrl.running.result import Result
@@ -79,7 +80,7 @@ def about(agent: Any, problem: Any) -> dict[str, Any]:
         stated = "constants scaled"  # what was proved for the published constants is not claimed
     found |= {"guarantee": stated, "given": list(getattr(parts[0], "given", ()))}
     ladder, theta = getattr(agent, "ladder", None), getattr(problem, "theta", None)
-    if isinstance(ladder, Ladder):
+    if isinstance(ladder, (Ladder, ParametricLadder)):
         found |= {"classes": list(ladder.names), "true_class": ladder.class_of(as_mdp(problem))}
     if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
         found["true_support"] = np.flatnonzero(theta).tolist()

@@ -36,6 +36,7 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
+from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import MOST_EPISODES
 from occamrl.running.identity import identity
@@ -363,6 +364,8 @@ class Resolver:
             if m is None:
                 expected = "a ladder that holds the problem's kernel; of a class its number m"
                 raise ParameterError("parameters.ladder", got=f"{name!r} on {self.title}", expected=expected)
+            if isinstance(ladder, ParametricLadder):
+                return dataclasses.replace(selector, ladder=ladder.only(m))
             family = ladder.family_of(m)
             if family.finite:
                 return _learner(UCRLVTR, selector, family=family)

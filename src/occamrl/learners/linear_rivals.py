@@ -174,6 +174,7 @@ class UCRLVTRPlus(Learner):
         for h in reversed(range(H)):
             mean, norm = self.predict(self.moment(known, values[h + 1], 1), found)
             q = np.clip(known.base_reward + (mean + width * norm).reshape(known.base_reward.shape), 0.0, H)
+            q[~known.allowed] = -np.inf
             policy[h], values[h] = best_actions(q, draw), q.max(axis=1)
         return Plan(policy=policy, values=values)
 

@@ -51,6 +51,7 @@ from occamrl.errors import (
     require_integer,
     require_number,
     require_rewards,
+    require_undiscounted,
 )
 from occamrl.evidence import likelihood
 from occamrl.evidence.likelihood import JEFFREYS, Members
@@ -74,12 +75,17 @@ def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
     return np.asarray((draw.random(q.shape) * (q == q.max(axis=-1, keepdims=True))).argmax(axis=-1))
 
 
+def largest(known: Known) -> Floats:
+    """Return the largest value H of every allowed action [H, S, A]; minus infinity of the others."""
+    return np.tile(np.where(known.allowed, float(known.horizon), -np.inf), (known.horizon, 1, 1))
+
+
 # Baselines that learn nothing -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UniformRandom(Learner):
-    """Draw every action uniformly; regret is that of the random policy, exactly.
+    """Draw every allowed action uniformly; regret is that of the random policy, exactly.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
@@ -92,8 +98,8 @@ class UniformRandom(Learner):
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Return the uniform policy, for ever."""
-        sizes = known.horizon, known.states, known.actions
-        return Plan(policy=np.full(sizes, 1.0 / known.actions), episodes=MOST_EPISODES)
+        law = known.allowed / known.allowed.sum(axis=1, keepdims=True)
+        return Plan(policy=np.tile(law, (known.horizon, 1, 1)), episodes=MOST_EPISODES)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Learn nothing."""
@@ -238,9 +244,9 @@ class UCBVI(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: counts of outcomes, N', and the smallest upper bounds Q so far."""
-        H, S, A = known.horizon, known.states, known.actions
-        visits, upper = np.zeros((H + 1, S), np.int64), np.full((H, S, A), float(H))
-        return {**likelihood.begin(tabular_outcomes(known)), "visits": visits, "upper": upper}
+        require_undiscounted(known)
+        visits = np.zeros((known.horizon + 1, known.states), np.int64)
+        return {**likelihood.begin(tabular_outcomes(known)), "visits": visits, "upper": largest(known)}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan one episode, greedily on the upper bounds."""
@@ -297,6 +303,7 @@ class RLSVI(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: counts of outcomes, and of episodes."""
+        require_undiscounted(known)
         return {**likelihood.begin(tabular_outcomes(known)), "episodes": 0}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
@@ -346,8 +353,9 @@ class QLearningUCB(Learner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: the table Q, and how often each entry was visited."""
-        sizes = known.horizon, known.states, known.actions
-        return {"upper": np.full(sizes, float(known.horizon)), "visits": np.zeros(sizes, np.int64)}
+        require_undiscounted(known)
+        upper = largest(known)
+        return {"upper": upper, "visits": np.zeros(upper.shape, np.int64)}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan one episode, greedily on the table."""

@@ -168,8 +168,8 @@ class UCRLVTR(Learner):
 
 
 def law_of_starts(known: Known, starts: Ints) -> Floats:
-    """Return the law of the first state, as known or as counted so far."""
-    if known.initial is not None:
+    """Return the law of the first state, as known, or as counted so far where it is not or episodes go on."""
+    if known.initial is not None and not (known.continuing and starts.any()):
         return known.initial
     return starts / starts.sum() if starts.any() else np.full(starts.size, 1.0 / starts.size)
 

@@ -44,6 +44,7 @@ from occamrl.errors import (
     sum_to_one,
 )
 from occamrl.models.features import FeatureMap, read_kernels
+from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
@@ -167,8 +168,9 @@ class FiniteFamily(Family):
 
     Parameters
     ----------
-    kernels : array [m, S, A, S], or a sequence of kernels
-        Dense [S, A, S] or scipy.sparse (S*A, S).
+    kernels : array [m, S, A, S], or a sequence of kernels or of problems
+        Dense [S, A, S] or scipy.sparse (S*A, S); or FiniteMDPs with the same unit and the same allowed actions. Where
+        their rewards are on outcomes, members are laws of outcomes (s', reward).
     parameters, features : array [m, d] or [m, G, n], and FeatureMap
         Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
     """
@@ -267,8 +269,18 @@ def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     """Return the one-hot features over the united outcomes, and the members' probabilities in their coordinates."""
     given: Any = kernels if isinstance(kernels, (list, tuple)) else as_floats("kernels", kernels)
-    outcomes, matrix, states = read_kernels("kernels", given)
-    features = FeatureMap.of_outcomes(outcomes, states)
+    if len(given) and any(isinstance(each, FiniteMDP) for each in given):
+        for i, each in enumerate(given):
+            require_kind(f"kernels[{i}]", each, FiniteMDP)
+            same = each.known.unit == given[0].known.unit and np.array_equal(each.known.allowed, given[0].known.allowed)
+            if not same:
+                expected = "that of the first: one reward_range, one set of allowed actions"
+                raise FamilyError("kernels", index=(i,), got="another unit or other allowed actions", expected=expected)
+        united = FeatureMap.of_simulators(given)
+        outcomes, matrix, states, rewards = united.outcomes, united.matrix, united.states, united.rewards
+    else:
+        (outcomes, matrix, states), rewards = read_kernels("kernels", given), None
+    features = FeatureMap.of_outcomes(outcomes, states, rewards)
     theta = np.zeros((matrix.shape[1], features.groups * features.width))
     theta[:, features.place] = (matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).T
     return features, theta.reshape(-1, features.groups, features.width)

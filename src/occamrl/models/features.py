@@ -203,7 +203,9 @@ class FeatureMap:
                 expected = f"S={first.states}, A={first.actions}, one kernel for all steps"
                 raise ShapeError("simulators", index=(j,), got=got, expected=expected)
         if all(mdp.known.transition_rewards is None for mdp in simulators):
-            kernels = [sp.csr_array(mdp.kernels[0].matrix) for mdp in simulators]
+            shape = (first.states * first.actions, first.states)
+            parts = [(mdp.probability[0], mdp.outcomes.next_state, mdp.outcomes.start) for mdp in simulators]
+            kernels = [sp.csr_array(each, shape=shape) for each in parts]
             return cls.of_matrix(*read_kernels("simulators", kernels))
         listed = [mdp.outcomes for mdp in simulators]
         member = np.repeat(np.arange(len(listed)), [each.next_state.size for each in listed])
@@ -299,7 +301,8 @@ class FeatureMap:
                 raise ShapeError("features", got=f"S={self.states}, A={self.actions}", expected=expected)
             bonus = self.outcomes.bonus
             if self.rewards is not None and known.rewards_known:
-                bonus = self.rewards - known.base_reward.ravel()[self.outcomes.pair]
+                base = np.where(known.allowed, known.base_reward, 0.0).ravel()[self.outcomes.pair]
+                bonus = np.where(np.isfinite(self.rewards), self.rewards, base) - base  # 0 where it is not allowed
             elif known.transition_rewards is not None:
                 bonus = self._looked_up(known.transition_rewards)
             self._attached[known] = self.outcomes._replace(bonus=bonus)

@@ -27,6 +27,7 @@ from occamrl.errors import (
 )
 from occamrl.models.families import AggregationFamily, Family, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
+from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Floats, Ints
 
@@ -225,10 +226,10 @@ class Ladder:
         return cls.__new__(cls)._of_members(family, level, reach, names)
 
     @classmethod
-    def of_problem(cls, problem: Any) -> Ladder:
+    def of_problem(cls, problem: Any) -> Any:
         """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
         found = getattr(problem, "ladder", None)
-        if isinstance(found, Ladder):
+        if isinstance(found, (Ladder, ParametricLadder)):
             return found
         if not hasattr(problem, "hypotheses"):
             expected = "one that brings a ladder along, or your own Ladder([F_1, ...])"

@@ -17,14 +17,17 @@ listing, and whatever else is seen, leads to one more state, ``ELSEWHERE``, in w
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import itertools
 import math
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from occamrl.errors import (
     ParameterError,
@@ -36,13 +39,14 @@ from occamrl.errors import (
     require_range,
 )
 from occamrl.models.families import FiniteFamily
-from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing
+from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Names, Outcomes, RewardMap
 
 ELSEWHERE = "(not listed)"
 MOST_STATES = 100_000
 _INSIDE = 6  # points inside the box that are looked at, beside its corners
 _MOST_CORNERS = 16
+_SAME = 1e-7  # probabilities that differ by less are equal
 _TRIAL = 500  # pairs after which only points are looked at that have added an outcome
 
 Point = Mapping[str, float]
@@ -116,7 +120,11 @@ class Model:
         self.discount = require_number("discount", discount, 0.0, 1.0, open_low=True)
         self.continuing, self._most_states = bool(continuing), require_integer("most_states", most_states, 1)
         self.box, self.defaults = self._read_parameters(parameters or {})
-        law = start if isinstance(start, Mapping) else {start: 1.0}
+        try:
+            law = start if isinstance(start, Mapping) else {start: 1.0}
+        except TypeError:
+            expected = "a hashable state, or a law {state: probability}"
+            raise ParameterError("start", got=f"{start!r:.80}", expected=expected) from None
         self._list(law)
         self._arrange(law, reward_range, unit)
 
@@ -142,7 +150,11 @@ class Model:
             if name not in named:
                 raise UnknownName("parameters", got=name, known=named)
             box[name] = require_range(f"parameters[{name!r}]", ends)
-        defaults = {name: float(value) for name, value in named.items() if value is not inspect.Parameter.empty}
+        for name, value in list(named.items()):
+            if name not in box and value is not inspect.Parameter.empty and not isinstance(value, numbers.Real):
+                del named[name]  # a table of prices, say: the function's own affair
+        given_defaults = {name: value for name, value in named.items() if value is not inspect.Parameter.empty}
+        defaults = {name: require_number(name, value, -math.inf, math.inf) for name, value in given_defaults.items()}
         for name, (low, high) in box.items():
             if name in defaults and not low <= defaults[name] <= high:
                 expected = f"bounds that hold its default {defaults[name]:g}, which smaller classes use"
@@ -176,10 +188,18 @@ class Model:
 
     def _allowed_in(self, state: Any) -> list[Any]:
         """Return the actions that are allowed in a state."""
-        found = list(self._actions(state) if callable(self._actions) else self._actions)
-        if not found or len(set(found)) < len(found):
-            where = f" in state {state!r}" if callable(self._actions) else ""
-            raise ParameterError("actions", got=f"{found!r:.80}{where}", expected="different actions, at least one")
+        given = self._actions(state) if callable(self._actions) else self._actions
+        try:
+            found = list(given)
+            fine = 0 < len(set(found)) == len(found)
+        except TypeError:
+            fine = False
+        if not fine:
+            where, expected = (
+                f" in state {state!r}" * callable(self._actions),
+                "different hashable actions, at least one",
+            )
+            raise ParameterError("actions", got=f"{given!r:.80}{where}", expected=expected)
         return found
 
     def rows(self, state: Any, action: Any, point: Point) -> list[tuple[Any, ...]]:
@@ -420,6 +440,31 @@ class Model:
         combinations = itertools.product(*values.values())
         return FiniteFamily([self.mdp(**dict(zip(values, each, strict=True))) for each in combinations])
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of what the model says at the points that were looked at: equal for equal models, in any process."""
+        about = (self.names, self.box, self.defaults, self.horizon, self.discount, self.continuing, tuple(self.unit))
+        digest = hashlib.sha256(repr(about).encode())
+        for array in (self.row, self.next_state, self.reward, self.initial):
+            digest.update(np.ascontiguousarray(array).data)
+        for point in self._points()[: 1 + len(self.box)]:
+            digest.update(self.probability(point).data)
+        return digest.hexdigest()
+
+    def probability_of(self, mdp: FiniteMDP) -> Floats | None:
+        """Return the probabilities of the outcomes [O] in another problem; None where it does what is not listed."""
+        same = mdp.stationary and (mdp.states, mdp.actions) == (len(self.states), len(self.actions))
+        if not same or (mdp.known.names or self.names) != self.names:
+            return None
+        start = np.searchsorted(self.row, np.arange(len(self.pairs) + 1))
+        row, earned = self._row_of[mdp.outcomes.pair], mdp.base_reward[mdp.outcomes.pair] + mdp.outcomes.bonus
+        known = np.flatnonzero((row >= 0) & (mdp.outcomes.next_state != self.elsewhere))
+        listed, asked = Outcomes(start, self.next_state, self.unit.to_unit(self.reward)), earned[known]
+        place = listed.locate(row[known], mdp.outcomes.next_state[known], asked, mdp.states)
+        if (place < 0).any() or (np.abs(listed.bonus[place] - asked) > TOLERANCE).any():
+            return None
+        return np.bincount(place, mdp.probability[0, known], self.reward.size).astype(np.float64)
+
     def ladder(self, classes: Mapping[str, Sequence[str]]) -> ParametricLadder:
         """Return nested classes: by name, the parameters that are free in each."""
         return ParametricLadder(self, classes)
@@ -434,6 +479,9 @@ class ParametricLadder:
         if not isinstance(classes, Mapping) or not classes:
             expected = 'a dict such as {"steady": ["mean"], "with empty days": ["mean", "empty"]}'
             raise ParameterError("classes", got=f"{classes!r:.80}", expected=expected)
+        for name, each in classes.items():
+            if isinstance(each, str) or not isinstance(each, Sequence):
+                raise ParameterError(f"classes[{name!r}]", got=repr(each), expected="a list of names of parameters")
         self.model, self.names, self.free = model, tuple(map(str, classes)), [tuple(free) for free in classes.values()]
         for name, free in zip(self.names, self.free, strict=True):
             for each in free:
@@ -458,6 +506,39 @@ class ParametricLadder:
     def sizes(self) -> list[int]:
         """How many parameters are free in each class."""
         return [len(free) for free in self.free]
+
+    def only(self, m: int) -> ParametricLadder:
+        """Return the ladder of class m alone."""
+        require_integer("m", m, 1, most=self.classes)
+        return ParametricLadder(self.model, {self.names[m - 1]: self.free[m - 1]})
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the model and the classes."""
+        return hashlib.sha256(f"{self.model.fingerprint} {self.names} {self.free}".encode()).hexdigest()
+
+    def class_of(self, mdp: Any) -> int | None:
+        """Return the first class that holds a problem's kernel, by least squares from several starts; None: none."""
+        model = self.model
+        target = model.probability_of(as_mdp(mdp))
+        if target is None:
+            return None
+        for m, free in enumerate(self.free, start=1):
+            ends = [model.box[name] for name in free]
+
+            def gap(values: Floats, free: tuple[str, ...] = free, target: Floats = target) -> Floats:
+                point = {**model.defaults, **dict(zip(free, values.tolist(), strict=True))}
+                return model.probability(point) - target
+
+            low, high = (np.array([end[side] for end in ends]) for side in (0, 1))
+            for share in spread_points(len(free), 4):
+                values = low + share * (high - low)
+                if free:
+                    precise: Any = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "method": "dogbox"}
+                    values = least_squares(gap, values, bounds=(low, high), x_scale=high - low, **precise).x
+                if np.abs(gap(values)).max() <= _SAME:
+                    return m
+        return None
 
     def __repr__(self) -> str:
         listed = " < ".join(f"{name} ({', '.join(free)})" for name, free in zip(self.names, self.free, strict=True))

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError, require_kind, require_number
+from occamrl.errors import ParameterError, require_kind, require_number, require_undiscounted
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
@@ -135,8 +135,9 @@ def optimal_values(family: FiniteFamily, known: Known) -> tuple[Floats, Ints]:
 
 
 def require_setting(known: Known, features: FeatureMap) -> None:
-    """Refuse what is outside the paper's setting: rewards are known and depend on (s, a) alone."""
+    """Refuse what is outside the paper's setting: rewards are known, depend on (s, a) alone, and are not discounted."""
     features.attach(known)  # refuses a problem of other sizes
+    require_undiscounted(known)
     if not known.rewards_known or known.transition_rewards is not None:
         got = "rewards on transitions" if known.rewards_known else "unknown rewards"
         raise ParameterError("rewards", got=got, expected="known rewards r(s, a), as the paper assumes")

@@ -4,12 +4,15 @@ Given that N visitors are in s at step h, their outcomes are Multinomial(N, P(.|
 episodes are independent chains. A block of n episodes is one multinomial draw per visited (step, state): it costs the
 same for ten episodes and for a trillion. Its exact regret is the sum over its starts of V*_1 - V^pi_1.
 
-A block of one episode is walked: the same law, drawn by inversion, with less to set up.
+A block of one episode is walked: the same law, drawn by inversion, with less to set up. So are the episodes of a
+continuing problem, one after the other, each from where the last one ended: they are no independent chains.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,10 +54,36 @@ def outcomes_of(
 
 def simulate(mdp: FiniteMDP, policy: Any, episodes: int, draw: np.random.Generator) -> Flow:
     """Play episodes under a policy [H, S] or [H, S, A] and return what was counted."""
-    if episodes == 1:
-        return walk(mdp, policy, draw)
-    outcomes, actions = mdp.outcomes, mdp.actions
-    here = divide(np.array([episodes]), mdp.initial_distribution[None], draw)[0]
+    return play(mdp, [policy], np.zeros(mdp.states, np.int64), episodes, draw)[0][0]
+
+
+def walk(mdp: FiniteMDP, policy: Any, draw: np.random.Generator) -> Flow:
+    """Play one episode."""
+    return simulate(mdp, policy, 1, draw)
+
+
+def play(
+    mdp: FiniteMDP,
+    policies: Sequence[Any],
+    which: Ints,
+    episodes: int,
+    draw: np.random.Generator,
+    at: int | None = None,
+) -> tuple[dict[int, Flow], int | None]:
+    """Play episodes, from each first state [S] under ``which`` of some policies; return what was counted under each.
+
+    In a continuing problem the first episode begins where the last one ended, ``at``, and the end is returned too.
+    """
+    if episodes == 1 or mdp.known.continuing:
+        return in_turn(mdp, policies, which, episodes, draw, at)
+    starts = divide(np.array([episodes]), mdp.initial_distribution[None], draw)[0]
+    used = np.unique(which[starts > 0]).tolist()
+    return {i: together(mdp, policies[i], np.where(which == i, starts, 0), draw) for i in used}, None
+
+
+def together(mdp: FiniteMDP, policy: Any, starts: Ints, draw: np.random.Generator) -> Flow:
+    """Play all episodes with these numbers of first states [S] at once."""
+    outcomes, actions, here = mdp.outcomes, mdp.actions, starts
     parts = []
     for h in range(mdp.horizon):
         state = np.flatnonzero(here)
@@ -73,33 +102,48 @@ def simulate(mdp: FiniteMDP, policy: Any, episodes: int, draw: np.random.Generat
         here = np.zeros_like(here)
         np.add.at(here, after, count)
     step, state, action, after, reward, count = (np.concatenate(column) for column in zip(*parts, strict=True))
-    flow = Flow(step, state, action, after, reward, count, episodes)
+    flow = Flow(step, state, action, after, reward, count, int(starts.sum()))
     return _with_noise(flow, draw) if mdp.reward_noise else flow
 
 
-def walk(mdp: FiniteMDP, policy: Any, draw: np.random.Generator) -> Flow:
-    """Play one episode."""
-    start, next_state, _ = mdp.outcomes
-    uniform, steps = draw.random((mdp.horizon + 1, 2)), np.arange(mdp.horizon)
+def in_turn(
+    mdp: FiniteMDP, policies: Sequence[Any], which: Ints, episodes: int, draw: np.random.Generator, at: int | None
+) -> tuple[dict[int, Flow], int]:
+    """Play episodes one after the other, each from where the last one ended; the first one from ``at``, or anywhere."""
+    first, following, stationary = mdp.outcomes.start.tolist(), mdp.outcomes.next_state, mdp.stationary
+    size, laws = following.size, dict[tuple[int, int], Floats]()
 
-    def drawn(probability: Floats, u: float) -> int:
-        cumulative = probability.cumsum()
-        return min(bisect_right(cumulative, u * cumulative[-1]), probability.size - 1)
+    def drawn(cumulative: Floats, u: float) -> int:
+        return min(bisect_right(cumulative, u * cumulative[-1]), cumulative.size - 1)
 
-    s = drawn(mdp.initial_distribution, uniform[-1, 0])
-    states, actions, found = [s], [], []
-    for h in range(mdp.horizon):
-        a = int(policy[h, s]) if policy.ndim == 2 else drawn(policy[h, s], uniform[h, 1])
-        first, last = start[s * mdp.actions + a], start[s * mdp.actions + a + 1]
-        o = first + drawn(mdp.probability[0 if mdp.stationary else h, first:last], uniform[h, 0])
-        s = int(next_state[o])
-        states.append(s)
-        actions.append(a)
-        found.append(o)
-    visited, chosen = np.array(states), np.array(actions)
-    rewards = _rewards(mdp, visited[:-1] * mdp.actions + chosen, np.array(found))
-    flow = Flow(steps, visited[:-1], chosen, visited[1:], rewards, np.ones(steps.size, np.int64), 1)
-    return _with_noise(flow, draw) if mdp.reward_noise else flow
+    counts: dict[int, Counter[int]] = {}  # of each policy: of each step * O + outcome
+    played = Counter[int]()
+    for _ in range(episodes):
+        uniform = draw.random((mdp.horizon + 1, 2)).tolist()
+        s = drawn(mdp.initial_distribution.cumsum(), uniform[-1][0]) if at is None else at
+        i, path = int(which[s]), []
+        policy = policies[i]
+        for h, (u, v) in enumerate(uniform[:-1]):
+            a = int(policy[h, s]) if policy.ndim == 2 else drawn(policy[h, s].cumsum(), v)
+            pair, t = s * mdp.actions + a, 0 if stationary else h
+            if (t, pair) not in laws:
+                laws[t, pair] = mdp.probability[t, first[pair] : first[pair + 1]].cumsum()
+            o = first[pair] + drawn(laws[t, pair], u)
+            s = int(following[o])
+            path.append(h * size + o)
+        counts.setdefault(i, Counter()).update(path)
+        played[i] += 1
+        at = s
+    flows = {}
+    for i, found in sorted(counts.items()):
+        keys = np.array(sorted(found))
+        step, index = np.divmod(keys, size)
+        pair = np.searchsorted(mdp.outcomes.start, index, side="right") - 1
+        count = np.array([found[key] for key in keys.tolist()])
+        about = *np.divmod(pair, mdp.actions), following[index], _rewards(mdp, pair, index), count
+        flows[i] = Flow(step, *about, played[i])
+        flows[i] = _with_noise(flows[i], draw) if mdp.reward_noise else flows[i]
+    return flows, s
 
 
 def _rewards(mdp: FiniteMDP, pair: Ints, index: Ints) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from occamrl.errors import (
 )
 from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
 from occamrl.running.result import Result
-from occamrl.running.run import Block, Run, Source, generator
+from occamrl.running.run import Block, Run, Source, generator, joined, parts_of
 
 REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 AT_A_TIME = 1.0  # seconds of playing, after which a run may tell of its progress and write a checkpoint
@@ -85,20 +85,24 @@ class EnvironmentSource(Source):
         self.finite, self.environment, self.known, self.mdp = finite, finite.info, finite.known, finite.mdp
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
         known, table = self.known, self.known.transition_rewards  # a run goes on where these are the same
-        facts = known.states, known.actions, known.horizon, known.rewards_known, *finite.rewards, finite.info.exact
+        about = known.states, known.actions, known.horizon, known.rewards_known, *known.unit, known.discount
         arrays = (known.base_reward, *(() if table is None else table))
-        content = repr(facts).encode() + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        content = repr((*about, finite.info.exact)).encode() + b"".join(
+            np.ascontiguousarray(array).tobytes() for array in arrays
+        )
         self.problem = hashlib.sha256(content).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
         self._first: int | None = None
 
-    def play(self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool]) -> Block:
+    def play(
+        self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool], at: int | None = None
+    ) -> Block:
         """Play real episodes until something goes wrong, ``stop`` says so, or it is time for a pause."""
-        pause, (lost, below) = time.monotonic() + AT_A_TIME, self.judge(plan)
-        lost = lost * self.finite.rewards.scale
+        pause, (parts, which) = time.monotonic() + AT_A_TIME, parts_of(plan, self.known)
+        judged: dict[int, Any] = {}
         self._first = first if self._first is None else self._first
-        flows: list[Flow] = []
+        flows: list[dict[int, Flow]] = []
         regret, returns, pessimistic = [], [], 0
         self.fault = None
         while len(flows) < episodes and self.fault is None and self.go_on and not stop():
@@ -113,40 +117,44 @@ class EnvironmentSource(Source):
                 self.fault = self._told(error, episode)
             if not episode.states:  # it did not begin
                 break
-            flows.append(Flow.of_episode(episode.states, episode.actions, episode.rewards))
-            regret.append(float(lost[episode.states[0]]))
+            start = episode.states[0]
+            i = int(which[start])
+            flows.append({i: Flow.of_episode(episode.states, episode.actions, episode.rewards)})
+            if i not in judged:
+                judged[i] = self.judge(parts[i])
+            regret.append(float(judged[i][0][start]))
             returns.append(episode.earned)
-            pessimistic += int(below[episode.states[0]])
+            pessimistic += int(judged[i][1][start])
             known_regret = None if self.mdp is None else regret[-1]
             report = EpisodeReport(episode.number + 1, episode.earned, known_regret, episode.steps, plan.facts)
             try:
                 self.go_on = notify(self.callbacks, "episode", report)
             except (Exception, KeyboardInterrupt) as error:  # of a callback
                 self.fault = self.fault or error
-        flow = Flow.joined(flows) if flows else replace(Flow.of_episode([0], [], []), episodes=0)
         ones = np.ones(len(flows), np.int64)
-        return Block(flow, ones, np.array(regret), np.array(returns), pessimistic, self.fault)
+        return Block(joined(*flows), ones, np.array(regret), np.array(returns), pessimistic, self.fault)
 
     def _follow(self, plan: Plan, seed: int, episode: Episode) -> None:
         """Reset, follow the plan to the horizon, and now and then check that the seed is followed."""
         finite, horizon, number = self.finite, self.known.horizon, episode.number
         first = int(generator(seed, "reset", number).integers(2**31))
-        random = generator(seed, "actions", number).random(horizon) if plan.policy.ndim == 3 else None
         ended = truncated = False
         episode.states.append(finite.reset(first))
+        policy = plan.part(episode.states[0]).policy
+        random = generator(seed, "actions", number).random(horizon) if policy.ndim == 3 else None
         while len(episode.actions) < horizon and not truncated:
             h, s = len(episode.actions), episode.states[-1]
             if random is None:
-                a = int(plan.policy[h, s])
+                a = int(policy[h, s])
             else:
-                law = plan.policy[h, s].cumsum()
+                law = policy[h, s].cumsum()
                 a = int(np.searchsorted(law, random[h] * law[-1], side="right"))
             if ended:
                 after, reward = s, finite.at_rest(s, a)
             else:
                 after, reward, earned, ended, truncated = finite.step(s, a)
                 truncated = truncated and not ended
-                episode.earned, episode.steps = episode.earned + earned, h + 1
+                episode.earned, episode.steps = episode.earned + earned * self.known.discount**h, h + 1
             episode.states.append(after)
             episode.actions.append(a)
             episode.rewards.append(reward)
@@ -160,7 +168,7 @@ class EnvironmentSource(Source):
             while again == path[: len(again)] and len(again) < len(path):
                 step = finite.step(again[-1], episode.actions[len(again) - 1])
                 again.append(step.next_state)
-                total += step.earned
+                total += step.earned * self.known.discount ** (len(again) - 2)
             if again != path or total != episode.earned:
                 got = f"states {path[:8]} and, again, {again[:8]}; returns {episode.earned:g} and {total:g}"
                 expected = "the same episode from the same reset seed and actions; replay=False learns all the same"

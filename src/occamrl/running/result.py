@@ -36,7 +36,8 @@ class Cut(NamedTuple):
     """A block that the end of a run cut short."""
 
     state: Any  # of the learner, before the block
-    flow: Flow | None  # what an environment has shown of it; None in the simulator, where it is played anew
+    at: int | None  # where the episode before the block ended, if the next one begins there
+    flows: dict[int, Flow]  # what an environment has shown, by parts of the plan; {} in the simulator: play it anew
 
 
 @dataclass(eq=False)
@@ -67,7 +68,7 @@ class Result:
     >>> bool(result.regret_at(50) == total)
     True
 
-    Returns and regret are in the unit of the environment's rewards.
+    Returns and regret are in the unit of the problem's rewards, as they were given.
     """
 
     label: str
@@ -80,6 +81,7 @@ class Result:
     state: Any = field(repr=False)  # of the learner
     blocks: Blocks = field(repr=False)
     cut: Cut | None = field(default=None, repr=False)  # the last block, if the end of the run cut it short
+    at: int | None = field(default=None, repr=False)  # where the last episode ended, if the next one begins there
 
     @property
     def total_episodes(self) -> int:
@@ -201,8 +203,11 @@ class Result:
         return answer_of(self)
 
     def policy(self) -> Ints:
-        """Return the actions [H, S] of the next episode; of a random policy, the likeliest ones."""
-        policy = self.next_plan.policy
+        """Return the actions [H, S] of the next episode; of a random policy, the likeliest ones.
+
+        Where plans depend on the start, and that is not known, it is the one for the law of starts.
+        """
+        policy = self.next_plan.part(self.at).policy
         return np.asarray(policy if policy.ndim == 2 else policy.argmax(axis=2))
 
     def policy_table(self, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None) -> pa.Table:
@@ -218,13 +223,17 @@ class Result:
     def named_policy(
         self, states: Sequence[str] | None, actions: Sequence[str] | None
     ) -> tuple[Ints, list[str], list[str]]:
-        """Return the policy [H, S], and the names of states and actions: given, or the environment's own."""
+        """Return the policy [H, S], and the names of states and actions: given, the problem's or the environment's."""
         names = []
         for kind, given, size in (("states", states, self.known.states), ("actions", actions, self.known.actions)):
             if given is not None and len(given) != size:
                 raise ParameterError(kind, got=f"{len(given)} names", expected=f"{size} names")
-            own = [str(i) for i in range(size)] if self.environment is None else self.environment.names(kind, size)
-            names.append(own if given is None else [str(each) for each in given])
+            own: Sequence[Any] = range(size)
+            if self.known.names is not None:
+                own = getattr(self.known.names, kind)
+            elif self.environment is not None:
+                own = self.environment.names(kind, size)
+            names.append([str(each) for each in (own if given is None else given)])
         return self.policy(), names[0], names[1]
 
     def save(self, path: str | Path) -> None:

@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 
 from occamrl.errors import Interrupted, ParameterError, ShapeError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan, Problem
-from occamrl.running.flow import simulate
+from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Names, Plan, Problem
+from occamrl.running.flow import play
 from occamrl.running.identity import changes, identity
 from occamrl.running.result import Blocks, Cut, Result
 
 MOST_PHASES = 4_096
+MOST_POLICIES = 8  # whose values are remembered
 FIRST_AFTER, TERMINAL_EVERY, PLAIN_EVERY = 1.0, 0.2, 10.0  # seconds until and between messages
 
 
@@ -43,12 +44,13 @@ def generator(seed: int, purpose: str, episode: int = 0) -> np.random.Generator:
 class Block(NamedTuple):
     """A block of episodes as a source played it: in one piece by the simulator, episode by episode elsewhere."""
 
-    flow: Flow
+    flows: dict[int, Flow]  # by the parts of the plan that were played
     episodes: Ints  # [pieces]
     regret: Floats  # [pieces] exact, summed over the episodes of a piece; NaN where the truth is not known
-    returns: Floats  # [pieces] realised, summed likewise
+    returns: Floats  # [pieces] realised, summed likewise; both in the unit of the problem's rewards
     pessimistic: int = 0  # episodes whose planned value was below the optimum
     fault: BaseException | None = None  # what ended the block early
+    end: int | None = None  # the state that the last episode led to, where the next one begins there
 
 
 class Source:
@@ -58,20 +60,28 @@ class Source:
     problem: str  # a run goes on where this is the same
     mdp: FiniteMDP | None  # the truth, where it is known
     environment: Any = None  # what is kept of an environment; None in the simulator
-    _last: tuple[Any, Floats] | None = None  # a policy and its values: it often stays the same
+    _last: tuple[tuple[Any, Floats], ...] = ()  # policies and their values: they often stay the same
 
-    def play(self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool]) -> Block:
-        """Play episodes ``first``, ``first + 1``, ... under a plan; fewer where ``stop`` says so."""
+    def play(
+        self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool], at: int | None = None
+    ) -> Block:
+        """Play episodes ``first``, ``first + 1``, ... under a plan; fewer where ``stop`` says so.
+
+        Of a problem that goes on, the first one begins ``at`` a state.
+        """
         raise NotImplementedError
 
     def judge(self, plan: Plan) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the exact regret of an episode by its start [S], and where the plan counts on less than the best."""
         if self.mdp is None:
             return np.full(self.known.states, np.nan), np.zeros(self.known.states, bool)
-        if self._last is None or not np.array_equal(self._last[0], plan.policy):
-            self._last = plan.policy, self.mdp.evaluate(plan.policy)[0]
+        found = next((values for policy, values in self._last if np.array_equal(policy, plan.policy)), None)
+        if found is None:
+            found = self.mdp.evaluate(plan.policy)[0]
+            self._last = ((plan.policy, found), *self._last[: MOST_POLICIES - 1])
         best, promised = self.mdp.optimal_values[0], np.inf if plan.values is None else plan.values[0]
-        return np.maximum(best - self._last[1], 0.0), promised < best - 1e-9 * self.known.horizon  # up to rounding
+        lost = self.known.unit.scale * np.maximum(best - found, 0.0)
+        return lost, promised < best - 1e-9 * self.known.horizon  # up to rounding
 
 
 class Simulator(Source):
@@ -81,14 +91,23 @@ class Simulator(Source):
         self.mdp: FiniteMDP = mdp
         self.known, self.problem = mdp.known, mdp.fingerprint
 
-    def play(self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool]) -> Block:
+    def play(
+        self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool], at: int | None = None
+    ) -> Block:
         """Play a block: its visits are a multinomial flow, its regret is exact."""
-        lost, below = self.judge(plan)
-        flow = simulate(self.mdp, plan.policy, episodes, generator(seed, "environment", first))
-        begins = flow.step == 0
-        starts = np.bincount(flow.state[begins], flow.count[begins], self.mdp.states)
-        total = np.array([starts @ lost]), np.array([flow.reward @ flow.count])
-        return Block(flow, np.array([episodes]), *total, int(starts[below].sum()))
+        parts, which = parts_of(plan, self.known)
+        draw = generator(seed, "environment", first)
+        flows, end = play(self.mdp, [part.policy for part in parts], which, episodes, draw, at)
+        regret, earned, pessimistic = 0.0, 0.0, 0
+        for i, flow in flows.items():
+            begins, (lost, below) = flow.step == 0, self.judge(parts[i])
+            starts = np.bincount(flow.state[begins], flow.count[begins], self.mdp.states)
+            weight = flow.count * self.known.discount**flow.step
+            regret += starts @ lost
+            earned += self.known.unit.total(flow.reward @ weight, weight.sum())
+            pessimistic += int(starts[below].sum())
+        end = end if self.known.continuing else None
+        return Block(flows, np.array([episodes]), np.array([regret]), np.array([earned]), pessimistic, end=end)
 
 
 class Progress:
@@ -194,28 +213,51 @@ class Run:
     def _block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
         """Plan and play one block, until episode ``end`` at most; return what ended it early, if anything did."""
         agent, known, blocks, seed = self.result.agent, self.result.known, self.result.blocks, self.result.seed
-        state, seen = self.result.state, None
+        state, at, seen = self.result.state, self.result.at, dict[int, Flow]()
         if self.result.cut is not None:  # go back to where the block that was cut short began
-            state, seen = self.result.cut
-            if seen is None:  # the last piece
+            state, at, seen = self.result.cut
+            if not seen:  # the last piece
                 blocks.total_episodes -= blocks.episodes[-1]
                 for name in ("episodes", "regret", "returns", "pessimistic", "plans", "phase"):
                     getattr(blocks, name).pop()
                 del blocks.phases[blocks.phase[-1] + 1 if blocks.phase else 0 :]
         first = blocks.total_episodes
-        before = 0 if seen is None else seen.episodes  # episodes of this block that an environment has shown already
+        before = sum(flow.episodes for flow in seen.values())  # episodes that an environment has shown already
         plan = agent.plan(known, state, generator(seed, "agent", first - before))
         require_plan(plan, known)
-        block = self.source.play(plan, first, min(plan.episodes - before, end - first), seed, stop)
-        if block.flow.episodes:
-            flow = block.flow if seen is None else Flow.joined([seen, block.flow])
-            cut = None
-            if flow.episodes < plan.episodes:
-                cut = Cut(copy.deepcopy(state), None if self.source.environment is None else flow)
-            agent.learn(known, state, plan, flow)
-            enter(blocks, plan, block, new=seen is None)
-            self.result = replace(self.result, state=state, cut=cut)
+        block = self.source.play(plan, first, min(plan.episodes - before, end - first), seed, stop, at)
+        if block.flows:
+            flows, cut = joined(seen, block.flows), None
+            if before + block.episodes.sum() < plan.episodes:
+                cut = Cut(copy.deepcopy(state), at, {} if self.source.environment is None else flows)
+            tell(agent, known, state, plan, flows)
+            enter(blocks, plan, block, new=not seen)
+            self.result = replace(self.result, state=state, cut=cut, at=block.end)
         return block.fault
+
+
+def parts_of(plan: Plan, known: Known) -> tuple[list[Plan], Ints]:
+    """Return the different parts of a plan, itself first, and the number of that from each first state [S]."""
+    found = {id(part): part for part in (plan, *plan.starts.values())}
+    numbers, which = {each: i for i, each in enumerate(found)}, np.zeros(known.states, np.int64)
+    for start, part in plan.starts.items():
+        which[start] = numbers[id(part)]
+    return list(found.values()), which
+
+
+def joined(*several: dict[int, Flow]) -> dict[int, Flow]:
+    """Return flows by the parts of a plan as one for each part."""
+    found: dict[int, list[Flow]] = {}
+    for number, flow in (item for flows in several for item in flows.items()):
+        found.setdefault(number, []).append(flow)
+    return {i: each[0] if len(each) == 1 else Flow.joined(each) for i, each in sorted(found.items())}
+
+
+def tell(agent: Learner, known: Known, state: Any, plan: Plan, flows: dict[int, Flow]) -> None:
+    """Let an agent learn from a block: of each part of the plan by itself."""
+    parts = parts_of(plan, known)[0]
+    for number, flow in flows.items():
+        agent.learn(known, state, parts[number], flow)
 
 
 def enter(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
@@ -230,7 +272,7 @@ def enter(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
     blocks.pessimistic.extend([block.pessimistic] + [0] * (pieces - 1))
     blocks.plans.extend([int(new)] + [0] * (pieces - 1))
     blocks.phase.extend([len(blocks.phases) - 1] * pieces)
-    blocks.total_episodes += block.flow.episodes
+    blocks.total_episodes += int(block.episodes.sum())
     if len(blocks.phases) > MOST_PHASES:  # of bases that take turns, say: join neighbours
         blocks.phases = [{**row, "grounds": {**row["grounds"], "joined": True}} for row in blocks.phases[1::2]]
         blocks.phase = [min(i // 2, len(blocks.phases) - 1) for i in blocks.phase]
@@ -258,6 +300,19 @@ def require_plan(plan: Any, known: Known) -> None:
     if policy.ndim == 3 and not ((policy >= 0.0).all() and (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all()):
         raise ParameterError("plan.policy", got="other numbers", expected="probabilities that sum to 1")
     require_integer("plan.episodes", plan.episodes, 1)
+    for start, part in plan.starts.items():
+        require_integer("plan.starts", start, 0, most=known.states - 1)
+        require_plan(replace(part, starts={}), known)
+    if not known.allowed.all():
+        share = policy > 0.0 if policy.ndim == 3 else policy[..., None] == np.arange(known.actions)
+        for h, s, a in np.argwhere(share & ~known.allowed)[:1].tolist():
+            names = known.names or Names(tuple(range(known.states)), tuple(range(known.actions)))
+            may = [names.actions[i] for i in np.flatnonzero(known.allowed[s])]
+            got, expected = (
+                f"{names.actions[a]!r} in state {names.states[s]!r}",
+                f"an action allowed there: {may!r:.80}",
+            )
+            raise ParameterError("plan.policy", got=got, expected=expected, index=(h, s))
 
 
 def run(

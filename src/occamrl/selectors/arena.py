@@ -90,7 +90,8 @@ class Arena(Learner):
         largest = float(known.horizon if self.largest_return is None else self.largest_return)
         start = int(flow.state[flow.step == 0][0])
         planned = math.nan if plan.values is None or plans is None else float(plan.values[0, start]) / largest
-        value = min(1.0, max(0.0, flow.total_reward / largest))
+        earned = float(flow.reward @ (flow.count * known.discount**flow.step))
+        value = min(1.0, max(0.0, earned / largest))
         self.rule.update(state["memory"], base, Played(value, planned, start, flow, plans is None))
         if plans is None:
             return

@@ -1,0 +1,398 @@
+"""Models as functions of what can happen: their listing, their members, every mistake, and evidence for parameters."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import occamrl as orl
+from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, RewardError, UnknownName
+from occamrl.evidence.parametric import Parametric
+from occamrl.models.model import ELSEWHERE, ParametricLadder
+from occamrl.protocols import Floats, Flow
+from occamrl.running.flow import simulate
+
+BOX = {"rate": (0.1, 0.6), "rush": (0.0, 0.3)}
+Rows = Iterable[tuple[Any, ...]]
+
+
+def shop(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
+    """At most one customer a day, more often when the stock is odd; a sale earns 1, a unit in stock costs .1."""
+    chance, filled = rate + rush * (stock % 2), min(stock + order, 4)
+    yield 1 - chance, filled, -0.1 * stock, False
+    yield chance, max(filled - 1, 0), 1.0 * (filled > 0) - 0.1 * stock, False
+
+
+def chances(pairs: list[Any], *, rate: float, rush: float = 0.0) -> Floats:
+    """Return what ``shop`` yields, for many pairs at once."""
+    chance = rate + rush * (np.array([stock for stock, _ in pairs]) % 2)
+    return np.stack([1 - chance, chance], axis=1).ravel()
+
+
+def made(function: Any = shop, **changes: Any) -> orl.Model:
+    return orl.Model(
+        function, **{"start": 2, "actions": [0, 1], "horizon": 6, "unit": "EUR", "parameters": BOX, **changes}
+    )
+
+
+@cache
+def ladder() -> ParametricLadder:
+    return made().ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
+
+
+# The listing ----------------------------------------------------------------------------------------------------------
+
+
+def maze(place: Any, move: str, *, slip: float = 0.0, shift: float = 0.5) -> Rows:
+    """Two rooms, of which the second is reached inside the box of ``shift`` alone, and an exit that ends."""
+    if place == "hall":
+        yield 1 - slip, ("room", 1), 0.0, False
+        yield slip, "hall", -3.0, False
+    elif 0.2 < shift < 0.8:
+        yield 0.5, ("room", 2), 1.0, False
+        yield 0.5, "exit", 20.0, True
+    else:
+        yield 1.0, "exit", 20.0, True
+
+
+def test_states_of_corners_and_of_inner_points_are_listed_and_the_end_rests() -> None:
+    model = orl.Model(
+        maze, start="hall", actions=["go"], horizon=4, parameters={"slip": (0.0, 0.5), "shift": (0.0, 1.0)}
+    )
+    assert set(model.states) == {"hall", ("room", 1), ("room", 2), "exit", ELSEWHERE}  # by slip = .5, by shift = .5
+    mdp = model.mdp(slip=0.0, shift=0.5)
+    assert mdp.known.names == (tuple(model.states), ("go",))
+    end = model.states.index("exit")
+    assert mdp.kernel()[end, :, end].tolist() == [1.0]
+    assert mdp.optimal_value == pytest.approx(18.375)  # three times: out with 20, or 1 and on
+    assert (mdp.known.unit.low, mdp.known.unit.high) == (-3.0, 20.0)
+
+
+def test_a_state_that_also_ends_episodes_is_two_states() -> None:
+    def coin(face: str, _: str, *, p: float = 0.5) -> Rows:
+        yield p, "heads", 1.0, True
+        yield 1 - p, "heads", 0.0, False
+
+    model = orl.Model(coin, start="heads", actions=["toss"], horizon=3, parameters={"p": (0.2, 0.8)})
+    assert model.names.states == ("heads", "heads (end)", ELSEWHERE)
+    assert model.mdp(p=0.5).optimal_value == pytest.approx(0.5 + 0.25 + 0.125)
+
+
+def test_rewards_belong_to_outcomes() -> None:
+    def bet(_: int, stake: int) -> Rows:
+        return [(0.25, 0, 3.0 * stake), (0.75, 0, -1.0 * stake)]
+
+    mdp = orl.Model(bet, start=0, actions=[1, 2], horizon=2, unit="EUR").mdp()
+    assert mdp.outcomes.next_state.tolist()[:4] == [0, 0, 0, 0]  # the same next state twice for each stake
+    assert mdp.optimal_value == pytest.approx(0.0)
+    assert (mdp.known.unit_name, mdp.known.unit.low, mdp.known.unit.high) == ("EUR", -2.0, 6.0)
+    stated = orl.Model(bet, start=0, actions=[1, 2], horizon=2, reward_range=(-10.0, 10.0)).mdp()
+    assert stated.known.unit.high == 10.0
+    assert stated.optimal_value == pytest.approx(mdp.optimal_value)
+
+
+def dense(model: orl.Model, discount: float, point: dict[str, float]) -> float:
+    """Return the optimal value by recursion over the user's own function, without the package."""
+
+    def value(state: Any, left: int) -> float:
+        if not left:
+            return 0.0
+        allowed = model._actions(state) if callable(model._actions) else model._actions
+        worth = []
+        for action in allowed:
+            rows = [(*row, False)[:4] for row in model.function(state, action, **point)]
+            worth.append(sum(p * (r + (0 if end else discount * value(s, left - 1))) for p, s, r, end in rows))
+        return float(max(worth))
+
+    return value(2, model.horizon)
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize("allowed", [[0, 1], lambda stock: [0, 1] if stock < 3 else ["sell", 0]])
+def test_members_are_those_of_brute_force(discount: float, allowed: Any) -> None:
+    def sold(stock: int, order: Any, *, rate: float, rush: float = 0.0) -> Rows:
+        if order == "sell":
+            return [(1.0, 0, 0.4 * stock, True)]
+        return shop(stock, order, rate=rate, rush=rush)
+
+    model = made(sold, actions=allowed, discount=discount, horizon=5)
+    for point in ({"rate": 0.1, "rush": 0.3}, {"rate": 0.37, "rush": 0.21}, {"rate": 0.6, "rush": 0.0}):
+        mdp = model.mdp(**point)
+        assert mdp.optimal_value == pytest.approx(dense(model, discount, point), abs=1e-12)
+        assert mdp.known.allowed[np.arange(mdp.states), mdp.optimal_policy].all()
+    fast = made(probabilities=chances).mdp(rate=0.37, rush=0.21)
+    assert fast.fingerprint == made().mdp(rate=0.37, rush=0.21).fingerprint
+
+
+def test_starts_may_be_a_law_and_allowed_actions_are_known() -> None:
+    model = made(start={0: 0.25, 4: 0.75}, actions=lambda stock: [0] if stock == 4 else [0, 1])
+    known = model.known
+    assert known.initial is not None
+    assert known.initial[[model.states.index(0), model.states.index(4)]].tolist() == [0.25, 0.75]
+    assert known.allowed.sum(axis=1)[model.states.index(4)] == 1
+    values = [made(start=stock, actions=model._actions).mdp(rate=0.3).optimal_value for stock in (0, 4)]
+    assert model.mdp(rate=0.3).optimal_value == pytest.approx(0.25 * values[0] + 0.75 * values[1])
+
+
+# Twenty mistakes ------------------------------------------------------------------------------------------------------
+
+
+def yields(*rows: Any) -> Any:
+    return lambda stock, order, *, rate, rush=0.0: iter(rows)
+
+
+def forever(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
+    yield 1.0, stock + 1, 0.0, False
+
+
+def breaks(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
+    yield 0.5, 0, 0.0, False
+    raise KeyError("demand")
+
+
+def priced(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
+    yield 1.0, 0, 10.0 * rate, False
+
+
+BOTH = {"steady": ["rate"], "rushes": ["rate", "rush"]}
+MISTAKES: dict[str, tuple[Any, type[InvalidInput], str, str]] = {
+    "no sum": (lambda: made(yields((0.5, 0, 0.0), (0.4, 1, 0.0))), ProbabilityError, "outcomes", "sum to 0.9 at state"),
+    "negative": (lambda: made(yields((-0.5, 0, 0.0), (1.5, 1, 0.0))), ProbabilityError, "outcomes", "-0.5"),
+    "NaN chance": (lambda: made(yields((math.nan, 0, 0.0))), ProbabilityError, "outcomes", "nan"),
+    "NaN reward": (lambda: made(yields((1.0, 0, math.nan))), RewardError, "outcomes", "nan"),
+    "unhashable": (lambda: made(yields((1.0, [0, 1], 0.0))), ParameterError, "state", "list [0, 1]"),
+    "unhashable start": (lambda: made(start=[0, 1]), ParameterError, "start", "[0, 1]"),
+    "unhashable action": (lambda: made(actions=[[0], [1]]), ParameterError, "actions", "[[0], [1]]"),
+    "without end": (lambda: made(forever, most_states=50), ParameterError, "outcomes", "more than 50 states: 2, 3, 4"),
+    "length": (lambda: made(yields((1.0, 0))), ParameterError, "outcomes", "(1.0, 0)"),
+    "ended": (lambda: made(yields((1.0, 0, 0.0, "yes"))), ParameterError, "outcomes", "ended = 'yes'"),
+    "raises": (lambda: made(breaks), ParameterError, "outcomes", "KeyError: 'demand' at state 2, action 0"),
+    "priced": (lambda: made(priced), RewardError, "outcomes", "3.5 and"),
+    "no function": (lambda: made("shop"), ParameterError, "outcomes", "'shop'"),
+    "misspelt bound": (lambda: made(parameters={**BOX, "rusch": (0, 1)}), UnknownName, "parameters", "'rusch'"),
+    "misspelt value": (lambda: made().mdp(rat=0.3), UnknownName, "parameters", "'rat'"),
+    "outside": (lambda: made().mdp(rate=0.7), ParameterError, "rate", "0.7"),
+    "missing": (lambda: made().mdp(rush=0.1), ParameterError, "rate", "nothing"),
+    "no bounds": (lambda: made(parameters={"rush": (0, 1)}), ParameterError, "parameters['rate']", "nothing"),
+    "turned": (
+        lambda: made(parameters={**BOX, "rush": (0.3, 0.0)}),
+        ParameterError,
+        "parameters['rush']",
+        "(0.3, 0.0)",
+    ),
+    "default": (lambda: made(parameters={**BOX, "rush": (0.1, 0.3)}), ParameterError, "parameters['rush']", "0.1"),
+    "no actions": (lambda: made(actions=lambda stock: []), ParameterError, "actions", "[] in state 2"),
+    "twice": (lambda: made(actions=[0, 1, 0]), ParameterError, "actions", "[0, 1, 0]"),
+    "one action": (lambda: made(actions=3), ParameterError, "actions", "3"),
+    "start": (lambda: made(start={0: 0.5, 1: 0.4}), ProbabilityError, "start", "0.9"),
+    "range": (lambda: made(reward_range=(0.0, 1.0)), RewardError, "reward_range", "-0.4 to 1"),
+    "array": (
+        lambda: made(probabilities=lambda *_, **__: np.ones(3)).mdp(rate=0.3),
+        ProbabilityError,
+        "probabilities",
+        "(3,)",
+    ),
+    "no classes": (lambda: made().ladder({}), ParameterError, "classes", "{}"),
+    "text": (lambda: made().ladder({"steady": "rate"}), ParameterError, "classes['steady']", "'rate'"),
+    "class": (lambda: made().ladder({"a": ["rate", "rusch"]}), UnknownName, "classes['a']", "'rusch'"),
+    "nested": (lambda: made().ladder(dict(reversed(BOTH.items()))), ParameterError, "classes", "['rate', 'rush']"),
+    "needs rate": (lambda: made().ladder({"a": ["rush"]}), ParameterError, "classes['a']", "['rush']"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_refused_by_name_and_value(mistake: str) -> None:
+    attempt, kind, field, shown = MISTAKES[mistake]
+    with pytest.raises(kind) as caught:
+        attempt()
+    assert caught.value.field == field
+    assert shown in str(caught.value)
+
+
+# Evidence for real parameters -----------------------------------------------------------------------------------------
+
+
+class Cheat(Parametric):
+    """The control: what predicts a block was fitted to it as well."""
+
+    def _score(self, state: Any, before: Any, block: Any, novel: Any) -> None:
+        for m, theta in enumerate(state["theta"]):
+            state["theta"][m] = self.fit(self.counts_of(state), self.free[m], [theta]).theta
+        super()._score(state, before, block, novel)
+
+
+def at_random(kind: type[Parametric], delta: float, seed: int, blocks: int, size: int, **point: float) -> Any:
+    """Play uniformly random actions in blocks; return the evidence, its state, and the largest Z - l(truth)."""
+    truth, draw = ladder().model.mdp(**point), np.random.default_rng([seed, 26])
+    by = kind(ladder(), truth.known, delta)
+    policy = np.full((truth.horizon, truth.states, truth.actions), 1.0 / truth.actions)
+    state, highest = by.begin(), -math.inf
+    true = (np.array([point["rate"], point.get("rush", 0.0)]) - by.low) / by.width
+    for _ in range(blocks):
+        by.add(state, simulate(truth, policy, size, draw))
+        data = by.counts_of(state)
+        highest = max(highest, by.z(state) - by.log_likelihood(data, by.probability(true, data.rows)))
+    return by, state, highest
+
+
+RUNS = 60
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.5])
+@pytest.mark.parametrize("kind", [Parametric, Cheat])
+def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(delta: float, kind: Any) -> None:
+    """At all times of 60 episodes; not with a predictor that has seen its block."""
+    rejected = missed = exceeded = 0
+    for seed in range(RUNS):
+        by, state, highest = at_random(kind, delta, seed, 20, 3, rate=0.37)
+        rejected += bool(state["rejected"][0])
+        exceeded += highest > math.log(1.0 / delta)
+        if not state["rejected"][0]:
+            _, low, high = by.intervals(state, 0)["rate"]
+            missed += not low <= 0.37 <= high
+    assert rejected <= exceeded
+    p = binomtest(exceeded, RUNS, delta, alternative="greater").pvalue
+    if kind is Cheat:
+        assert p < 1e-4
+    else:
+        assert p > 0.01
+        assert binomtest(missed + rejected, RUNS, delta, alternative="greater").pvalue > 0.01
+
+
+def test_the_fit_is_that_of_a_fine_grid() -> None:
+    for seed, point in enumerate(({"rate": 0.37, "rush": 0.21}, {"rate": 0.59, "rush": 0.0}, {"rate": 0.2})):
+        by, state, _ = at_random(Parametric, 0.05, seed, 3, 20, **point)
+        data = by.counts_of(state)
+        for free in by.free:
+            axes = [np.linspace(0.0, 1.0, 101) if j in free else by.default[j : j + 1] for j in range(2)]
+            grid = [np.array(each) for each in itertools.product(*axes)]
+            best = max(grid, key=lambda theta: by.log_likelihood(data, by.probability(theta, data.rows)))
+            top = by.log_likelihood(data, by.probability(best, data.rows))
+            theta = by.default.copy()
+            theta[free] = 0.5
+            fit = by.fit(data, free, by.starts(theta, True))
+            assert top - 1e-6 <= fit.likelihood + fit.slack
+            assert fit.likelihood < top + 0.05
+            np.testing.assert_allclose(fit.theta, best, atol=0.02)
+
+
+def test_intervals_shrink_about_the_truth_and_the_smaller_class_goes() -> None:
+    point, width = {"rate": 0.37, "rush": 0.21}, math.inf
+    for size in (20, 200, 20_000):
+        by, state, _ = at_random(Parametric, 0.05, 1, 10, size, **point)
+        found = by.intervals(state, 1)
+        for name, value in point.items():
+            assert found[name][1] <= value <= found[name][2]
+        assert max(high - low for _, low, high in found.values()) < width
+        width = max(high - low for _, low, high in found.values())
+    assert state["rejected"][0]
+    assert not state["rejected"][1]
+    assert width < 0.03
+
+
+def stolen(share: float, **point: float) -> orl.FiniteMDP:
+    """Return a shop in which everything may be stolen, which ``shop`` calls impossible."""
+    model = ladder().model
+    rows, none = np.arange(len(model.pairs)), np.full(len(model.pairs), model.states.index(0))
+    reward = np.array([-0.1 * model.states[s] for s, _ in model.pairs])
+    columns = (model.row, rows), (model.next_state, none), (model.reward, reward)
+    law = (1 - share) * model.probability(model.point(**point)), np.full(rows.size, share)
+    return model.mdp_at(np.concatenate(law), *map(np.concatenate, columns))
+
+
+@pytest.mark.parametrize("acting", ["optimism", "sampling", "fit"])
+def test_occam_finds_the_class_and_notices_a_truth_outside(acting: Any) -> None:
+    agent = orl.Occam(ladder=ladder(), acting=acting)
+    result = orl.run(agent, ladder().model.mdp(rate=0.25, rush=0.3), episodes=600, seed=1, progress=False)
+    assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)
+    assert set(result.verdict["parameters"]) == {"rate", "rush"}
+    assert result.verdict["statistics"][0] > result.verdict["threshold"]
+    lost = orl.run(agent, stolen(0.2, rate=0.37), episodes=60, seed=1, progress=False)
+    assert lost.verdict["misspecified"]
+    assert lost.verdict["novel"] > 0
+
+
+def test_a_problem_with_other_states_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"model\.mdp"):
+        orl.run(orl.Occam(ladder=ladder()), made(start=3).mdp(rate=0.3), episodes=1)
+
+
+@pytest.mark.parametrize("acting", ["optimism", "sampling"])
+def test_runs_on_real_parameters_go_on_to_the_bit(acting: Any) -> None:
+    agent, truth = orl.Occam(ladder=ladder(), acting=acting), ladder().model.mdp(rate=0.37, rush=0.21)
+    whole = orl.run(agent, truth, episodes=120, seed=3, progress=False)
+    part = orl.run(agent, truth, episodes=71, seed=3, progress=False)
+    again = orl.run(agent, truth, episodes=49, continue_from=part, progress=False)
+    assert again.regret.tolist() == whole.regret.tolist()
+    for name, value in whole.state.items():
+        np.testing.assert_array_equal(again.state[name], value)
+
+
+def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> None:
+    def jump(place: int, _: str, *, p: float = 0.5, far: float = 0.5) -> Rows:
+        """Leaps to a place of its own near far = .123 alone, where the listing does not look."""
+        odd = abs(far - 0.123) < 1e-3
+        yield p, 99 if odd else 0, 0.0, False
+        yield 1 - p, 1, 1.0, False
+
+    model = orl.Model(
+        jump, start=0, actions=["go"], horizon=3, parameters={"p": (0.0, 1.0), "far": (0.0, 1.0)}, unit="EUR"
+    )
+    assert 99 not in model.states
+    mdp, elsewhere = model.mdp(p=0.25, far=0.123), model.states.index(ELSEWHERE)
+    assert mdp.kernel()[0, 0, elsewhere] == pytest.approx(0.25)
+    assert mdp.kernel()[elsewhere, 0, elsewhere] == 1.0
+    by = Parametric(model.ladder({"p": ["p"], "both": ["p", "far"]}), model.known, 0.05)
+    state = by.begin()
+    one = np.array([0])
+    by.add(state, Flow(one, one, one, np.array([elsewhere]), np.zeros(1), np.array([3]), 3))
+    assert state["novel"][:, 2].tolist() == [3.0]
+    assert state["rejected"].all()  # every law that is listed sums to one: 3 impossible outcomes
+
+
+# Classes and lists ----------------------------------------------------------------------------------------------------
+
+
+class Rehearsal:
+    """A problem that brings its ladder along."""
+
+    mdp, ladder = ladder().model.mdp(rate=0.25, rush=0.3), ladder()
+
+
+def test_the_class_of_a_problem_is_the_smallest_that_reproduces_it() -> None:
+    model = ladder().model
+    points = [{"rate": 0.1}, {"rate": 0.431}, {"rate": 0.25, "rush": 0.3}, {"rate": 0.5, "rush": 0.001}]
+    assert [ladder().class_of(model.mdp(**point)) for point in points] == [1, 1, 2, 2]
+    assert ladder().class_of(stolen(0.1, rate=0.3)) is None
+    assert ladder().class_of(made(start=3).mdp(rate=0.3)) is None
+    assert ladder().only(2).names == ("rushes",)
+    assert made().fingerprint == made().fingerprint != made(horizon=7).fingerprint
+
+
+def test_a_problem_with_a_ladder_is_enough() -> None:
+    assert orl.Ladder.of_problem(Rehearsal()) is ladder()
+    records = orl.compare({"Occam": orl.Occam(ladder=orl.Ladder.of_problem(Rehearsal()))}, Rehearsal(), episodes=20)
+    assert records is not None
+
+
+@pytest.mark.parametrize("acting", ["optimism", "sampling"])
+def test_lists_of_problems_are_families(acting: Any) -> None:
+    model = made(actions=lambda stock: [0] if stock == 4 else [0, 1])
+    small = model.family({"rate": [0.2, 0.3, 0.4]})
+    large = model.family({"rate": [0.2, 0.3, 0.4], "rush": [0.0, 0.1, 0.2]})
+    lists = orl.Ladder([small, large], names=["steady", "rushes"])
+    assert lists.sizes == [3, 9]
+    truth = model.mdp(rate=0.3, rush=0.2)
+    assert (lists.class_of(truth), lists.class_of(model.mdp(rate=0.2))) == (2, 1)
+    assert lists.class_of(model.mdp(rate=0.25)) is None
+    result = orl.run(orl.Occam(ladder=lists, acting=acting), truth, episodes=400, seed=2, progress=False)
+    assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)
+    with pytest.raises(InvalidInput, match="allowed"):
+        orl.FiniteFamily([truth, made().mdp(rate=0.3)])
