@@ -304,7 +304,7 @@ def test_a_run_speaks_the_users_unit(discount: float) -> None:
     assert result.total_regret == pytest.approx(sum(gaps))
     assert f"{result.total_regret:,.4g}" in str(result.verdict)
     truth = orl.FiniteFamily(parameters=np.eye(1), features=orl.FeatureMap.of_simulators([mdp]))
-    informed = orl.run(orl.PSRL(family=truth), mdp, episodes=10)
+    informed = orl.run(orl.PSRL(ladder=orl.Ladder([truth])), mdp, episodes=10)
     assert informed.total_regret == pytest.approx(0.0, abs=1e-9)
     promised = mdp.known.amount(informed.next_plan.values)[0]
     assert [promised[names.states.index(s)] for s in law] == pytest.approx([best(mdp, model, s) for s in law])
