@@ -162,11 +162,6 @@ class Plan:
         """Return what is played from a first state, or from one that is not known."""
         return self.starts.get(start, self)  # type: ignore[arg-type]  # None is not among them
 
-    def each(self, **changes: Any) -> Plan:
-        """Return the plan with changes to itself and to each of its parts."""
-        made = {id(part): replace(part, **changes) for part in self.starts.values()}
-        return replace(self, **changes, starts={start: made[id(part)] for start, part in self.starts.items()})
-
 
 @dataclass(frozen=True, eq=False)
 class Flow:

@@ -302,7 +302,7 @@ def require_plan(plan: Any, known: Known) -> None:
     require_integer("plan.episodes", plan.episodes, 1)
     for start, part in plan.starts.items():
         require_integer("plan.starts", start, 0, most=known.states - 1)
-        require_plan(replace(part, starts={}), known)
+        require_plan(replace(part, starts={}) if isinstance(part, Plan) else part, known)
     if not known.allowed.all():
         share = policy > 0.0 if policy.ndim == 3 else policy[..., None] == np.arange(known.actions)
         for h, s, a in np.argwhere(share & ~known.allowed)[:1].tolist():
