@@ -427,7 +427,7 @@ def test_frozen_lake_is_the_one_of_gymnasium() -> None:
 # -------------------------------------------------------------------------------------------------- practical problems
 def amount(problem: PracticalProblem) -> float:
     """Return the optimum of an episode in the problem's unit."""
-    return problem.unit.total(problem.mdp.optimal_value, problem.horizon)
+    return float(problem.unit.total(problem.mdp.optimal_value, problem.horizon))
 
 
 def test_demand_as_the_shelf_sees_it() -> None:

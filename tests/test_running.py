@@ -362,8 +362,10 @@ def test_continuing_episodes_have_the_law_of_one_chain(random: bool) -> None:
     seen, n = Counter[tuple[int, ...]](), 4_000
     for _ in range(n):
         flows, first = play(mdp, [policy], np.zeros(2, int), 1, draw)
+        assert first is not None
         assert first == flows[0].next_state[-1]
         later, last = play(mdp, [policy], np.zeros(2, int), 2, draw, first)
+        assert last is not None
         starts, ends = (np.zeros(2, np.int64) for _ in range(2))
         np.add.at(starts, later[0].state[later[0].step == 0], later[0].count[later[0].step == 0])
         np.add.at(ends, later[0].next_state[later[0].step == 2], later[0].count[later[0].step == 2])
@@ -496,6 +498,7 @@ def test_optimism_is_that_of_each_start_and_rare_starts_cost_no_plans() -> None:
 
 def test_a_bad_part_of_a_plan_is_refused() -> None:
     sound = orl.Plan(policy=np.zeros((3, 2), int))
-    for starts in ({0: orl.Plan(policy=np.full((3, 2), 2))}, {2: sound}, {0: "nothing"}):
+    bad: list[Any] = [{0: orl.Plan(policy=np.full((3, 2), 2))}, {2: sound}, {0: "nothing"}]
+    for starts in bad:
         with pytest.raises(orl.InvalidInput, match="plan"):
             orl.run(Broken(replace(sound, starts=starts)), tiny(), episodes=5)

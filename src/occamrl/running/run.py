@@ -103,7 +103,7 @@ class Simulator(Source):
             begins, (lost, below) = flow.step == 0, self.judge(parts[i])
             starts = np.bincount(flow.state[begins], flow.count[begins], self.mdp.states)
             weight = flow.count * self.known.discount**flow.step
-            regret += starts @ lost
+            regret += float(starts @ lost)
             earned += self.known.unit.total(flow.reward @ weight, weight.sum())
             pessimistic += int(starts[below].sum())
         end = end if self.known.continuing else None
