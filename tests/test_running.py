@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -311,6 +312,40 @@ def test_a_run_speaks_the_users_unit(discount: float) -> None:
     promised = mdp.known.amount(informed.next_plan.values)[0]
     assert [promised[names.states.index(s)] for s in law] == pytest.approx([best(mdp, model, s) for s in law])
     assert result.policy_table().column("state").to_pylist()[:2] == [str(s) for s in names.states[:2]]
+
+
+class Shop(gym.Env[Any, Any]):
+    """The same shop, which shows no table: rewards are in the user's unit."""
+
+    def __init__(self, mdp: orl.FiniteMDP) -> None:
+        self.inner = ProblemEnv(mdp)
+        self.observation_space, self.action_space = self.inner.observation_space, self.inner.action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.inner.reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        return self.inner.step(action)
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.6])
+def test_an_environment_speaks_the_users_unit_too(discount: float) -> None:
+    """With its table or without, the returns are the same; a system that goes on may begin anywhere."""
+    model = small_model(discount=discount)
+    mdp = model.mdp(chance=0.4)
+    shown = orl.learn(orl.PSRL(), ProblemEnv(mdp), episodes=60, progress=False)
+    hidden = orl.learn(orl.PSRL(), Shop(mdp), episodes=60, known=mdp.known, progress=False)
+    assert np.array_equal(shown.returns, hidden.returns)
+    assert shown.total_regret is not None
+    assert hidden.total_regret is None
+    assert shown.returns.mean() + shown.total_regret / 60 == pytest.approx(mdp.optimal_value, abs=2.0)
+    assert shown.policy_table().column("state").to_pylist() == [str(name) for name in model.names.states]
+    env = ProblemEnv(small_model(start=2).mdp(chance=0.4))
+    env.reset(seed=0)
+    with pytest.raises(orl.InvalidInput, match="allowed"):
+        env.step(2)
+    assert mdp.known.may_start.tolist() == (mdp.initial_distribution > 0.0).tolist()
+    assert replace(mdp.known, continuing=True).may_start.all()
 
 
 def best(mdp: orl.FiniteMDP, model: Model, stock: int) -> float:

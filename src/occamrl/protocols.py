@@ -123,6 +123,12 @@ class Known:
         """Which actions may be chosen [S, A]; the others have the reward minus infinity."""
         return np.isfinite(self.base_reward)
 
+    @property
+    def may_start(self) -> NDArray[np.bool_]:
+        """In which states an episode may begin, as far as is known [S]."""
+        anywhere = self.initial is None or self.continuing
+        return np.ones(self.states, bool) if anywhere else np.asarray(self.initial) > 0.0
+
     def amount(self, values: Any, steps: Any = None) -> Any:
         """Return the value of the last ``steps`` steps, all of them by default, in the user's unit."""
         left = self.horizon if steps is None else steps
