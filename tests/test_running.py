@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
+from occamrl.checks import leaves
+from occamrl.envs import ProblemEnv
 from occamrl.learners.ucrl_vtr import law_of_starts
 from occamrl.models.model import Model
 from occamrl.running.flow import divide, play, simulate
@@ -311,6 +314,40 @@ def test_a_run_speaks_the_users_unit(discount: float) -> None:
     assert result.policy_table().column("state").to_pylist()[:2] == [str(s) for s in names.states[:2]]
 
 
+class Shop(gym.Env[Any, Any]):
+    """The same shop, which shows no table: rewards are in the user's unit."""
+
+    def __init__(self, mdp: orl.FiniteMDP) -> None:
+        self.inner = ProblemEnv(mdp)
+        self.observation_space, self.action_space = self.inner.observation_space, self.inner.action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.inner.reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        return self.inner.step(action)
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.6])
+def test_an_environment_speaks_the_users_unit_too(discount: float) -> None:
+    """With its table or without, the returns are the same; a system that goes on may begin anywhere."""
+    model = small_model(discount=discount)
+    mdp = model.mdp(chance=0.4)
+    shown = orl.learn(orl.PSRL(), ProblemEnv(mdp), episodes=60, progress=False)
+    hidden = orl.learn(orl.PSRL(), Shop(mdp), episodes=60, known=mdp.known, progress=False)
+    assert np.array_equal(shown.returns, hidden.returns)
+    assert shown.total_regret is not None
+    assert hidden.total_regret is None
+    assert shown.returns.mean() + shown.total_regret / 60 == pytest.approx(mdp.optimal_value, abs=2.0)
+    assert shown.policy_table().column("state").to_pylist() == [str(name) for name in model.names.states]
+    env = ProblemEnv(small_model(start=2).mdp(chance=0.4))
+    env.reset(seed=0)
+    with pytest.raises(orl.InvalidInput, match="allowed"):
+        env.step(2)
+    assert mdp.known.may_start.tolist() == (mdp.initial_distribution > 0.0).tolist()
+    assert replace(mdp.known, continuing=True).may_start.all()
+
+
 def best(mdp: orl.FiniteMDP, model: Model, stock: int) -> float:
     """The largest return from a stock over all policies, of each step by itself, by brute force."""
     listed = [s for s, name in enumerate(model.names.states) if isinstance(name, int)]
@@ -360,8 +397,10 @@ def test_continuing_episodes_have_the_law_of_one_chain(random: bool) -> None:
     seen, n = Counter[tuple[int, ...]](), 4_000
     for _ in range(n):
         flows, first = play(mdp, [policy], np.zeros(2, int), 1, draw)
+        assert first is not None
         assert first == flows[0].next_state[-1]
         later, last = play(mdp, [policy], np.zeros(2, int), 2, draw, first)
+        assert last is not None
         starts, ends = (np.zeros(2, np.int64) for _ in range(2))
         np.add.at(starts, later[0].state[later[0].step == 0], later[0].count[later[0].step == 0])
         np.add.at(ends, later[0].next_state[later[0].step == 2], later[0].count[later[0].step == 2])
@@ -399,3 +438,102 @@ def test_the_regret_of_continuing_episodes_is_that_of_their_starts() -> None:
     assert starts[1] > 0  # although the law of the first start says 0
     assert law_of_starts(mdp.known, starts).tolist() == (starts / 100).tolist()
     assert law_of_starts(mdp.known, np.zeros(2, int)).tolist() == [1.0, 0.0]
+
+
+# Plans that depend on the start ---------------------------------------------------------------------------------------
+
+
+class ByStart(orl.Learner):
+    """Another policy from state 1, in blocks of growing length; keeps which policy each (start, action) was told of."""
+
+    def begin(self, known: orl.Known) -> dict[str, Any]:
+        return {"told": np.zeros((2, known.states), np.int64), "actions": np.zeros((2, known.actions), np.int64)}
+
+    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        zeros = np.zeros((known.horizon, known.states), np.int64)
+        other = orl.Plan(policy=zeros + 1, carry=1)
+        return orl.Plan(policy=zeros, episodes=1 + int(state["told"].sum()) // 2, carry=0, starts={1: other})
+
+    def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+        begins = flow.step == 0
+        np.add.at(state["told"][plan.carry], flow.state[begins], flow.count[begins])
+        np.add.at(state["actions"][plan.carry], flow.action, flow.count)
+        assert flow.episodes == flow.count[begins].sum()
+
+
+def played(kind: str, agent: Any, mdp: orl.FiniteMDP, episodes: int, earlier: Any = None) -> Any:
+    """Play in the simulator or, in the same problem, step by step."""
+    if kind == "run":
+        return orl.run(agent, mdp, episodes=episodes, continue_from=earlier)
+    return orl.learn(agent, ProblemEnv(mdp), episodes=episodes, continue_from=earlier, progress=False)
+
+
+@pytest.mark.parametrize("kind", ["run", "learn"])
+def test_each_start_has_its_part_of_the_plan(kind: str) -> None:
+    mdp = tiny()
+    result = played(kind, ByStart(), mdp, 60)
+    told, actions = result.state["told"], result.state["actions"]
+    assert told.sum() == 60
+    assert told[0, 0] > 0 < told[1, 1]
+    assert not told[0, 1] + told[1, 0]
+    assert actions.tolist() == [[3 * told[0, 0], 0], [0, 3 * told[1, 1]]]
+    values = [mdp.evaluate(np.full((3, 2), a))[0, a] for a in (0, 1)]  # of action a from state a
+    lost = sum(told[s, s] * (mdp.optimal_values[0, s] - values[s]) for s in (0, 1))
+    assert result.total_regret == pytest.approx(float(lost))
+
+
+@pytest.mark.parametrize("kind", ["run", "learn"])
+@pytest.mark.parametrize("name", ["by start", "UCRLVTR", "ARLGen", "unknown rewards", "Arena"])
+def test_pieces_of_plans_by_start_equal_the_whole(kind: str, name: str, tmp_path: Path) -> None:
+    kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(12, 3, 2))
+    reward, starts = np.random.default_rng(1).random((3, 2)), np.full(3, 1 / 3)
+    mdp = orl.FiniteMDP(transition=kernels[7], reward=reward, horizon=4, initial_state=starts)
+    family = orl.FiniteFamily(kernels)
+    listed = orl.UCRLVTR(family=family, replan=0.5)
+    agents = {
+        "by start": ByStart(),
+        "UCRLVTR": listed,
+        "ARLGen": orl.ARLGen(ladder=orl.Ladder([family.take(range(4)), family]), replan=0.5),
+        "unknown rewards": orl.RewardsPerPair(agent=listed),
+        "Arena": orl.Arena(bases=[listed, orl.UniformRandom()], rule=orl.UCB1()),
+    }
+    agent, part, done = agents[name], None, 0
+    assert agent.plan(mdp.known, agent.begin(mdp.known), generator(0, "agent")).starts
+    whole = played(kind, agent, mdp, 50)
+    for end in (1, 2, 5, 6, 7, 20, 33, 50):
+        part = played(kind, agent, mdp, end - done, part)
+        part.save(tmp_path / "part")
+        part, done = orl.Result.load(tmp_path / "part", agent), end
+    assert part is not None
+    assert (part.blocks.regret, part.blocks.returns) == (whole.blocks.regret, whole.blocks.returns)
+    assert part.blocks.plans == whole.blocks.plans or kind == "learn"
+    one, two = leaves(part.state, "state"), leaves(whole.state, "state")
+    assert [key for key in one if one[key] != two[key]] == []
+
+
+def test_optimism_is_that_of_each_start_and_rare_starts_cost_no_plans() -> None:
+    kernels = np.random.default_rng(3).dirichlet(np.ones(4), size=(40, 4, 2))
+    law = np.array([0.6, 0.0, 0.4 - 1e-9, 1e-9])
+    reward = np.random.default_rng(4).random((4, 2))
+    mdp = orl.FiniteMDP(transition=kernels[5], reward=reward, horizon=4, initial_state=law)
+    agent = orl.UCRLVTR(family=orl.FiniteFamily(kernels))
+    best = [orl.FiniteMDP(transition=P, reward=reward, horizon=4).optimal_values[0] for P in kernels]
+    for episodes in (1, 20, 300):
+        result = orl.run(agent, mdp, episodes=episodes, seed=episodes)
+        plan, inside = result.next_plan, agent.confidence_set(result.state)[0]
+        assert set(plan.starts) == {0, 2, 3}
+        for start, part in plan.starts.items():
+            assert part.values is not None
+            assert part.values[0, start] == pytest.approx(max(each[start] for each in np.array(best)[inside]))
+        assert result.pessimistic_episodes == 0
+    assert orl.run(agent, mdp, episodes=10**6).plans < 400
+    every = orl.run(replace(agent, replan=0.0), mdp, episodes=30)
+    assert every.plans == 30
+
+
+def test_a_bad_part_of_a_plan_is_refused() -> None:
+    sound = orl.Plan(policy=np.zeros((3, 2), int))
+    bad: list[Any] = [{0: orl.Plan(policy=np.full((3, 2), 2))}, {2: sound}, {0: "nothing"}]
+    for starts in bad:
+        with pytest.raises(orl.InvalidInput, match="plan"):
+            orl.run(Broken(replace(sound, starts=starts)), tiny(), episodes=5)

@@ -199,6 +199,12 @@ class Known:
             texts.append(f"{', '.join(map(str, front))}: {text}" if front else text)
         return "; ".join(texts)
 
+    @property
+    def may_start(self) -> NDArray[np.bool_]:
+        """In which states an episode may begin, as far as is known [S]."""
+        anywhere = self.initial is None or self.continuing
+        return np.ones(self.states, bool) if anywhere else np.asarray(self.initial) > 0.0
+
     def amount(self, values: Any, steps: Any = None) -> Any:
         """Return the value of the last ``steps`` steps, all of them by default, in the user's unit."""
         left = self.horizon if steps is None else steps
@@ -237,11 +243,6 @@ class Plan:
     def part(self, start: int | None) -> Plan:
         """Return what is played from a first state, or from one that is not known."""
         return self.starts.get(start, self)  # type: ignore[arg-type]  # None is not among them
-
-    def each(self, **changes: Any) -> Plan:
-        """Return the plan with changes to itself and to each of its parts."""
-        made = {id(part): replace(part, **changes) for part in self.starts.values()}
-        return replace(self, **changes, starts={start: made[id(part)] for start, part in self.starts.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from occamrl.errors import (
 )
 from occamrl.problems.lakes import require_harmless_wrappers, table_of
 from occamrl.problems.mdp import FiniteMDP, RewardMap, reward_map
-from occamrl.protocols import Floats, Known, Outcomes
+from occamrl.protocols import UNIT, Floats, Known, Outcomes
 
 LARGEST = 2**31  # states or actions
 ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
@@ -261,8 +261,8 @@ class FiniteEnvironment:
     horizon : int, optional
         H; by default that of ``known``, otherwise the environment's time limit.
     reward_range : (low, high), optional
-        Mapped onto [0, 1] for the learner. By default the smallest that holds the table's rewards and 0; without a
-        table (0, 1).
+        Mapped onto [0, 1] for the learner. By default that of ``known``; if it has none, the smallest that holds the
+        table's rewards and 0; without a table (0, 1).
     discretiser : Discretiser, optional
         For observations in a Box.
 
@@ -290,6 +290,8 @@ class FiniteEnvironment:
         own = found if isinstance(found, FiniteMDP) else None  # of a problem of this package
         steps = self._horizon(known, horizon, own)
         self.mdp: FiniteMDP | None = None
+        if reward_range is None and known is not None and known.unit != UNIT:
+            reward_range = tuple(known.unit)
         self.rewards, why_not = reward_map(reward_range), ""
         try:
             if own is not None:

@@ -492,7 +492,11 @@ class Lists:
         elif acting == "fit":
             source = int(may_play[found.scores[may_play].argmax()])
         else:
-            source = int(may_play[(first_values(self.ladder.family, self.known, may_play) @ law).argmax()])
+            ordered = may_play[
+                np.argsort(-found.scores[may_play], kind="stable")
+            ]  # of equal values the likeliest plays
+            values = first_values(self.ladder.family, self.known, ordered) @ law
+            source = int(ordered[np.round(values, 9).argmax()])
         if source < size:
             kernel = self.ladder.family.kernel_of(source, self.known)
         elif source < size + len(classes):

@@ -2,7 +2,7 @@ r"""UCRL-VTR: optimism over a list of kernels (Ayoub et al. 2020; Ghosh et al. 2
 
     losses      L(P) = sum over rows of (y - <x, theta_P>)^2                       (range-weighted rows)
     sharp set   B = { P : 2 L(P) <= -log sum_P w(P) exp(-2 L(P)) + log(1/delta) }
-    optimism    play the P in B with the largest optimal value, by the law of starts
+    optimism    from the start s, play the P in B with the largest optimal value V*_P(s)
 
 Rows and the set are those of :mod:`occamrl.evidence.value`: the true kernel stays in B at all times with probability
 1 - delta, so that no plan then promises less than the optimum. V*_P depends on P alone and is solved once. All that is
@@ -10,7 +10,8 @@ kept of the data is gram and xy: the losses of all kernels are one product away,
 
 **How long a plan lasts.** Any length that is fixed before the block leaves the set valid. A plan lasts a tenth of the
 episodes that its member has played before, and at least one: what the data contradict is played at most that share
-longer than with a plan before every episode.
+longer than with a plan before every episode. Where there are several starts each has its part of the plan, and the
+block ends when the first part is expected to have been played for so long.
 
 **Covers.** The truth may lie between the members, its nearest one P0 within ``reach`` of it. L(P0) then exceeds L(P*)
 by at most :func:`occamrl.models.families.off_grid`, which is added to the right side at half of delta.
@@ -26,7 +27,7 @@ which is no smaller than what any choice gives.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -40,6 +41,7 @@ from occamrl.models.families import FiniteFamily, first_values, level, off_grid
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
 
 _TOGETHER = 2**23  # numbers that are worked on at once
+_EQUAL = 9  # digits to which values are compared
 _OF_ALL = 0.2  # times the share of a member's plays: the share of all episodes, where no single member plays
 
 Inside = NDArray[np.bool_]
@@ -128,15 +130,34 @@ class UCRLVTR(Learner):
         episodes = max(1, int(_OF_ALL * self.replan * state["episodes"]))
         return Plan(policy=policy, values=values, episodes=episodes, grounds={"alive": inside.sum(axis=1).tolist()})
 
-    def plan_among(self, known: Known, state: dict[str, Any], inside: Inside) -> Plan:
-        """Plan for the member with the largest value among some [m], by the law of starts."""
-        among = np.flatnonzero(inside)
-        first = first_values(self.family, known, among) @ law_of_starts(known, state["starts"])
-        member = int(among[first.argmax()])
+    def plan_among(self, known: Known, state: dict[str, Any], inside: Inside, **about: Any) -> Plan:
+        """Plan for the member with the largest value among some [m]: from each start, and by the law of starts.
+
+        ``about`` are facts and more grounds.
+        """
+        among, law = np.flatnonzero(inside), law_of_starts(known, state["starts"])
+        among = among[np.argsort(self.losses(state)[0, among], kind="stable")]  # of equal values the best fit is played
+        first = np.round(first_values(self.family, known, among), _EQUAL)
+        told = {"facts": {}, "grounds": {"alive": [among.size]}, **about}
+        whole = self._optimal(known, int(among[np.round(first @ law, _EQUAL).argmax()]), **told)
+        possible = np.flatnonzero(law if known.initial is not None else state["starts"])
+        if possible.size <= 1:
+            return replace(whole, episodes=self._lasts(state, whole.grounds["member"], 1.0))
+        member, place = np.unique(among[first[:, possible].argmax(axis=0)], return_inverse=True)
+        parts = [self._optimal(known, int(each), **told) for each in member]
+        episodes = self._lasts(state, member, np.bincount(place, law[possible]))
+        starts = {int(s): parts[i] for s, i in zip(possible, place, strict=True)}
+        return replace(whole, episodes=episodes, starts=starts)
+
+    def _optimal(self, known: Known, member: int, facts: dict[str, Any], grounds: dict[str, Any]) -> Plan:
+        """Return the optimal policy of a member."""
         values, policy = bellman.solve([self.family.kernel_of(member, known)], known.states, known.horizon)
-        episodes = max(1, int(self.replan * state["plays"][member]))
-        grounds = {"alive": [among.size], "member": member}
-        return Plan(policy=policy, values=values, episodes=episodes, grounds=grounds)
+        return Plan(policy=policy, values=values, facts=facts, grounds={"member": member, **grounds})
+
+    def _lasts(self, state: dict[str, Any], member: Any, share: Any) -> int:
+        """Return how many episodes a plan lasts of which each member is to play a share."""
+        own = np.maximum(float(self.replan > 0.0), self.replan * state["plays"][member])
+        return max(1, int((own / share).min()))
 
     def _steps(self, known: Known, inside: Inside) -> tuple[Floats, Ints]:
         """Return values and policy of the largest expectation at every (h, s, a)."""

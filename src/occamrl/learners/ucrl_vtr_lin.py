@@ -85,7 +85,7 @@ def worst_path(features: FeatureMap, known: Known, policy: Ints, norms: Floats, 
     worst, pairs = np.zeros(known.states), np.arange(known.states) * known.actions + policy
     for h in reversed(range(known.horizon)):
         worst = join(norms[h], bellman.ranges(features.outcomes, worst)[1][pairs[h]])
-    return float(worst.max() if known.initial is None else worst[known.initial > 0.0].max())
+    return float(worst[known.may_start].max())
 
 
 def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats) -> tuple[float, float]:
@@ -102,8 +102,7 @@ def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, n
     mean = np.zeros(known.states)
     for h in reversed(range(known.horizon)):
         mean = norms[h] + (matrix @ mean)[pairs[h]]
-    expected = float(mean.max() if known.initial is None else mean[known.initial > 0.0].max())
-    return worst_path(features, known, policy, norms, np.add), expected
+    return worst_path(features, known, policy, norms, np.add), float(mean[known.may_start].max())
 
 
 class Pace(NamedTuple):

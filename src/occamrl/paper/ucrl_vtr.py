@@ -16,14 +16,13 @@ with the radius
 
 With z the vector of (P V)(s, a) over all P, both sums follow from sum z z', sum y z and sum y^2.
 
-The learner is that of finite F; :func:`beta_infinite` is the other radius. Deviation from the paper: a plan is made
-before the start is seen, so V*_{P,1} is averaged over the law of starts (the same where there is one start).
+The learner is that of finite F; :func:`beta_infinite` is the other radius.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -59,16 +58,16 @@ class UCRLVTR(Learner):
         """Return the state before any data: every loss and distance is zero, so that B_0 = F."""
         require_setting(known, self.family.features)
         sums = {"zz": np.zeros((self.family.size, self.family.size)), "yz": np.zeros(self.family.size), "yy": 0.0}
-        return {"episodes": 0, "starts": np.zeros(known.states, np.int64), **sums}
+        return {"episodes": 0, **sums}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Plan one episode: the optimal policy of the most optimistic member of B_{k-1}."""
+        """Plan one episode: from each start s_1, the optimal policy of the most optimistic member of B_{k-1}."""
         values, policies = optimal_values(self.family, known)
-        starts = np.maximum(state["starts"], not state["starts"].any())
-        law = starts / starts.sum() if known.initial is None else known.initial
         inside = self.confidence_set(known, state)
-        member = int(np.where(inside, values[:, 0] @ law, -np.inf).argmax())
-        return Plan(policy=policies[member], values=values[member])
+        member = np.where(inside[:, None], values[:, 0], -np.inf).argmax(axis=0)  # [S]
+        plans = {each: Plan(policy=policies[each], values=values[each]) for each in member.tolist()}
+        likely = 0 if known.initial is None else int(known.initial.argmax())
+        return replace(plans[member[likely]], starts={s: plans[each] for s, each in enumerate(member.tolist())})
 
     def losses(self, state: dict[str, Any]) -> Floats:
         """Return L_k(P) of every member."""
@@ -92,7 +91,6 @@ class UCRLVTR(Learner):
         state["zz"] += (z * flow.count) @ z.T
         state["yz"] += z @ (flow.count * y)
         state["yy"] += float(flow.count @ y**2)
-        np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])
         state["episodes"] += flow.episodes
 
 

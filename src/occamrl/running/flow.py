@@ -138,9 +138,9 @@ def in_turn(
     for i, found in sorted(counts.items()):
         keys = np.array(sorted(found))
         step, index = np.divmod(keys, size)
-        pair = np.searchsorted(mdp.outcomes.start, index, side="right") - 1
+        at_pair = np.searchsorted(mdp.outcomes.start, index, side="right") - 1
         count = np.array([found[key] for key in keys.tolist()])
-        about = *np.divmod(pair, mdp.actions), following[index], _rewards(mdp, pair, index), count
+        about = *np.divmod(at_pair, mdp.actions), following[index], _rewards(mdp, at_pair, index), count
         flows[i] = Flow(step, *about, played[i])
         flows[i] = _with_noise(flows[i], draw) if mdp.reward_noise else flows[i]
     return flows, s

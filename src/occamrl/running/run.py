@@ -103,7 +103,7 @@ class Simulator(Source):
             begins, (lost, below) = flow.step == 0, self.judge(parts[i])
             starts = np.bincount(flow.state[begins], flow.count[begins], self.mdp.states)
             weight = flow.count * self.known.discount**flow.step
-            regret += starts @ lost
+            regret += float(starts @ lost)
             earned += self.known.unit.total(flow.reward @ weight, weight.sum())
             pessimistic += int(starts[below].sum())
         end = end if self.known.continuing else None
@@ -302,7 +302,7 @@ def require_plan(plan: Any, known: Known) -> None:
     require_integer("plan.episodes", plan.episodes, 1)
     for start, part in plan.starts.items():
         require_integer("plan.starts", start, 0, most=known.states - 1)
-        require_plan(replace(part, starts={}), known)
+        require_plan(replace(part, starts={}) if isinstance(part, Plan) else part, known)
     if not known.allowed.all():
         share = policy > 0.0 if policy.ndim == 3 else policy[..., None] == np.arange(known.actions)
         for h, s, a in np.argwhere(share & ~known.allowed)[:1].tolist():

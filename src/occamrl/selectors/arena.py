@@ -82,7 +82,8 @@ class Arena(Learner):
         facts = {"base": base + 1, "label": "replay"} if plans is None else {"base": base + 1}
         keep = int(draw.integers(max(1, state["plays"][base] + 1)))  # a place in the reservoir of past policies
         told: Any = {"facts": facts, "grounds": {"plays": list(state["plays"])}, "carry": (base, plans, keep)}
-        return Plan(policy=plan.policy, values=plan.values, **told)
+        starts = {start: Plan(policy=part.policy, values=part.values, **told) for start, part in plan.starts.items()}
+        return Plan(policy=plan.policy, values=plan.values, starts=starts, **told)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Tell the base that played, or all of them, and the rule."""
@@ -103,4 +104,4 @@ class Arena(Learner):
                 past[keep] = np.array(plan.policy)
         state["plays"][base] += 1
         for i, own in plans.items():
-            self.bases[i].learn(known, state["bases"][i], own, flow)
+            self.bases[i].learn(known, state["bases"][i], own.part(start), flow)

@@ -26,7 +26,7 @@ the best of F_M has more, or a transition was seen that F_M does not list, the l
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -131,10 +131,9 @@ class ARLGen(Learner):
         np.minimum.at(least, first, losses[0])
         misfit = self._misfit_list(state, self.ladder.family.theta[losses[0].argmin()])
         alive = np.bincount(first[inside], minlength=self.ladder.classes).cumsum().tolist()
-        plan = base.plan_among(known, state, inside & (first < chosen) if self.scope == "smallest" else inside)
-        told = self._grounds(known, state, np.minimum.accumulate(least), float(most[0]), misfit)
-        grounds = {**plan.grounds, **told, "alive": alive}
-        return replace(plan, facts=self._facts(state, chosen), grounds=grounds)
+        grounds = {**self._grounds(known, state, np.minimum.accumulate(least), float(most[0]), misfit), "alive": alive}
+        among = inside & (first < chosen) if self.scope == "smallest" else inside
+        return base.plan_among(known, state, among, facts=self._facts(state, chosen), grounds=grounds)
 
     def _plan_linear(self, known: Known, state: dict[str, Any]) -> Plan:
         """Plan on the smallest linear class or aggregation whose loss the largest one does not undercut by too much."""
