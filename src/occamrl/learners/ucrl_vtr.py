@@ -2,7 +2,7 @@ r"""UCRL-VTR: optimism over a list of kernels (Ayoub et al. 2020; Ghosh et al. 2
 
     losses      L(P) = sum over rows of (y - <x, theta_P>)^2                       (range-weighted rows)
     sharp set   B = { P : 2 L(P) <= -log sum_P w(P) exp(-2 L(P)) + log(1/delta) }
-    optimism    from the start s, play the P in B with the largest optimal value V*_P(s)
+    optimism    from the start s, play the P in B with the largest optimal value V*_P(s); of equals, the best fit
 
 Rows and the set are those of :mod:`occamrl.evidence.value`: the true kernel stays in B at all times with probability
 1 - delta, so that no plan then promises less than the optimum. V*_P depends on P alone and is solved once. All that is
