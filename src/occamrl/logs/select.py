@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from occamrl.control.answer import Answer, select_simulators
+from occamrl.control.ladder import SimulatorLadder
 from occamrl.errors import ParameterError, require_choice, require_kind, require_number
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
@@ -301,6 +303,8 @@ def select(
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
+    if isinstance(ladder, SimulatorLadder):
+        return select_simulators(log, ladder, delta=delta, progress=progress)
     if isinstance(ladder, (str, Path)):
         from occamrl.envs.ladder_file import read_ladder
 

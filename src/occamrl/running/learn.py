@@ -232,6 +232,21 @@ def learn(
 
     An EnvironmentFault, and Interrupted for Ctrl-C, have the ``result`` so far.
     """
+    if not isinstance(agent, Learner) and hasattr(agent, "learn_in"):  # on a Box, with simulators
+        given = {"known": known, "horizon": horizon, "reward_range": reward_range, "discretiser": discretiser}
+        given = {name: value for name, value in given.items() if value is not None}
+        found: Result = agent.learn_in(
+            env,
+            episodes=episodes,
+            seed=seed,
+            callbacks=callbacks,
+            checkpoint=checkpoint,
+            progress=progress,
+            checkpoint_seconds=checkpoint_seconds,
+            continue_from=continue_from,
+            **given,
+        )
+        return found
     finite = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
     if continue_from is not None:
         require_kind("continue_from", continue_from, Result)
