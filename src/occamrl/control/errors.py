@@ -26,6 +26,7 @@ from occamrl.protocols import Floats, Ints
 LAWS = 3  # shift, scale, heavy
 _PRIOR = 4.0  # observations that the prior is worth
 _HEAVY = 3.0  # degrees of freedom
+FAR = 4.0  # scales from which on an error is taken for a jump
 _MEAN_ABS = 2 * math.sqrt(3) / math.pi  # of Student's law with three
 
 
@@ -77,11 +78,13 @@ class Predicted:
     def learn(self, z: Floats, r: Floats) -> None:
         """Take note of the errors z [m, d] and r [m, n] that came."""
         state, members, phi = self.state, self.members, self.phi
-        u = (z - self.shift) / self.width[:, None]
+        u, limit = (z - self.shift) / self.width[:, None], FAR * self.heavy
+        clipped = np.clip(u, -limit, limit)  # jumps are no shift
+        z_used = self.shift + self.width[:, None] * clipped
         state["count"][members] += 1
         state["gram"][members] += np.outer(phi, phi)
-        state["cross"][members] += phi[:, None] * np.concatenate([z, r], axis=1)[:, None]
-        state["squares"][members] += np.minimum(np.stack([u * u, z * z], axis=1), 1e12)
+        state["cross"][members] += phi[:, None] * np.concatenate([z_used, r], axis=1)[:, None]
+        state["squares"][members] += np.minimum(np.stack([clipped**2, z * z], axis=1), 1e12)
         state["absolute"][members] += np.minimum(np.abs(u), 1e6)
         state["noise"][members] += ((r - self.drift) / self.width[:, None]) ** 2
 

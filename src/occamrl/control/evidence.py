@@ -10,7 +10,7 @@ $.01 + .99\,e$ is a test martingale. Two of them, one with $w$ and one with $w^{
 a member is rejected for ever when the capital reaches $1/\delta$ (Ville). A class is rejected when all its members are.
 
 **The score** is a bet, $w = q/p$. $p$ is the member's own law at $(s,a)$, a Student law fitted to a *second* batch of its
-draws. $q$ mixes such fits of the other members, by weight, with the laws of :mod:`occamrl.control.errors`, each in
+draws: a core, and a broad part for the share of draws far from it. $q$ mixes such fits of the other members, by weight, with the laws of :mod:`occamrl.control.errors`, each in
 proportion to how well it has predicted so far. All members are run with common random numbers, so that errors of the
 fits cancel in $q/p$. A bad score costs power, never validity.
 
@@ -25,10 +25,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
+from scipy.stats import chi2
 
 from occamrl.control import errors
 from occamrl.control.ladder import FAR, Choices, Simulator, SimulatorLadder
@@ -40,38 +42,80 @@ TEMPERED = 0.3  # the exponent of the second score
 
 
 class Laws(NamedTuple):
-    """Student laws of members, fitted to draws."""
+    """Laws of members at a step: a core, and a broad part for what lies far from it."""
 
-    mean: Floats  # [m, d]
-    root: Floats  # [m, d, d] L, covariance LL'
-    whiten: Floats  # [m, d, d] the inverse of L
+    mean: Floats  # [m, d] of the core
+    whiten: Floats  # [m, d, d] the inverse of L, LL' the covariance of the core
     log_det: Floats  # [m] of L
+    far: Floats  # [m] the share that lies far away
+    middle: Floats  # [m, d] of that share, as errors
+    width: Floats  # [m, d]
     dof: float
 
+    def of(self, members: Ints) -> Laws:
+        """Return the laws of some members."""
+        return Laws(*(part[members] for part in self[:-1]), self.dof)
+
     def errors(self, points: Floats) -> Floats:
-        """Return L^{-1}(x - mean) of points [m, p, d]."""
+        """Return L^{-1}(x - mean) of points [..., m, p, d]."""
         return (points - self.mean[:, None]) @ self.whiten.transpose(0, 2, 1)
 
-    def log_density(self, z: Floats, relative: bool = False) -> Floats:
-        """Return the log density of errors z [..., m, p, d]; ``relative`` leaves out the determinant of L."""
+    def core(self, z: Floats) -> Floats:
+        """Return the log density of errors z [..., m, p, d] by the core, Student's law."""
         d, dof = z.shape[-1], self.dof
         constant = gammaln((dof + d) / 2) - gammaln(dof / 2) - 0.5 * d * math.log(dof * math.pi)
         found: Floats = constant - 0.5 * (dof + d) * np.log1p(np.einsum("...d,...d->...", z, z) / dof)
-        return found if relative else found - self.log_det[:, None]
+        return found - self.log_det[:, None]
+
+    def with_far(self, core: Floats, z: Floats) -> Floats:
+        """Return the log density of a core [..., m, p] and the broad part, at errors z [..., m, p, d]."""
+        broad = errors.student((z - self.middle[:, None]) / self.width[:, None], 3.0).sum(axis=-1)
+        broad -= (np.log(self.width).sum(axis=1) + self.log_det)[:, None]
+        return np.logaddexp(core + np.log1p(-self.far)[:, None], broad + np.log(self.far)[:, None])
 
 
-def fit(draws: Floats, resolution: Floats) -> Laws:
-    """Return the laws of draws [m, N, d]: their predictive Student laws; few draws are shrunk towards the diagonal."""
+def fit(state: dict[str, Any], members: Ints, draws: Floats, resolution: Floats) -> Laws:
+    """Return the laws of members by draws [m, N, d]; what lies far from their cores is remembered.
+
+    The core is found as by a reweighted minimum covariance determinant: mean and covariance of the draws nearest to the
+    median, then of all draws that are not far from these, as a Student law with N - d degrees of freedom. Draws far
+    from the core (jumps) are rare, so that share, mean and width of theirs, in units of the core, are those of all
+    steps so far.
+    """
     _, n, d = draws.shape
-    mean = draws.mean(axis=1)
-    around = draws - mean[:, None]
-    covariance = around.transpose(0, 2, 1) @ around / (n - 1)
-    diagonal = np.einsum("mii->mi", covariance)[:, None] * np.eye(d)
-    shrink, dof = max(0.0, 1 - (n - 1) / (2 * d)), float(max(n - d, 4))
-    covariance = (1 - shrink) * covariance + shrink * diagonal
-    covariance = (1 + 1 / n) * covariance + np.diag((0.1 * resolution) ** 2) + 1e-9 * diagonal
-    root = np.linalg.cholesky(covariance)
-    return Laws(mean, root, np.linalg.inv(root), np.log(np.einsum("mii->mi", root)).sum(axis=1), dof)
+    floor, dof = np.diag((0.1 * resolution) ** 2), float(max(n - d, 4))
+
+    def moments(weight: Floats, factor: float) -> tuple[Floats, Floats, Floats]:
+        total = weight.sum(axis=1)
+        mean = np.einsum("mn,mnd->md", weight, draws) / total[:, None]
+        around = draws - mean[:, None]
+        covariance = (around * weight[..., None]).transpose(0, 2, 1) @ around * (factor / (total - 1))[:, None, None]
+        diagonal = np.einsum("mii->mi", covariance)[:, None] * np.eye(d)
+        shrink = np.maximum(0.0, 1 - (total - 1) / (2 * d))[:, None, None]  # where draws are few
+        root = np.linalg.cholesky((1 - shrink) * covariance + (shrink + 1e-9) * diagonal + floor)
+        whiten = np.linalg.inv(root)
+        return mean, whiten, (draws - mean[:, None]) @ whiten.transpose(0, 2, 1)
+
+    around = np.abs(draws - np.median(draws, axis=1, keepdims=True))
+    scaled = around / (np.median(around, axis=1, keepdims=True) + 0.1 * resolution)
+    half = np.argsort(np.einsum("mnd,mnd->mn", scaled, scaled), axis=1, kind="stable").argsort(axis=1) < 0.6 * n
+    limit, narrowed = core_of(d)
+    first = moments(half.astype(float), 1 / narrowed)[2]
+    kept = half | (np.einsum("mnd,mnd->mn", first, first) < limit)
+    mean, whiten, z = moments(kept.astype(float), 1 + 1 / n)
+    z = np.clip(z, -1e6, 1e6) * ~kept[..., None]
+    state["far"][members] += np.concatenate([(~kept).sum(axis=1, keepdims=True), z.sum(axis=1), (z * z).sum(axis=1)], 1)
+    count, sums, squares = np.split(state["far"][members], [1, 1 + d], axis=1)
+    middle = sums / (count + 1)
+    width = np.sqrt((squares + 9.0) / (count + 1) - middle**2)
+    share = (count[:, 0] + 0.5) / (n * (1 + state["awake"][members]) + 1)
+    return Laws(mean, whiten, -np.log(np.einsum("mii->mi", whiten)).sum(axis=1), share, middle, width, dof)
+
+
+@cache
+def core_of(d: int) -> tuple[float, float]:
+    """Return which squared distance is far in d dimensions, and how much the nearest .6 of draws narrow a covariance."""
+    return float(4 * chi2.ppf(0.975, d)), float(chi2.cdf(chi2.ppf(0.6, d), d + 2) / 0.6)
 
 
 def bet(log_w: Floats) -> Floats:
@@ -106,6 +150,8 @@ def begin(ladder: SimulatorLadder, dimension: int) -> dict[str, Any]:
         "rejected": np.full(members, -1),  # after how many steps; -1 if it is not
         "log_weight": -np.log(sizes[ladder.level] * classes),
         "laws": np.full((members, 1 + errors.LAWS), -math.log(1 + errors.LAWS)),  # log weights of what q is made of
+        "far": np.zeros((members, 1 + 2 * seen)),  # draws far from the core: their number, sum and squares
+        "awake": np.zeros(members),  # steps
         "errors": errors.begin(members, features, seen, dimension),
     }
 
@@ -113,11 +159,11 @@ def begin(ladder: SimulatorLadder, dimension: int) -> dict[str, Any]:
 def enlarge(state: dict[str, Any], level: int, log_weight: float) -> None:
     """Add a member in mid-run: it begins with capital 1."""
     fresh: dict[str, Any] = {"level": level, "capital": math.log(0.5), "rejected": -1, "log_weight": log_weight}
-    fresh |= {"peak": 0.0, "laws": -math.log(1 + errors.LAWS)}
+    fresh |= {"peak": 0.0, "far": 0.0, "awake": 0.0, "laws": -math.log(1 + errors.LAWS)}
     for name, value in fresh.items():
         state[name] = np.concatenate([state[name], np.full_like(state[name][:1], value)])
     learned = state["errors"]
-    _, k, both = learned["cross"].shape
+    k = learned["cross"].shape[1]
     for name, value in errors.begin(1, k, learned["absolute"].shape[1], learned["noise"].shape[1]).items():
         learned[name] = np.concatenate([learned[name], value])
 
@@ -177,11 +223,12 @@ def observe(
     noise = ladder.resolution * address("resolution").normal(size=(2 * n + 1, ladder.resolution.size))
     seen = ladder.view(np.concatenate([y[None], drawn.reshape(-1, s.size)]))
     outcome, views = seen[0] + noise[0], seen[1:].reshape(active.size, 2 * n, -1) + noise[1:]
-    laws = fit(views[:, n:], ladder.resolution)  # by the second batch; the first is ranked
+    laws = fit(state, active, views[:, n:], ladder.resolution)  # by the second batch; the first is ranked
     points = np.concatenate([np.broadcast_to(outcome, (active.size, 1, outcome.size)), views[:, :n]], axis=1)
     log_e, log_p = score(state, active, top, laws, points, ladder, (s, a))
     # the capital of the bets, and who is rejected
     state["steps"] += 1
+    state["awake"][active] += 1
     state["capital"][active] += log_e
     capital = log_sum(state["capital"][active], axis=1)
     state["peak"][active] = np.maximum(state["peak"][active], capital)
@@ -213,17 +260,16 @@ def score(
     Weights of what q is made of are renewed afterwards, by how well each part predicted the outcome.
     """
     z = laws.errors(points)  # [m, N + 1, d] under each member's own law
-    log_p = laws.log_density(z)
-    best = Laws(*(part[top] for part in laws[:4]), laws.dof)
-    others = best.log_density(
-        (points[:, None] - best.mean[:, None]) @ best.whiten.transpose(0, 2, 1)
-    )  # [m, top, N + 1]
+    log_p, best = laws.with_far(laws.core(z), z), laws.of(top)
+    there = best.errors(points[:, None])
+    others = best.with_far(best.core(there), there)  # [m, top, N + 1]
     weight = np.tile(state["log_weight"][active[top]], (active.size, 1))
     weight[active[:, None] == active[top]] = -np.inf  # the other members
     alone = ~np.isfinite(weight).any(axis=1)
     rivals = log_sum(others + weight[:, :, None], axis=1) - np.where(alone, 0.0, log_sum(weight, axis=1))[:, None]
     phi = features(ladder, ladder.view(where[0][None])[0], where[1])
     own = errors.Predicted(state["errors"], active, phi).log_density(z) - laws.log_det[:, None]
+    own = laws.with_far(own, z)  # the core has errors; what is far stays
     parts = np.concatenate([rivals[None], own])  # [laws, m, N + 1]
     mixed = state["laws"][active].T
     log_w = log_sum(mixed[:, :, None] + parts, axis=0) - log_p
