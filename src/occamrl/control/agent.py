@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.control import errors, evidence
-from occamrl.control.ladder import Simulator, SimulatorLadder, label_of
+from occamrl.control.ladder import Simulator, SimulatorLadder
 from occamrl.control.planners import CEM, Planner
 from occamrl.errors import (
     CheckpointError,
@@ -145,14 +145,14 @@ class OccamControl:
         weight = now["evidence"]["log_weight"]
         few = order[:FEW][weight[order[:FEW]] > weight[order[0]] - RANGE]
         if self.acting == "average" and few.size > 1:
-            return _averaged([members[i] for i in few], np.exp(weight[few]), getattr(self.planner, "particles", 4))
+            return averaged([members[i] for i in few], np.exp(weight[few]), getattr(self.planner, "particles", 4))
         if self.acting in ("sampling", "optimism"):
             if now["member"] not in order:  # none yet, or rejected
                 now["member"] = int(
                     self._drawn(order, weight) if self.acting == "sampling" else self._promising(few, at, left)
                 )
-            return members[now["member"]]
-        return members[order[0]]
+            return members[int(now["member"])]
+        return members[int(order[0])]
 
     def _drawn(self, order: Ints, weight: Floats) -> int:
         share = np.exp(weight[order] - weight[order[0]])
@@ -285,7 +285,7 @@ class OccamControl:
         return learn_in(self, env, **options)
 
 
-def _averaged(members: list[Simulator], weights: Floats, particles: int) -> Simulator:
+def averaged(members: list[Simulator], weights: Floats, particles: int) -> Simulator:
     """Return a simulator that runs row i in the member of particle i mod ``particles``, by weight."""
     shares = np.cumsum(weights) / weights.sum()
     pattern = np.searchsorted(shares, (np.arange(particles) + 0.5) / particles)
@@ -311,8 +311,3 @@ def _differ_in(one: Any, other: Any, name: str) -> bool:
         return False
     rest = [{k: v for k, v in each.keywords.items() if k != name} for each in (one, other)]
     return name in parameters(one) and one.args == other.args and repr(rest[0]) == repr(rest[1])
-
-
-def name_of_member(agent: OccamControl, i: int) -> str:
-    """Return a member in words."""
-    return label_of(agent.members[i])

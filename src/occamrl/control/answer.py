@@ -1,4 +1,4 @@
-"""What the data say of simulators: the class and the member that are needed, what a policy is worth, where they misfit."""
+"""What the data say of simulators: which class and member are needed, what a policy is worth, where they misfit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Answer:
         out = [f"{name!r} after {n:,} steps" for name, n in zip(names, since, strict=True) if n is not None]
         if self.misspecified:
             found = [
-                f"None of your simulators explains the data: even {names[-1]!r} was rejected, after {since[-1]:,} steps.",
+                f"None of your simulators explains the data: {names[-1]!r} is rejected, too, since step {since[-1]:,}.",
                 f"The nearest is {self.member}. {self.misfit}",
                 "Meanwhile the agent plans with it, corrected by the mean of its errors.",
                 "Next: add what is missing as a richer class, or finer values of the parameters.",
@@ -94,22 +94,23 @@ class Answer:
         seen, chosen = ladder.resolution.size, ladder.actions.dimension
         names = ["", *(f"view[{i}]" for i in range(seen)), *(f"action[{i}]" for i in range(chosen))]
         strength = np.abs(beta) / error
-        k, i = np.unravel_index(strength.argmax(), strength.shape)
-        if strength[k, i] < SURE:
-            noise = np.sqrt(
-                self.evidence["errors"]["squares"][self.index, 1] / (4 + self.evidence["errors"]["count"][self.index])
-            )
-            j = int(np.abs(np.log(noise)).argmax())
-            if abs(math.log(noise[j])) < 0.1:
+        k = int(strength.max(axis=1).argmax())
+        if strength[k].max() < SURE:
+            learned = self.evidence["errors"]
+            wide = np.sqrt(learned["squares"][self.index, 1] / (errors.PRIOR + learned["count"][self.index]))
+            j = int(np.abs(np.log(wide)).argmax())
+            if abs(math.log(wide[j])) < 0.1:
                 return "No linear misfit of its mean is visible."
-            return f"Its mean fits; the noise of view[{j}] is {noise[j]:.2g} times as wide as it says."
-        way, size = "higher" if beta[k, i] > 0 else "lower", abs(float(beta[k, i]))
-        where = f"state[{i}] comes out {way} than it says, by {size:.3g} a step"
-        typical = f" ({size / scale[i]:.2g} standard deviations of the rest)"
+            return f"Its mean fits; the noise of view[{j}] is {wide[j]:.2g} times as wide as it says."
+        named = [
+            f"state[{i}] comes out {'higher' if beta[k, i] > 0 else 'lower'} than it says, "
+            f"by {abs(beta[k, i]):.3g} a step ({abs(beta[k, i]) / scale[i]:.2g} standard deviations)"
+            for i in np.flatnonzero(strength[k] > 0.8 * strength[k].max())
+        ]
         if k == 0:
-            return f"{where} on average{typical}."
+            return f"{listed(named)}, on average."
         far = "one typical spread above its middle" if k <= seen else "at its upper end instead of the middle"
-        return f"{where}{typical} where {names[k]} is {far}, and the opposite way below."
+        return f"{listed(named)}, where {names[k]} is {far}; below, the opposite way."
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -236,7 +237,7 @@ class Answer:
         return "\n".join([*lines, *self.verdict.sentences])
 
 
-def draw_returns(returns: Sequence[float], axes: Axes) -> Axes:
+def draw_returns(returns: Sequence[float] | Floats, axes: Axes) -> Axes:
     """Draw the return of every episode."""
     axes.plot(np.arange(1, len(returns) + 1), returns, marker="o", markersize=3)
     axes.set(xlabel="episode", ylabel="return")
@@ -258,11 +259,11 @@ def transitions(log: Any) -> list[tuple[int, Floats, Floats, Floats]]:
 
     if hasattr(log, "iterate_episodes"):
         log = list(log.iterate_episodes())
+    found = []
     if isinstance(log, Sequence):
-        found = []
-        for i, episode in enumerate(log):
-            states = flat("observations", episode.observations)
-            found.append((i, states[:-1], flat("actions", episode.actions)[: len(states) - 1], states[1:]))
+        for i, each in enumerate(log):
+            path = flat("observations", each.observations)
+            found.append((i, path[:-1], flat("actions", each.actions)[: len(path) - 1], path[1:]))
         return found
     names = list(log) if isinstance(log, Mapping) else list(getattr(log, "column_names", getattr(log, "columns", ())))
 
@@ -278,11 +279,10 @@ def transitions(log: Any) -> list[tuple[int, Floats, Floats, Floats]]:
         expected = "episode, states and actions (and next_states)"
         raise InvalidInput("log", got=f"columns {names}", expected=expected)
     episode = np.asarray(log["episode"])
-    for name, each in (("actions", actions), ("next_states", after), ("episode", episode)):
-        if each is not None and len(each) != len(states):
-            raise ShapeError(name, got=f"{len(each)} rows", expected=f"{len(states)}, as states")
+    for name, rows in (("actions", actions), ("next_states", after), ("episode", episode)):
+        if rows is not None and len(rows) != len(states):
+            raise ShapeError(name, got=f"{len(rows)} rows", expected=f"{len(states)}, as states")
     cuts = np.flatnonzero(np.concatenate([[True], episode[1:] != episode[:-1]]))
-    found = []
     for i, (first, last) in enumerate(zip(cuts, [*cuts[1:], len(states)], strict=True)):
         whole = slice(first, last) if after is not None else slice(first, last - 1)
         found.append(

@@ -1,9 +1,10 @@
 r"""A free learner of a simulator's errors: shift, scale and tails, all recursive and predictable.
 
-Let $z = L^{-1}(y - \mu)$ be the error of a member at a real step, $\mu$ and $LL^\top$ the mean and covariance of its fit.
-With features $\phi = (1, \text{view}, a)$, standardised, and $G = I + \sum\phi\phi^\top$, $B = \sum\phi z^\top$ over the
-past, the shift is $\hat z = B^\top G^{-1}\phi$, and $u = (z - \hat z)/\sqrt{1 + \phi^\top G^{-1}\phi}$ what is left. Three
-laws of the next error are offered, as densities of $z$, coordinate by coordinate:
+Let $z = L^{-1}(y - \mu)$ be the error of a member at a real step, $\mu$ and $LL^\top$ mean and covariance of its fit.
+With features $\phi = (1, \text{view}, a)$, standardised, and $G = I + \sum\phi\phi^\top$, $B = \sum\phi z^\top$ over
+the past, the shift is $\hat z = B^\top G^{-1}\phi$, and $u = (z - \hat z)/\sqrt{1 + \phi^\top G^{-1}\phi}$ what is
+left; errors beyond four scales are clipped, since jumps are no shift. Three laws of the next error are offered, as
+densities of $z$, coordinate by coordinate:
 
 - *shift*: Student around $\hat z$, with the scale and the degrees of freedom that the past $u$ give;
 - *scale*: Student around 0, with the scale of the past $z$;
@@ -24,7 +25,7 @@ from scipy.special import gammaln
 from occamrl.protocols import Floats, Ints
 
 LAWS = 3  # shift, scale, heavy
-_PRIOR = 4.0  # observations that the prior is worth
+PRIOR = 4.0  # observations that the prior is worth
 _HEAVY = 3.0  # degrees of freedom
 FAR = 4.0  # scales from which on an error is taken for a jump
 _MEAN_ABS = 2 * math.sqrt(3) / math.pi  # of Student's law with three
@@ -36,8 +37,8 @@ def begin(members: int, features: int, seen: int, states: int) -> dict[str, Any]
         "count": np.zeros(members),
         "gram": np.tile(np.eye(features), (members, 1, 1)),
         "cross": np.zeros((members, features, seen + states)),
-        "squares": np.full((members, 2, seen), _PRIOR),  # of u and z
-        "absolute": np.full((members, seen), _PRIOR * _MEAN_ABS),  # of u
+        "squares": np.full((members, 2, seen), PRIOR),  # of u and z
+        "absolute": np.full((members, seen), PRIOR * _MEAN_ABS),  # of u
         "noise": np.zeros((members, states)),  # squares of r minus its shift
     }
 
@@ -59,7 +60,7 @@ class Predicted:
         shift = np.einsum("mk,mkd->md", leverage[..., 0], state["cross"][members])
         self.shift, self.drift = shift[:, : self.seen], shift[:, self.seen :]  # of z, and of r
         self.width = np.sqrt(1.0 + leverage[..., 0] @ phi)
-        self.dof = _PRIOR + state["count"][members]
+        self.dof = PRIOR + state["count"][members]
         self.scale = np.sqrt(state["squares"][members] / self.dof[:, None, None])
         self.heavy = state["absolute"][members] / (_MEAN_ABS * self.dof[:, None])
 
@@ -90,7 +91,7 @@ class Predicted:
 
 
 def coefficients(state: dict[str, Any], member: int) -> tuple[Floats, Floats, Floats]:
-    """Return the shift of r as a function of the features [k, n], its standard errors, and the scale of the rest [n]."""
+    """Return the shift of r by the features [k, n], its standard errors [k, n], and the scale of the rest [n]."""
     seen, inverse = state["absolute"].shape[1], np.linalg.inv(state["gram"][member])
     beta = inverse @ state["cross"][member][:, seen:]
     scale = np.sqrt(state["noise"][member] / max(1.0, state["count"][member])) + 1e-300

@@ -6,19 +6,19 @@ score fixed before $y$ and the $x_i$ are seen. If the member is the truth,
 .. math:: e = \frac{(N+1)\,w(y)}{w(y) + \sum_i w(x_i)}, \qquad E[e \mid \text{past}] = 1,
 
 since $y$ and the $x_i$ are exchangeable and their $N+1$ values of $e$ add up to $N+1$. The product over steps of
-$.01 + .99\,e$ is a test martingale. Two of them, one with $w$ and one with $w^{0.3}$, have half of the capital each, and
-a member is rejected for ever when the capital reaches $1/\delta$ (Ville). A class is rejected when all its members are.
+$.01 + .99\,e$ is a test martingale. Two of them, one with $w$ and one with $w^{0.3}$, have half of the capital each,
+and a member is rejected for ever when the capital reaches $1/\delta$ (Ville); a class, when all its members are.
 
-**The score** is a bet, $w = q/p$. $p$ is the member's own law at $(s,a)$, a Student law fitted to a *second* batch of its
-draws: a core, and a broad part for the share of draws far from it. $q$ mixes such fits of the other members, by weight, with the laws of :mod:`occamrl.control.errors`, each in
-proportion to how well it has predicted so far. All members are run with common random numbers, so that errors of the
-fits cancel in $q/p$. A bad score costs power, never validity.
+**The score** is a bet, $w = q/p$. $p$ is the member's own law at $(s,a)$, fitted to a *second* batch of its draws: a
+core, and a broad part for the share of draws far from it. $q$ mixes such fits of the other members, by weight, with the
+laws of :mod:`occamrl.control.errors`, each in proportion to how well it has predicted so far. All members are run with
+common random numbers, so that errors of the fits cancel in $q/p$. A bad score costs power, never validity.
 
 **Weights** of members are Bayes' with the fits for likelihoods: synthetic, for acting and for $q$, without guarantee.
 
-**Cost.** Of many members a window of :data:`AWAKE` is awake at a step: the :data:`TOP` heaviest, which make $q$, and the
-others in turn, fixed before the step. Those asleep bet nothing, and are taken to predict as the mixture does, so that
-their weight stays (as of sleeping experts); those rejected sleep for ever.
+**Cost.** Of many members a window of :data:`AWAKE` is awake at a step: the :data:`TOP` heaviest, which make $q$, and
+the others in turn, fixed before the step. Those asleep bet nothing, and are taken to predict as the mixture does, so
+that their weight stays (as of sleeping experts); those rejected sleep for ever.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Laws(NamedTuple):
 
     def of(self, members: Ints) -> Laws:
         """Return the laws of some members."""
-        return Laws(*(part[members] for part in self[:-1]), self.dof)
+        return self._replace(**{name: getattr(self, name)[members] for name in self._fields[:-1]})
 
     def errors(self, points: Floats) -> Floats:
         """Return L^{-1}(x - mean) of points [..., m, p, d]."""
@@ -71,7 +71,8 @@ class Laws(NamedTuple):
         """Return the log density of a core [..., m, p] and the broad part, at errors z [..., m, p, d]."""
         broad = errors.student((z - self.middle[:, None]) / self.width[:, None], 3.0).sum(axis=-1)
         broad -= (np.log(self.width).sum(axis=1) + self.log_det)[:, None]
-        return np.logaddexp(core + np.log1p(-self.far)[:, None], broad + np.log(self.far)[:, None])
+        found: Floats = np.logaddexp(core + np.log1p(-self.far)[:, None], broad + np.log(self.far)[:, None])
+        return found
 
 
 def fit(state: dict[str, Any], members: Ints, draws: Floats, resolution: Floats) -> Laws:
@@ -114,7 +115,7 @@ def fit(state: dict[str, Any], members: Ints, draws: Floats, resolution: Floats)
 
 @cache
 def core_of(d: int) -> tuple[float, float]:
-    """Return which squared distance is far in d dimensions, and how much the nearest .6 of draws narrow a covariance."""
+    """Return which squared distance is far in d dimensions, and by how much .6 of the draws narrow a covariance."""
     return float(4 * chi2.ppf(0.975, d)), float(chi2.cdf(chi2.ppf(0.6, d), d + 2) / 0.6)
 
 

@@ -1,7 +1,7 @@
 """A user's simulators, of increasing richness, and the contract that they keep.
 
-A simulator is a function ``step(states [N, n], actions [N, m], rng) -> next_states [N, n]``: row i is a draw of the next
-state after row i, independent of the other rows. Nothing else is asked of it: no density, no grid, no derivative.
+A simulator is a function ``step(states [N, n], actions [N, m], rng) -> next_states [N, n]``: row i is a draw of the
+state that follows row i, independent of the other rows. No density, no grid and no derivative is asked for.
 Classes are nested: class m consists of the members that classes 1, ..., m list.
 """
 

@@ -109,8 +109,8 @@ class Search:
     def first(self) -> Floats:
         """Return the first action of the law."""
         if isinstance(self.actions, Choices):
-            return self.actions.values[self.law[0].argmax()]
-        return np.clip(self.law[0], self.actions.low, self.actions.high)
+            return np.asarray(self.actions.values[self.law[0].argmax()])
+        return np.asarray(np.clip(self.law[0], self.actions.low, self.actions.high))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -267,7 +267,11 @@ def _sentences(ladder: Ladder, chosen: int, status: str, more: MoreData | None, 
     return found
 
 
-def select(
+@overload
+def select(log: Any, ladder: SimulatorLadder, *, delta: float = 0.05, progress: bool | None = None) -> Answer: ...
+@overload
+def select(log: Any, ladder: Any, known: Known | None = None, **options: Any) -> Selection: ...
+def select(  # type: ignore[misc]  # the options are spelled out here
     log: Any,
     ladder: Any,
     known: Known | None = None,
@@ -275,7 +279,7 @@ def select(
     delta: float = 0.05,
     evidence: str | None = None,
     progress: bool | None = None,
-) -> Selection:
+) -> Selection | Answer:
     """Find the smallest class of models that explains logged episodes.
 
     >>> import occamrl as orl
