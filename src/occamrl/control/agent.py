@@ -190,7 +190,7 @@ class OccamControl:
         now["step"] += 1
         now["earned"] += float(reward)
         steps = now["evidence"]["steps"]
-        if self.refine and steps % REFINE_EVERY == 0:
+        if self.refine and (steps % REFINE_EVERY == 0 or not evidence.alive(now["evidence"]).size):
             self._refine()
         facts = self.facts()
         if steps <= 100 or steps % (steps // 50) == 0 or steps in facts["rejected_after"]:
@@ -216,7 +216,7 @@ class OccamControl:
             for other in near:
                 room = len(self.state["added"]) < MOST_ADDED
                 if room and math.isfinite(other) and abs(other - value) > FINEST * span:
-                    self.state["added"].append((best, {name: float(other + value) / 2}))
+                    self.state["added"].append((best, {name: float(f"{(other + value) / 2:.6g}")}))
                     evidence.enlarge(now, int(now["level"][best]), float(now["log_weight"][best]) - math.log(4.0))
 
     def _vector(self, name: str, value: Any) -> Floats:
