@@ -184,6 +184,22 @@ def test_many_simulators_take_turns() -> None:
     assert state["awake"].sum() == 12 * evidence.AWAKE
 
 
+def test_no_two_steps_are_ranked_among_the_same_draws() -> None:
+    """Not even where episodes are longer than the horizon, in a log, or begun anew."""
+    met: set[bytes] = set()
+
+    def watched(states: Floats, actions: Floats, rng: Rng) -> Floats:
+        met.add(str(rng.bit_generator.state).encode())
+        return cart(states, actions, rng)
+
+    ladder = ladder_of({"calm": [watched]}, horizon=3, check=False)
+    met.clear()
+    rng = np.random.default_rng(0)
+    log = {"episode": np.repeat([0, 1, 2], 8), "states": rng.normal(size=(24, 2)), "actions": np.zeros((24, 1))}
+    orl.select(log, ladder)
+    assert len(met) == 21
+
+
 # The contract ---------------------------------------------------------------------------------------------------------
 
 

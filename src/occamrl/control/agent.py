@@ -8,7 +8,8 @@ The evidence (:mod:`occamrl.control.evidence`) never depends on how one acts. Ac
 - ``"optimism"``: of the heaviest few, the one that promises most at the beginning of an episode.
 
 When every member is rejected (misspecified), it is the best one corrected by what was learned of its errors. Random
-numbers have an address, (seed, purpose and step, episode): a run that goes on from a file equals an uninterrupted one.
+numbers have an address, (seed, purpose, step of all): a run that goes on from a file equals an uninterrupted one, and
+draws are fresh at every step.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ class OccamControl:
         return found
 
     def _address(self, purpose: str) -> np.random.Generator:
-        return generator(self.seed, f"{purpose} {self.state['step']}", self.state["episode"])
+        return generator(self.seed, purpose, self.state["evidence"]["steps"])  # no two steps share one
 
     # answers and files -----------------------------------------------------------------------------------------------
 

@@ -230,9 +230,8 @@ class Answer:
             after = row["rejected_after"]
             fate = "not rejected" if after is None else f"rejected after {after:,} steps"
             left = f"{row['left']:,} of {row['size']:,} simulators left"
-            lines.append(
-                f"{mark} {row['class']}. {row['name']}: evidence {row['evidence_against']:.2f}, {fate}, {left}"
-            )
+            against = f"evidence {row['evidence_against']:.2f}"
+            lines.append(f"{mark} {row['class']}. {row['name']}: {against}, {fate}, {left}")
         lines.append(f"   rejected above {math.log(1 / self.agent.delta):.2f}")
         return "\n".join([*lines, *self.verdict.sentences])
 
@@ -284,10 +283,9 @@ def transitions(log: Any) -> list[tuple[int, Floats, Floats, Floats]]:
             raise ShapeError(name, got=f"{len(rows)} rows", expected=f"{len(states)}, as states")
     cuts = np.flatnonzero(np.concatenate([[True], episode[1:] != episode[:-1]]))
     for i, (first, last) in enumerate(zip(cuts, [*cuts[1:], len(states)], strict=True)):
-        whole = slice(first, last) if after is not None else slice(first, last - 1)
-        found.append(
-            (i, states[whole], actions[whole], after[whole] if after is not None else states[first + 1 : last])
-        )
+        whole = slice(first, last if after is not None else last - 1)
+        follow = states[first + 1 : last] if after is None else after[whole]
+        found.append((i, states[whole], actions[whole], follow))
     return found
 
 
@@ -298,7 +296,7 @@ def select_simulators(
     agent, episodes = OccamControl(ladder=ladder, delta=delta, seed=seed), transitions(log)
     bar = Progress("select", max(1, len(episodes)), progress)
     for number, states, actions, after in episodes:
-        agent.state |= {"episode": number, "step": 0}
+        agent.begin_episode()
         for s, a, y in zip(states, actions, after, strict=True):
             agent.observe(s, a, 0.0, y)
         bar.update(number + 1)

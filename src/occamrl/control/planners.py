@@ -16,7 +16,6 @@ candidates from it, run each ``particles`` times, and fit the law to the good on
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -114,24 +113,23 @@ class Search:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CEM:
-    """The cross-entropy method: fit the law of plans to the best of the candidates (Rubinstein 1999).
-
-    >>> import occamrl as orl
-    >>> orl.CEM(candidates=32).elites
-    8
-    """
+class Trying:
+    """What CEM and MPPI share: draw candidates, run them, weigh them, fit the law, several times over."""
 
     candidates: int = 64
-    elites: int = 8
     iterations: int = 3
     horizon: int = 20  # steps ahead
     particles: int = 4  # runs of each candidate
     width: float = 0.5  # of the first law, in half widths of the Box
+    narrow = True  # fit the width, too
 
     def __post_init__(self) -> None:
-        require_integers(self, candidates=2, elites=1, iterations=1, horizon=1, particles=1)
+        require_integers(self, candidates=2, iterations=1, horizon=1, particles=1)
         require_number("width", self.width, 0.0, np.inf, open_low=True)
+
+    def weigh(self, found: Floats) -> Floats:
+        """Return weights of candidates by their returns; they sum to one."""
+        raise NotImplementedError
 
     def plan(
         self,
@@ -144,17 +142,35 @@ class CEM:
         warm: Warm | None,
     ) -> tuple[Floats, Warm]:
         """Return an action and the law of plans."""
-
-        def weigh(found: Floats) -> Floats:
-            weights = np.zeros(found.size)
-            weights[np.argsort(-found, kind="stable")[: self.elites]] = 1 / min(self.elites, found.size)
-            return weights
-
-        return _search(self, simulate, reward, state, horizon_left, actions, rng, warm, weigh, narrow=True)
+        search, value = Search(actions, min(self.horizon, horizon_left), warm, self.width), 0.0
+        for _ in range(self.iterations):
+            found = returns(simulate, reward, state, search.draw(self.candidates, rng), self.particles, rng)
+            weights = self.weigh(found)
+            value = float(weights @ np.nan_to_num(found, neginf=-1e300))
+            search.fit(weights, self.narrow)
+        return search.first(), Warm(search.law, value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MPPI:
+class CEM(Trying):
+    """The cross-entropy method: fit the law of plans to the best of the candidates (Rubinstein 1999).
+
+    >>> import occamrl as orl
+    >>> orl.CEM(candidates=32).elites
+    8
+    """
+
+    elites: int = 8
+
+    def weigh(self, found: Floats) -> Floats:
+        """Return even weights of the elites."""
+        weights, kept = np.zeros(found.size), min(self.elites, found.size)
+        weights[np.argsort(-found, kind="stable")[:kept]] = 1 / kept
+        return weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class MPPI(Trying):
     """Model-predictive path integrals: weigh candidates by the exponential of their return (Williams et al. 2017).
 
     >>> import occamrl as orl
@@ -165,56 +181,13 @@ class MPPI:
     candidates: int = 128
     iterations: int = 1
     temperature: float = 0.2  # in standard deviations of the candidates' returns
-    horizon: int = 20
-    particles: int = 4
-    width: float = 0.5
+    narrow = False
 
-    def __post_init__(self) -> None:
-        require_integers(self, candidates=2, iterations=1, horizon=1, particles=1)
-        require_number("temperature", self.temperature, 0.0, np.inf, open_low=True)
-        require_number("width", self.width, 0.0, np.inf, open_low=True)
-
-    def plan(
-        self,
-        simulate: Simulator,
-        reward: Reward,
-        state: Floats,
-        horizon_left: int,
-        actions: Actions,
-        rng: np.random.Generator,
-        warm: Warm | None,
-    ) -> tuple[Floats, Warm]:
-        """Return an action and the law of plans."""
-
-        def weigh(found: Floats) -> Floats:
-            finite = found[np.isfinite(found)]
-            if not finite.size:
-                return np.full(found.size, 1 / found.size)
-            weights = np.exp((found - finite.max()) / (self.temperature * (finite.std() + 1e-12)))
-            normed: Floats = weights / weights.sum()
-            return normed
-
-        return _search(self, simulate, reward, state, horizon_left, actions, rng, warm, weigh, narrow=False)
-
-
-def _search(
-    planner: CEM | MPPI,
-    simulate: Simulator,
-    reward: Reward,
-    state: Floats,
-    horizon_left: int,
-    actions: Actions,
-    rng: np.random.Generator,
-    warm: Warm | None,
-    weigh: Callable[[Floats], Floats],
-    *,
-    narrow: bool,
-) -> tuple[Floats, Warm]:
-    """Draw, run, weigh and fit, several times over."""
-    search, value = Search(actions, min(planner.horizon, horizon_left), warm, planner.width), 0.0
-    for _ in range(planner.iterations):
-        found = returns(simulate, reward, state, search.draw(planner.candidates, rng), planner.particles, rng)
-        weights = weigh(found)
-        value = float(weights @ np.nan_to_num(found, neginf=-1e300))
-        search.fit(weights, narrow)
-    return search.first(), Warm(search.law, value)
+    def weigh(self, found: Floats) -> Floats:
+        """Return weights proportional to the exponential of returns."""
+        finite = found[np.isfinite(found)]
+        if not finite.size:
+            return np.full(found.size, 1 / found.size)
+        weights = np.exp((found - finite.max()) / (self.temperature * (finite.std() + 1e-12)))
+        normed: Floats = weights / weights.sum()
+        return normed
