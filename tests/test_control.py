@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -21,6 +21,7 @@ from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, Param
 from occamrl.protocols import Floats
 from occamrl.running.run import generator
 from studies.control import peeking, reused, shared
+from studies.systems import System, World
 
 Rng = np.random.Generator
 QUICK = orl.CEM(candidates=8, elites=2, iterations=1, horizon=5, particles=2)
@@ -60,28 +61,19 @@ def walk(agent: orl.OccamControl, truth: Any, steps: int, seed: int = 0, actions
     return agent
 
 
-class World(gym.Env[Floats, Any]):
+class Cart(World):
     """A cart as an environment; ``fail`` is raised at step ``at`` of all."""
 
-    def __init__(self, step: Any, fail: BaseException | None = None, at: int = -1, discrete: bool = False) -> None:
-        self.run, self.fail, self.at, self.count, self.discrete = step, fail, at, 0, discrete
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
-        self.action_space: Any = gym.spaces.Discrete(2, start=1) if discrete else gym.spaces.Box(-1, 1, (1,))
-        self.now = np.zeros(2)
+    def __init__(self, step: Any, fail: BaseException | None = None, at: int = -1, actions: Any = None) -> None:
+        task = System(cart, {}, {}, {}, reward, lambda rng: np.array([0.5, 0.0]), actions or orl.Box(-1, 1))
+        super().__init__(task, step)
+        self.fail, self.left = fail, at
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Floats, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.now = np.array([0.5, 0.0])
-        return self.now, {}
-
-    def step(self, action: Any) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        self.count += 1
-        if self.count == self.at and self.fail is not None:
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        if self.left == 0 and self.fail is not None:
             raise self.fail
-        chosen = np.array([[2.0 * action - 3.0]]) if self.discrete else np.atleast_2d(action)
-        after = self.run(self.now[None], chosen.astype(float), self.np_random)
-        self.now, before = after[0], self.now
-        return self.now, float(reward(before[None], chosen, after)[0]), False, False, {}
+        return super().step(action)
 
 
 # The test -------------------------------------------------------------------------------------------------------------
@@ -203,47 +195,21 @@ def test_no_two_steps_are_ranked_among_the_same_draws() -> None:
 # The contract ---------------------------------------------------------------------------------------------------------
 
 
-def shared_coordinate(states: Floats, actions: Floats, rng: Rng) -> Floats:
-    return np.stack([states[:, 0] + rng.normal(), states[:, 1] + rng.normal(size=len(states))], axis=1)
-
-
-def antithetic(states: Floats, actions: Floats, rng: Rng) -> Floats:
-    half = rng.normal(size=((len(states) + 1) // 2, 2))
-    found: Floats = states + np.concatenate([half, -half])[: len(states)]
-    return found
-
-
-def writes(states: Floats, actions: Floats, rng: Rng) -> Floats:
-    states += 1.0
-    return states
-
-
-def normed(states: Floats, actions: Floats, rng: Rng) -> Floats:
-    found: Floats = states - states.mean(axis=0) + 0.01 * rng.normal(size=states.shape)
-    return found
-
-
-COUNT = [0.0]
-
-
-def counts(states: Floats, actions: Floats, rng: Rng) -> Floats:
-    COUNT[0] += 1.0
-    return states + COUNT[0]
-
+TICK = itertools.count()
 
 BAD: list[tuple[Any, str]] = [
     (lambda s, a, rng: s + rng.normal(), "share a draw"),
     (lambda s, a, rng: s + rng.normal(size=2), "share a draw"),
-    (shared_coordinate, "coordinate 0"),
-    (antithetic, "balance each other"),
+    (lambda s, a, rng: s + np.stack([np.full(len(s), rng.normal()), rng.normal(size=len(s))], axis=1), "coordinate 0"),
+    (lambda s, a, rng: s + np.resize([[1.0], [-1.0]], (len(s), 1)) * rng.normal(size=2), "balance each other"),
     (lambda s, a, rng: s + np.random.normal(size=s.shape), "same generator state"),  # noqa: NPY002  # what is refused
-    (counts, "same generator state"),
+    (lambda s, a, rng: s + next(TICK), "same generator state"),
     (lambda s, a, rng: np.where(a > -2, np.nan, s), "finite"),
     (lambda s, a, rng: s[0], "one next state a row"),
     (lambda s, a, rng: s[:, :1], "one next state a row"),
     (lambda s, a: s, "step"),
-    (writes, "copy"),
-    (normed, "depends on the other rows"),
+    (lambda s, a, rng: np.add(s, 1.0, out=s), "copy"),
+    (lambda s, a, rng: s - s.mean(axis=0) + 0.01 * rng.normal(size=s.shape), "depends on the other rows"),
     (lambda s, a, rng: s - s.mean(axis=0), "depends on the other rows"),
 ]
 
@@ -273,9 +239,9 @@ def test_arguments_are_checked_at_the_door() -> None:
     with pytest.raises(ShapeError):
         agent.observe([0.0, np.nan], [0.0], 0.0, [0.0, 0.0])
     with pytest.raises(SpaceError):
-        orl.learn(agent, World(cart, discrete=True), episodes=1)
+        orl.learn(agent, Cart(cart, actions=[[-1.0], [1.0]]), episodes=1)
     with pytest.raises(ParameterError):
-        orl.learn(agent, World(cart), episodes=1, horizon=3)
+        orl.learn(agent, Cart(cart), episodes=1, horizon=3)
 
 
 # Planners -------------------------------------------------------------------------------------------------------------
@@ -304,10 +270,10 @@ def test_planners_find_the_best_action(planner: Any) -> None:
 @pytest.mark.parametrize("acting", ["plausible", "sampling", "average", "optimism"])
 def test_every_way_of_acting_acts_on_boxes_and_lists(acting: str) -> None:
     agent = orl.OccamControl(ladder=ladder_of(horizon=5), acting=acting, planner=QUICK)
-    result = orl.learn(agent, World(partial(cart, wind=0.1)), episodes=2)
+    result = orl.learn(agent, Cart(partial(cart, wind=0.1)), episodes=2)
     assert result.returns.shape == (2,)
     agent = orl.OccamControl(ladder=ladder_of(horizon=5, actions=[[-1.0], [1.0]]), acting=acting, planner=QUICK)
-    assert orl.learn(agent, World(cart, discrete=True), episodes=1).total_episodes == 1
+    assert orl.learn(agent, Cart(cart, actions=[[-1.0], [1.0]]), episodes=1).total_episodes == 1
 
 
 # Files, resuming, logs ------------------------------------------------------------------------------------------------
@@ -323,21 +289,21 @@ def same(one: orl.OccamControl, other: orl.OccamControl) -> bool:
 def test_a_run_that_goes_on_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, acting="sampling", refine=True)
     truth, options = partial(cart, wind=0.05), {"seed": 3, "progress": False}
-    whole = orl.learn(agent, World(truth), episodes=6, **options).agent
+    whole = orl.learn(agent, Cart(truth), episodes=6, **options).agent
     assert agent.state["episode"] == 0  # what was given stays as it is
-    half = orl.learn(agent, World(truth), episodes=3, **options)
-    assert same(orl.learn(agent, World(truth), episodes=3, continue_from=half).agent, whole)
-    orl.learn(agent, World(truth), episodes=2, checkpoint=tmp_path / "c", **options)
-    assert same(orl.learn(agent, World(truth), episodes=6, checkpoint=tmp_path / "c", **options).agent, whole)
+    half = orl.learn(agent, Cart(truth), episodes=3, **options)
+    assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half).agent, whole)
+    orl.learn(agent, Cart(truth), episodes=2, checkpoint=tmp_path / "c", **options)
+    assert same(orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options).agent, whole)
     for fail, kind in ((ZeroDivisionError("!"), EnvironmentFault), (KeyboardInterrupt(), Interrupted)):
         with pytest.raises(kind) as stopped:
-            orl.learn(agent, World(truth, fail, at=25), episodes=6, **options)
+            orl.learn(agent, Cart(truth, fail, at=25), episodes=6, **options)
         so_far: Any = stopped.value.result  # type: ignore[attr-defined]  # both have one
         assert so_far.total_episodes == 2
-        assert same(orl.learn(agent, World(truth), episodes=4, continue_from=so_far).agent, whole)
+        assert same(orl.learn(agent, Cart(truth), episodes=4, continue_from=so_far).agent, whole)
     other = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, delta=0.1)
     with pytest.raises(ParameterError, match="delta"):
-        orl.learn(other, World(truth), episodes=1, continue_from=half)
+        orl.learn(other, Cart(truth), episodes=1, continue_from=half)
 
 
 def test_an_agent_goes_on_from_its_file_in_mid_episode(tmp_path: Path) -> None:
@@ -407,7 +373,7 @@ def test_worth_is_the_expected_return() -> None:
 
 
 def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
-    result = orl.learn(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), World(cart), episodes=3)
+    result = orl.learn(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), Cart(cart), episodes=3)
     result.answer.worth(runs=2, most=2)
     text = result.page(tmp_path / "page.html").read_text("utf-8")
     for part in ("Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from occamrl import bellman
+from occamrl.control.ladder import check_simulator as check_simulator
 from occamrl.errors import ContractError, OccamRLError
 from occamrl.evidence import value
 from occamrl.models.families import TOLERANCE, Family, FiniteFamily

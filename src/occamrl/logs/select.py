@@ -294,8 +294,9 @@ def select(  # type: ignore[misc]  # the options are spelled out here
     ----------
     log : Log, path, data frame or dataset
         What :func:`occamrl.read_log` takes.
-    ladder : Ladder, path or name
-        A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along.
+    ladder : Ladder, path or name, or SimulatorLadder
+        A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along. Simulators that can only be
+        run are tested on continuous states (:func:`occamrl.control.answer.transitions` says what such a log is).
     known : Known, optional
         ``mdp.known`` of the problem, in the unit of the log. Value rows need it; the likelihood does only where
         outcomes with one next state are told apart by rewards.
