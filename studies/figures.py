@@ -60,6 +60,9 @@ PAGES: dict[str, tuple[str, ...]] = {
         f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")
     ),
     "simulators": ("simulators:evidence",),
+    "simulators-that-run": tuple(
+        f"control:{name}" for name in ("validity", "controls", "power", "sensitivity", "returns", "cost")
+    ),
 }
 
 

@@ -1,6 +1,6 @@
 """The shop of the README: what can happen on a day, and the log of a shop whose truth is drawn at random.
 
-    python -m studies.shop        writes docs/data/shop.csv and docs/figures/readme.png
+python -m studies.shop        writes docs/data/shop.csv and docs/figures/readme.png
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def write_log() -> None:
             flow, known = walk(mdp, habit, draw), mdp.known
             for step, s, a, after, reward, _ in zip(*flow.columns, strict=True):
                 profit = f"{known.unit.low + known.unit.scale * reward:.2f}"
-                rows.writerow([month + 1, step + 1, known.state_name(s), known.action_name(a), profit, known.state_name(after)])
+                rows.writerow(
+                    [month + 1, step + 1, known.state_name(s), known.action_name(a), profit, known.state_name(after)]
+                )
     print(f"truth: {truth}; best policy {mdp.optimal_value:.2f} EUR a month, habit {mdp.value(habit):.2f}")
 
 
