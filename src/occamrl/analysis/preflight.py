@@ -51,7 +51,7 @@ class UnidentifiablePair:
     member: int  # P: a member of the ladder's list, or counted among those drawn from its class
     truth_class: int
     truth: int  # Q, likewise
-    loss_per_episode: float  # how much less P's policy earns under Q than Q's own
+    loss_per_episode: float  # how much less P's policy earns under Q than Q's own, in the unit of the rewards
     episodes_to_reject: float  # until what P's policy sees rejects every kernel of the class
 
 
@@ -274,7 +274,8 @@ def preflight(
     truths, members : int, optional
         The most kernels outside and inside each class to try; 64 of a list, 6 of a linear class.
     least_loss : float, optional
-        What counts as much, per episode; by default 1 % of the most that the best policy earns above the worst.
+        What counts as much, per episode, in the unit of the rewards; by default 1 % of the most that the best policy
+        earns above the worst.
     """
     require_kind("ladder", ladder, Ladder)
     require_kind("known", known, Known)
@@ -291,7 +292,9 @@ def preflight(
         Occam(ladder=ladder)  # refuses what it cannot play
     start = law_of_starts(known, np.zeros(known.states, np.int64))
     pairs = candidates(ladder, known, members, truths)
-    if least_loss is None:
+    if least_loss is not None:
+        least_loss /= known.unit.scale
+    else:
         every = [one for _, outside in pairs for one in outside]
         worst = (bellman.Kernel(one.kernel.matrix, -one.kernel.reward) for one in every)
         lowest = [bellman.solve([kernel], known.states, known.horizon)[0][0] for kernel in worst]
@@ -308,6 +311,7 @@ def preflight(
                 of_class, own = rates.until(m, plan, rows, truth, visits(truth.kernel, plan.policy, start))
                 times.append(of_class)
                 if loss > least_loss and own > episodes:
+                    loss = known.unit.scale * loss
                     pair = UnidentifiablePair(m, plan.number, truth.first, truth.number, loss, of_class)
                     unidentifiable.append(pair)
         typical.append(float(np.median(times)) if times else math.inf)
