@@ -183,8 +183,10 @@ class Known:
     def _numbers(self) -> tuple[dict[Any, int] | None, dict[Any, int] | None]:
         if self.names is None:
             return None, None
-        reverse = reversed(list(enumerate(self.names.states)))  # of equal names the first
-        return {name: s for s, name in reverse}, {name: a for a, name in enumerate(self.names.actions)}
+        numbers: dict[Any, int] = {}
+        for s, name in enumerate(self.names.states):
+            numbers.setdefault(name, s)  # of equal names the first
+        return numbers, {name: a for a, name in enumerate(self.names.actions)}
 
     def describe_states(self, states: Sequence[int]) -> str:
         """Return some states in words, runs of whole numbers joined: "0 to 4, 7", or "Mon: 0 to 4; Tue: 2"."""

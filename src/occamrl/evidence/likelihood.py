@@ -129,7 +129,7 @@ class Members:
         probability = self.probability(members)
         return np.log(probability, out=np.full(probability.shape, _NEVER), where=probability > 0.0)
 
-    def likelihoods(self, count: Ints) -> Floats:
+    def likelihoods(self, count: Ints | Floats) -> Floats:
         """Return the likelihood of every member, less that of the frequencies; minus infinity: made impossible."""
         counts, frequency = count.astype(np.float64), log_frequencies(count, self.outcomes)
         found = np.zeros(self.size)
@@ -178,6 +178,13 @@ def enter(state: dict[str, Any], outcomes: Outcomes, pair: Ints, flow: Flow, bon
     return block
 
 
+def symbol_at(outcomes: Outcomes, row: int, next_state: int, bonus: float) -> int:
+    """Return the number of one outcome of a pair, -1 if it is not listed; of equal next states the nearest bonus."""
+    first, last = outcomes.start[row : row + 2].tolist()
+    found = first + np.flatnonzero(outcomes.next_state[first:last] == next_state)
+    return int(found[np.abs(outcomes.bonus[found] - bonus).argmin()]) if found.size else -1
+
+
 def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hull: Floats | None = None) -> None:
     """Count the outcomes of a flow; ``hull`` are the probabilities of the members of the largest hull [n, symbols].
 
@@ -204,7 +211,7 @@ def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hul
             state["fitted"][c] = total
 
 
-def log_frequencies(count: Ints, outcomes: Outcomes) -> Floats:
+def log_frequencies(count: Ints | Floats, outcomes: Outcomes) -> Floats:
     """Return log(c_o/N_sa) of every symbol; 0 where there are none."""
     totals = np.add.reduceat(count, outcomes.start[:-1])[outcomes.pair]
     found = np.zeros(count.size)
@@ -445,6 +452,11 @@ class Lists:
         """The members as likelihood sees them."""
         return Members.of(self.ladder.family, self.known)
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes that can be told apart, by pair s*A + a."""
+        return self.members.outcomes
+
     def begin(self) -> dict[str, Any]:
         """Return the evidence before any data."""
         members = self.members
@@ -529,3 +541,14 @@ class Lists:
         """Return outcomes, how often each was seen, and its probability under the likeliest member of class m."""
         member = self.likeliest(state, m)
         return self.members.outcomes, state["count"], self.members.probability(slice(member, member + 1))[0]
+
+    def refitted(self, count: Floats, m: int) -> Floats:
+        """Return the probabilities of the outcomes under the member of class m that fits some counts best."""
+        found = np.where(self.ladder.level <= m, self.members.likelihoods(count), -np.inf)
+        member = int(found.argmax())
+        return np.asarray(self.members.probability(slice(member, member + 1))[0])
+
+    def place(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
+        """Return the pair and the outcome of a step; -1 for what is not listed."""
+        pair, outcomes = s * self.known.actions + a, self.members.outcomes
+        return pair, symbol_at(outcomes, pair, next_state, reward - float(self.known.base_reward[s, a]))

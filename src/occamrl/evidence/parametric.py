@@ -359,6 +359,22 @@ class Parametric:
         """Return outcomes, how often each was seen, and its probability under the best fit of class m."""
         return self.outcomes, state["count"], self.probability(state["theta"][m])
 
+    def likeliest(self, state: dict[str, Any], m: int) -> int:
+        """Return a number for the best fit of class m: another one when the data have doubled."""
+        return int(state["count"].sum()).bit_length()
+
+    def refitted(self, count: Floats, m: int) -> Floats:
+        """Return the probabilities of the outcomes under the fit of class m to some counts."""
+        fresh = self.begin()
+        data = self.counts_of({**fresh, "count": count})
+        return self.probability(self.fit(data, self.free[m], [fresh["theta"][m]]).theta)
+
+    def place(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
+        """Return the pair of the model and the outcome of a step; -1 at rest, and for what is not listed."""
+        row = int(self.model.row_of(np.array(s), np.array(a)))
+        bonus = reward if self.known.rewards_known else 0.0
+        return row, -1 if row < 0 else likelihood.symbol_at(self.outcomes, row, next_state, bonus)
+
     def resampled(self, state: dict[str, Any], m: int, draw: np.random.Generator) -> Floats:
         """Return the fit of class m to counts that are replaced by Gamma(c, 1)."""
         data = self.counts_of(state)
