@@ -174,7 +174,7 @@ def amounts(kind: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
 def answer_sections(answer: Answer) -> dict[str, str]:
     """Return the sections of a page about an answer, by title."""
     sections = {"In short": paragraphs(*answer.sentences[1:])}
-    if answer.known.rewards_known and answer.judge.possible is not None:
+    if answer.valued:
         worth = {"recommended policy": answer.worth}
         gains = {} if answer.today is None else {"the policy that the log shows": answer.today}
         for name, policy in gains.items():

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _CANDIDATES = 12  # policies among which one is recommended
 _RANKED = 64  # models on which they are compared
 _NAMED = 3  # pairs that a sentence names
+_LISTED = 10  # pairs whose misfit is listed
 
 
 class Amount(NamedTuple):
@@ -162,6 +163,13 @@ class LinearEvidence:
         left = [int(m >= plan.facts["chosen"]) for m in range(1, self.ladder.classes + 1)]
         return Judgement(against, left, [], int(state["novel"]), -against, -slack)
 
+    def best(self, state: Any, m: int) -> tuple[None, dict[str, Any]]:
+        """Return no model and no parameters."""
+        return None, {}
+
+    def fitted(self, state: Any, m: int) -> None:
+        """Return nothing: value rows do not count outcomes."""
+
 
 class MoreData(NamedTuple):
     """How many more episodes would be needed, at the rate at which the log tells kernels apart; infinite: never."""
@@ -236,6 +244,8 @@ class Answer:
 
     def rejected_after(self, m: int) -> int | None:
         """Return since how many episodes class m, from 1, has been ruled out; None if it is not."""
+        if "rejected" in self.state:  # for good
+            return int(self.state["rejected"][m - 1]) or None
         if self.since is not None:
             return None if self.judgement.left[m - 1] and not self.misspecified else self.since.get(m)
         when = None
@@ -304,9 +314,21 @@ class Answer:
 
     # What to do, and what it is worth ---------------------------------------------------------------------------------
 
+    @property
+    def valued(self) -> bool:
+        """Whether policies and their worth can be told: rewards are known, and so is what is possible."""
+        return self.known.rewards_known and self.judge.possible is not None
+
+    def _require_valued(self) -> None:
+        if not self.known.rewards_known:
+            raise OccamRLError("no worth and no policy: rewards are not known; give known=mdp.known, or use orl.Model")
+        if not self.valued:
+            raise OccamRLError("no worth and no policy: linear classes have no list of what is possible")
+
     @cached_property
     def possible(self) -> Possible:
         """The models that are not ruled out."""
+        self._require_valued()
         found: Possible = self.judge.possible(self.state)
         return found
 
@@ -320,6 +342,7 @@ class Answer:
 
     def _amount(self, worth: Callable[[bellman.Kernel], float], *, change: bool = False) -> Amount:
         """Return a worth in the user's unit: under the best guess, and its range."""
+        self._require_valued()
         low, high = (math.nan, math.nan) if self.misspecified else self.possible.range(worth)
         guess = worth(self._best[0])
         found = np.array([guess, min(low, guess), max(high, guess)])
@@ -327,7 +350,8 @@ class Answer:
 
     @cached_property
     def _recommended(self) -> Ints:
-        """The policy with the largest guaranteed worth among optimal ones of models that are possible."""
+        """The policy with the largest guaranteed worth among optimal ones of what is possible, and today's."""
+        self._require_valued()
         S, H = self.known.states, self.known.horizon
         own = bellman.solve([self._best[0]], S, H)[1]
         if self.misspecified:
@@ -337,18 +361,25 @@ class Answer:
         kernels = [self._best[0], *(self.possible.kernel(int(i)) for i in spread)]
         few = kernels[:: max(1, len(kernels) // _CANDIDATES)]
         policies = [own, *(bellman.solve([kernel], S, H)[1] for kernel in few[1:])]
+        if self.today is not None:
+            policies.append(self.today.argmax(axis=2))  # what was done most often
         different = list({policy.tobytes(): policy for policy in policies}.values())
         floor = [min(self._worth(policy)(kernel) for kernel in kernels) for policy in different]
         return different[int(np.argmax(floor))]
 
     @cached_property
     def policy(self) -> Policy:
-        """What to do."""
-        reached, here = np.zeros(self.known.states, bool), self.law > 0.0
-        for h in range(self.known.horizon):
-            reached |= here
-            pairs = np.flatnonzero(here) * self.known.actions + self._recommended[h, here]
-            here = np.asarray(self._best[0].matrix[pairs].sum(axis=0)).ravel() > 0.0
+        """What to do, in the states that can be reached under some model that is possible."""
+        kernels = [self._best[0]]
+        if not self.misspecified:
+            kernels += [self.possible.kernel(i) for i in range(self.possible.level.size)]
+        reached = np.zeros(self.known.states, bool)
+        for kernel in kernels:
+            here = self.law > 0.0
+            for h in range(self.known.horizon):
+                reached |= here
+                pairs = np.flatnonzero(here) * self.known.actions + self._recommended[h, here]
+                here = np.asarray(kernel.matrix[pairs].sum(axis=0)).ravel() > 0.0
         return Policy(self._recommended, self.known, reached & ~self.known.rests)
 
     @cached_property
@@ -389,9 +420,9 @@ class Answer:
     @cached_property
     def simple_policies(self) -> dict[str, Ints]:
         """The best policy of each simpler class, by its name."""
-        kernels = {str(name): self.judge.best(self.state, m)[0] for m, name in enumerate(self.ladder.names)}
-        simpler = list(kernels.items())[: self.chosen - 1]
-        return {name: bellman.solve([each], self.known.states, self.known.horizon)[1] for name, each in simpler}
+        S, H, names = self.known.states, self.known.horizon, self.ladder.names[: self.chosen - 1]
+        kernels = {str(name): self.judge.best(self.state, m)[0] for m, name in enumerate(names)}
+        return {name: bellman.solve([kernel], S, H)[1] for name, kernel in kernels.items()}
 
     @cached_property
     def price_of_simplicity(self) -> dict[str, Amount]:
@@ -410,25 +441,29 @@ class Answer:
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.where(seen > 0, seen * np.log(seen / np.maximum(expected, 1e-300)), 0.0)
         by_pair = np.add.reduceat(gain, outcomes.start[:-1])
-        rows = []
-        for pair in np.argsort(-by_pair)[:10]:
+        rows = [self._impossible(*row) for row in self.state["novel"][np.argsort(-self.state["novel"][:, 2])].tolist()]
+        for pair in np.argsort(-by_pair)[: max(0, _LISTED - len(rows))]:
             if by_pair[pair] <= 0.0:
                 break
             own = slice(outcomes.start[pair], outcomes.start[pair + 1])
             worst = own.start + int(np.abs(seen[own] - expected[own]).argmax())
             s, a = self.judge.pair_of(int(pair))
-            rows.append(
-                {
-                    "state": self.known.state_name(s),
-                    "action": self.known.action_name(a),
-                    "next state": self.known.state_name(int(outcomes.next_state[worst])),
-                    "seen": int(seen[worst]),
-                    "predicted": float(expected[worst]),
-                    "of": int(visits[pair]),
-                    "nats": float(by_pair[pair]),
-                }
-            )
-        return rows
+            facts = int(seen[worst]), int(visits[pair]), float(expected[worst]), float(by_pair[pair])
+            rows.append(self._misfit(s, a, int(outcomes.next_state[worst]), *facts))
+        return rows[:_LISTED]
+
+    def _misfit(self, s: int, a: int, after: int, seen: int, of: int, predicted: float, nats: float) -> dict[str, Any]:
+        names = self.known.state_name(s), self.known.action_name(a), self.known.state_name(after)
+        columns = ("state", "action", "next state", "seen", "of", "predicted", "nats")
+        return dict(zip(columns, (*names, seen, of, predicted, nats), strict=True))
+
+    def _impossible(self, pair: float, after: float, seen: float, bonus: float) -> dict[str, Any]:
+        """Return what every model calls impossible."""
+        visits = np.add.reduceat(self.state["count"], self.judge.outcomes.start[:-1])
+        novel = self.state["novel"]
+        of = visits[int(pair)] + novel[novel[:, 0] == pair, 2].sum()
+        s, a = self.judge.pair_of(int(pair))
+        return self._misfit(s, a, int(after), int(seen), int(of), 0.0, math.inf)
 
     @cached_property
     def to_try(self) -> list[dict[str, Any]]:
@@ -458,19 +493,18 @@ class Answer:
 
     def money(self, amount: float) -> str:
         """Return an amount in the user's unit."""
-        return f"{amount:,.4g} {self.known.unit_name}".rstrip()
+        return f"{plain(amount)} {self.known.unit_name}".rstrip()
 
     def span(self, amount: Amount) -> str:
         """Return an amount with its range."""
         if math.isnan(amount.low):
             return f"{self.money(amount.value)} (no range: no model fits)"
-        return f"{self.money(amount.value)} ({amount.low:,.4g} to {amount.high:,.4g})"
+        return f"{self.money(amount.value)} ({plain(amount.low)} to {plain(amount.high)})"
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
         """The answer for a person to read."""
-        valued = self.known.rewards_known and self.judge.possible is not None
-        return (*self._which(), *(self._what() if valued else ()), *self._next())
+        return (*self._which(), *(self._what() if self.valued else ()), *self._next())
 
     def _which(self) -> list[str]:
         """Say which model is needed, and what was ruled out."""
@@ -484,21 +518,26 @@ class Answer:
                 found.append(f"{self.judgement.novel:,} steps are transitions that every model calls impossible.")
             for row in self.misfits[:_NAMED]:
                 found.append(
-                    f"It misfits in state {row['state']}, action {row['action']}: next state {row['next state']} was "
-                    f"seen {row['seen']:,} times of {row['of']:,}, predicted {row['predicted']:,.4g} times."
+                    f"It misfits in state {said(row['state'])}, action {said(row['action'])}: next state "
+                    f"{said(row['next state'])} was seen {row['seen']:,} times of {row['of']:,}, predicted "
+                    f"{plain(row['predicted'])} times."
                 )
             return found
         place = f"{ordinal(self.chosen)} of {count(len(names))} models"
         values = [
-            f"{name} {each.value:.4g} ({each.low:.4g} to {each.high:.4g})" for name, each in self.parameters.items()
+            f"{name} {plain(each.value)} ({plain(each.low)} to {plain(each.high)})"
+            for name, each in self.parameters.items()
         ]
         found.append(f"You need {self.model!r} ({place}){': ' * bool(values)}{listed(values) if values else ''}.")
         for name, (when, worse) in self.ruled_out.items():
             after = "" if when is None else f" after {when:,} episode{'s' * (when != 1)}"
             less = f"it explains the data {times(math.log(worse))} times worse than the best explanation"
-            if math.isinf(worse):
+            if self.evidence == "value":
+                less = "it predicts the value of next states too badly"
+            elif math.isinf(worse):
                 less = "it makes impossible what was seen"
-            found.append(f"{name!r} was ruled out{after}: {less} (the limit is {1.0 / self.delta:,.0f} times).")
+            limit = "" if self.evidence == "value" else f" (the limit is {1.0 / self.delta:,.0f} times)"
+            found.append(f"{name!r} was ruled out{after}: {less}{limit}.")
         if self.chosen == 1 and len(names) > 1:
             found.append("It is the simplest, and nothing in the data speaks against it so far.")
         if self.status in ("at least", "not enough data"):
@@ -521,7 +560,7 @@ class Answer:
             found.append(f"The best policy of {name!r} would {text}.")
         width, scale = self.worth.high - self.worth.low, max(abs(self.worth.value), self.known.unit.scale)
         if width > 0.1 * scale and self.to_try:
-            pairs = [f"{row['action']} in state {row['state']}" for row in self.to_try]
+            pairs = [f"{said(row['action'])} in state {said(row['state'])}" for row in self.to_try]
             found.append(f"The range is wide; to narrow it, try {listed(pairs)}.")
         return found
 
@@ -533,6 +572,8 @@ class Answer:
             return ["Next: list finer values, or fit real parameters (orl.Model)."]
         if self.judgement.novel:
             return ["Next: allow what happened in your models; or look for a variable that is missing from the state."]
+        if self.ladder.finite:  # nothing tells whether values between those listed would do
+            return ["Next: fit real parameters (orl.Model): finer values may do. If not, a variable may be missing."]
         return ["Next: add a richer class, or look for a variable that is missing from the state."]
 
     def __str__(self) -> str:
@@ -545,7 +586,6 @@ class Answer:
 
     def as_data(self) -> dict[str, Any]:
         """Return the answer as plain data, as JSON takes it."""
-        valued = self.known.rewards_known and self.judge.possible is not None
         data: dict[str, Any] = {
             "model": self.model,
             "chosen": self.chosen,
@@ -560,12 +600,23 @@ class Answer:
             "evidence": self.evidence,
             "sentences": list(self.sentences),
         }
-        if valued:
+        if self.valued:
             simpler = {name: list(each) for name, each in self.price_of_simplicity.items()}
             data |= {"value": self.value, "interval": list(self.interval), "price_of_simplicity": simpler}
             data |= {"misfits": self.misfits, "policy": self.policy.rows}
         plain: dict[str, Any] = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
         return plain
+
+
+def plain(number: float) -> str:
+    """Return a number with four digits that count, never with an exponent where it can be avoided."""
+    rounded = float(f"{number:.4g}") + 0.0
+    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"
+
+
+def said(name: Any) -> str:
+    """Return what the user calls a state or an action, as a sentence says it."""
+    return ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
 
 
 def times(nats: float) -> str:
@@ -576,31 +627,48 @@ def times(nats: float) -> str:
 
 
 def as_policy(policy: Any, known: Known) -> Any:
-    """Return actions [H, S] or probabilities [H, S, A] of a policy in any form."""
+    """Return actions [H, S] or probabilities [H, S, A] of a policy in any form; refuse what is not allowed."""
     H, S, A = known.horizon, known.states, known.actions
     if isinstance(policy, Policy):
         return policy.actions
-    if isinstance(policy, Mapping) or callable(policy):
+    if isinstance(policy, Mapping):
+        policy = _of_mapping(policy, known)
+    elif callable(policy):
         chosen = np.argmax(known.allowed, axis=1)
-        for s in range(S):
-            name = known.state_name(s)
-            if not isinstance(policy, Mapping):
-                if not known.rests[s]:
-                    chosen[s] = known.action_number(policy(name))
-            elif name in policy:
-                chosen[s] = known.action_number(policy[name])
-        wrong = np.flatnonzero(~known.allowed[np.arange(S), chosen])
-        for s in wrong[:1].tolist():
-            got = f"{known.action_name(int(chosen[s]))!r} in state {known.state_name(s)!r}"
-            raise ParameterError("policy", got=got, expected="an action that is allowed there")
-        return np.tile(chosen, (H, 1))
+        for s in np.flatnonzero(~known.rests).tolist():
+            chosen[s] = known.action_number(policy(known.state_name(s)))
+        policy = chosen
     found = np.asarray(policy)
-    if found.shape == (S,) and found.dtype.kind in "iu":
-        return np.tile(found, (H, 1))
-    if found.shape not in ((H, S), (H, S, A)):
+    whole = found.dtype.kind in "iu"
+    if found.shape == (S,) and whole:
+        found = np.tile(found, (H, 1))
+    if not (whole and found.shape == (H, S)) and found.shape != (H, S, A):
         expected = f"a dict, a function, actions {(H, S)} or probabilities {(H, S, A)}"
-        raise ParameterError("policy", got=f"an array of shape {found.shape}", expected=expected)
+        raise ParameterError("policy", got=f"an array of {found.dtype}, shape {found.shape}", expected=expected)
+    if found.ndim == 3:
+        if not ((found >= 0.0).all() and np.allclose(found.sum(axis=2), 1.0)):
+            raise ParameterError("policy", got="other numbers", expected="probabilities of actions that add up to 1")
+        taken = found > 0.0
+    else:
+        if found.size and not 0 <= found.min() <= found.max() < A:
+            got = f"action {found.min() if found.min() < 0 else found.max()}"
+            raise ParameterError("policy", got=got, expected=f"actions 0 to {A - 1}")
+        taken = np.eye(A, dtype=bool)[found]
+    for h, s, a in np.argwhere(taken & ~known.allowed)[:1].tolist():
+        got = f"{known.action_name(a)!r} in state {known.state_name(s)!r}, step {h}"
+        raise ParameterError("policy", got=got, expected="an action that is allowed there")
     return found
+
+
+def _of_mapping(policy: Mapping[Any, Any], known: Known) -> Ints:
+    """Return the actions of a dict from the names of states to those of actions."""
+    chosen = np.where(known.rests, np.argmax(known.allowed, axis=1), -1)
+    for name, action in policy.items():
+        chosen[known.state_number(name)] = known.action_number(action)
+    for s in np.flatnonzero(chosen < 0)[:1].tolist():
+        expected = "an action for every state; or a function of the state"
+        raise ParameterError("policy", got=f"no action in state {known.state_name(s)!r}", expected=expected)
+    return chosen
 
 
 def answer_of(result: Any) -> Answer:
