@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _CANDIDATES = 12  # policies among which one is recommended
 _RANKED = 64  # models on which they are compared
 _NAMED = 3  # pairs that a sentence names
+_LONG = 110  # letters that list states
 _LISTED = 10  # pairs whose misfit is listed
 
 
@@ -65,23 +66,50 @@ class Policy:
         return self.known.action_name(int(self.actions[step, self.known.state_number(state)]))
 
     @cached_property
-    def rows(self) -> list[dict[str, str]]:
-        """A row for each run of states with equal actions, a column for each stretch of equal steps."""
-        reached = np.flatnonzero(self.reached)
-        table = self.actions[:, reached]
+    def stretches(self) -> dict[str, int]:
+        """The first steps, from 0, of stretches over which nothing changes, by what they are called."""
+        table = self.actions[:, self.reached]
         cuts = [0, *(h for h in range(1, len(table)) if (table[h] != table[h - 1]).any()), len(table)]
-        stretches = list(itertools.pairwise(cuts))
-        found: list[dict[str, str]] = []
+        if len(cuts) == 2:
+            return {"action": 0}
+        return {
+            f"step {first + 1}" if end == first + 1 else f"steps {first + 1} to {end}": first
+            for first, end in itertools.pairwise(cuts)
+        }
+
+    def _joined(self, steps: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
+        """Return the states that are reached, by their actions at some steps."""
         groups: dict[tuple[int, ...], list[int]] = {}
-        for column, s in enumerate(reached.tolist()):
-            groups.setdefault(tuple(int(table[first, column]) for first, _ in stretches), []).append(s)
-        for chosen, states in groups.items():
-            row = {"state": self.known.describe_states(states)}
-            for (first, end), a in zip(stretches, chosen, strict=True):
-                name = "action" if len(stretches) == 1 else f"step {first + 1}" + f" to {end}" * (end > first + 1)
-                row[name] = str(self.known.action_name(a))
-            found.append(row)
+        for s in np.flatnonzero(self.reached).tolist():
+            groups.setdefault(tuple(self.actions[list(steps), s].tolist()), []).append(s)
+        return groups
+
+    def _states(self, states: Sequence[int]) -> str:
+        """Return some states in words, not too many of them."""
+        text = self.known.describe_states(states)
+        if len(text) <= _LONG:
+            return text
+        return f"{text[: text.rindex(' ', 0, _LONG)].rstrip(';:,')} ... ({count_of(len(states), 'state')})"
+
+    @cached_property
+    def rows(self) -> list[dict[str, str]]:
+        """A row for all states with equal actions, a column for each stretch of equal steps."""
+        found = []
+        for chosen, states in self._joined(list(self.stretches.values())).items():
+            names = (str(self.known.action_name(a)) for a in chosen)
+            found.append({"state": self._states(states), **dict(zip(self.stretches, names, strict=True))})
         return found
+
+    @property
+    def brief(self) -> list[str]:
+        """What to do at the first step, and until something changes: a line for each action."""
+        first, groups = next(iter(self.stretches)), self._joined([0])
+        when = "" if first == "action" else f" ({first})"
+        each = [(self.known.action_name(a), states) for (a,), states in groups.items()]
+        each.sort(key=lambda row: -len(row[1]))
+        if len(each) == 1:
+            return [f"always {said(each[0][0])}{when}"]
+        return [f"{said(action)} in state {self._states(states)}{when}" for action, states in each]
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each state and step."""
@@ -93,7 +121,7 @@ class Policy:
         ]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write step, state and action of every state that can be reached."""
+        """Write step, from 0 as in logs, state and action of every state that can be reached."""
         text = io.StringIO()
         writer = csv.DictWriter(text, ["step", "state", "action"])
         writer.writeheader()
@@ -480,7 +508,7 @@ class Answer:
             pair = states * self.known.actions + self._recommended[h]
             gaps = [bellman.lookahead(kernel, values[h + 1]).ravel()[pair] for kernel in (low, high)]
             spread += here * np.abs(gaps[1] - gaps[0])
-            here = here @ np.asarray(self._best[0].matrix[pair]) / self.known.discount
+            here = self._best[0].matrix[pair].T @ here / self.known.discount
         found = []
         for s in np.argsort(-spread)[:_NAMED].tolist():
             if spread[s] > 0.0:
@@ -504,7 +532,35 @@ class Answer:
     @cached_property
     def sentences(self) -> tuple[str, ...]:
         """The answer for a person to read."""
-        return (*self._which(), *(self._what() if self.valued else ()), *self._next())
+        valued = (*self._earned(), *self._matters(), *self._wide()) if self.valued else ()
+        return (*self._which(), *valued, *self._next())
+
+    @cached_property
+    def gain(self) -> Amount | None:
+        """How much more the recommended policy earns than the one that the log shows; None without a log."""
+        return None if self.today is None else self.compared_with(self.today)
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        if self.misspecified:
+            return "None of your models fits the data."
+        if not self.valued:
+            return f"You need {self.model!r}."
+        text = f"You need {self.model!r}: its policy earns {self.money(self.value)} per episode"
+        if self.gain is not None:
+            text += f", {self.money(abs(self.gain.value))} {'more' if self.gain.value >= 0.0 else 'less'} than today's"
+        return text + "."
+
+    @cached_property
+    def questions(self) -> dict[str, list[str]]:
+        """The answer as lines to four questions."""
+        found = {"Which model?": self._which()}
+        if self.valued:
+            found |= {"What to do?": self.policy.brief, "What is it worth?": self._earned()}
+            found["Does it matter?"] = self._matters() or ["There is nothing simpler to compare it with."]
+        steps = [each[6].upper() + each[7:] for each in self._next()]  # without "Next: "
+        return {**found, "What next?": [*steps, *(self._wide() if self.valued else [])]}
 
     def _which(self) -> list[str]:
         """Say which model is needed, and what was ruled out."""
@@ -548,21 +604,27 @@ class Answer:
             found.append(f"{self.more.never:,} richer models predict the same at every step: only other data can tell.")
         return found
 
-    def _what(self) -> list[str]:
-        """Say what the policy is worth, against today's and against those of simpler models."""
-        found = [f"The recommended policy earns {self.span(self.worth)} per episode."]
-        if self.today is not None:
-            found.append(
-                f"It earns {self.span(self.compared_with(self.today))} more than the policy that the log shows."
-            )
+    def _earned(self) -> list[str]:
+        """Say what the policy is worth."""
+        return [f"The recommended policy earns {self.span(self.worth)} per episode."]
+
+    def _matters(self) -> list[str]:
+        """Say what it is worth against today's and against those of simpler models."""
+        found = []
+        if self.gain is not None:
+            found.append(f"It earns {self.span(self.gain)} more than today's, estimated from the log.")
         for name, loss in self.price_of_simplicity.items():
-            text = f"lose {self.span(loss)} of that" if loss.value > 0.0 else "do about as well"
+            text = f"earn {self.span(loss)} less" if loss.value > 0.0 else "do about as well"
             found.append(f"The best policy of {name!r} would {text}.")
+        return found
+
+    def _wide(self) -> list[str]:
+        """Say what would narrow a wide range."""
         width, scale = self.worth.high - self.worth.low, max(abs(self.worth.value), self.known.unit.scale)
         if width > 0.1 * scale and self.to_try:
-            pairs = [f"{said(row['action'])} in state {said(row['state'])}" for row in self.to_try]
-            found.append(f"The range is wide; to narrow it, try {listed(pairs)}.")
-        return found
+            pairs = [f"action {said(row['action'])} in state {said(row['state'])}" for row in self.to_try]
+            return [f"The range is wide; to narrow it, try {listed(pairs)}."]
+        return []
 
     def _next(self) -> list[str]:
         """Say what to do next."""
@@ -598,6 +660,7 @@ class Answer:
             "episodes": self.episodes,
             "delta": self.delta,
             "evidence": self.evidence,
+            "headline": self.headline,
             "sentences": list(self.sentences),
         }
         if self.valued:
@@ -614,9 +677,14 @@ def plain(number: float) -> str:
     return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"
 
 
+def count_of(number: int, noun: str) -> str:
+    """Return "1 state", "2 states"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def said(name: Any) -> str:
     """Return what the user calls a state or an action, as a sentence says it."""
-    return ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+    return f"({', '.join(map(str, name))})" if isinstance(name, tuple) else str(name)
 
 
 def times(nats: float) -> str:
