@@ -39,7 +39,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "environments": ("simulators:gymnasium",),
     "extensions": tuple(f"linear:{name}" for name in ("rewards", "steps", "changing", "selectors", "families")),
     "learners": ("linear:lazy",),
-    "logged-data": ("simulators:logs",),
+    "logged-data": ("answers:logs", "simulators:logs"),
     "occam": tuple(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
     "problems/lost-sales": ("practical:lost_sales",),
     "problems/machine-replacement": ("practical:machine_replacement",),

@@ -12,6 +12,7 @@ from studies import bench, certificates, figures, robustness
 from studies.figures import DOCS, PAGES, Size, measure
 
 PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` runs them all
+    "answers:logs",
     "control:power",
     "control:validity",
     "ladders:classes",

@@ -3,7 +3,7 @@
 Exit codes: 0 all is well; 1 some cells failed, something is damaged or could not be written; 2 bad input; 130 stopped
 by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder explains them).
 
-A file of models (`--model shop.py:ladder`) and a module (`--import`) are code of the user's, run because they are named.
+A file of models (`--model shop.py:ladder`) and a module (`--import`) are the user's code, run because they are named.
 
 Lines or JSON go to standard output; an error is one message on standard error and an exit code. What a command needs is
 imported when it is called, so that `--help` does not wait for it.

@@ -55,6 +55,7 @@ _NOVEL = 0.01  # the same for all novel outcomes together: reserving for them co
 _GROWTH, _FIT_STEPS, _MOST_STEPS = 1.02, 3, 15  # EM: 3 steps for every 2 % that the data have grown
 _DRAW_STEPS = 20
 _TINY = 1e-300  # a prediction is never smaller, so that evidence stays finite
+_UNLIKELY = -14.0  # the logarithm of what stands for 0 where every member makes something impossible
 _NEVER = -1e290  # the logarithm of 0: no sum of other logarithms is so small, and its product with 0 is 0
 _TABLED = 2**26  # logarithms of probabilities that are kept
 _TOGETHER = 2**23  # numbers that are worked on at once
@@ -129,12 +130,15 @@ class Members:
         probability = self.probability(members)
         return np.log(probability, out=np.full(probability.shape, _NEVER), where=probability > 0.0)
 
-    def likelihoods(self, count: Ints | Floats) -> Floats:
-        """Return the likelihood of every member, less that of the frequencies; minus infinity: made impossible."""
+    def likelihoods(self, count: Ints | Floats, impossible: float = -math.inf) -> Floats:
+        """Return the likelihood of every member, less that of the frequencies.
+
+        What a member makes impossible has a probability of 0, or one whose logarithm is ``impossible``.
+        """
         counts, frequency = count.astype(np.float64), log_frequencies(count, self.outcomes)
         found = np.zeros(self.size)
         for part in self._parts():
-            logs = self._log(part) if self._logs is None else self._logs[part]
+            logs = np.maximum(self._log(part) if self._logs is None else self._logs[part], max(impossible, _NEVER))
             rough = logs @ counts - frequency @ counts
             # differences are taken before sums, so that the digits of the best members are not lost at large counts
             near = np.flatnonzero(rough >= rough.max(initial=-np.inf) - 100.0 - 1e-12 * counts.sum())
@@ -528,10 +532,17 @@ class Lists:
         """Return the state and action of a pair."""
         return divmod(pair, self.known.actions)
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes that some member lists."""
+        return self.members.outcomes
+
     def likeliest(self, state: dict[str, Any], m: int) -> int:
-        """Return the likeliest member of class m, from 0."""
-        found = scores(state, self.members)[: self.ladder.level.size]
-        return int(np.where(self.ladder.level <= m, found, -np.inf).argmax())
+        """Return the likeliest member of class m, from 0; where all call impossible what was seen, the nearest."""
+        inside, found = self.ladder.level <= m, self.members.likelihoods(state["count"])
+        if not np.isfinite(found[inside]).any():
+            found = self.members.likelihoods(state["count"], _UNLIKELY)
+        return int(np.where(inside, found, -np.inf).argmax())
 
     def best(self, state: dict[str, Any], m: int) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
         """Return the likeliest member of class m, from 0, and no parameters, which a list has not."""
