@@ -155,7 +155,15 @@ def one(truth: Truth, episodes: int, seed: int) -> Run:
     worth = [float(amount(truth.mdp.evaluate(policy)[0] @ law)) for policy in policies]
     kept = worth[1] - worth[0] >= answer.compared_with(truth.today).low - 1e-9
     found = missed(answer, truth)
-    return Run(answer.chosen == truth.level, found[:2], found[2:], missed(control, truth), kept, (*worth,), seconds)
+    return Run(
+        answer.chosen == truth.level,
+        found[:2],
+        found[2:],
+        missed(control, truth),
+        kept,
+        (worth[0], worth[1], worth[2]),
+        seconds,
+    )
 
 
 def p_value(missed: int, of: int) -> str:

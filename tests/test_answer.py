@@ -97,7 +97,8 @@ def ladder() -> ParametricLadder:
 
 @cache
 def answered(episodes: int, seed: int = 0, delta: float = 0.05) -> Answer:
-    return orl.select(log_of(ladder().model.mdp(**TRUTH), episodes, seed), ladder(), delta=delta)
+    found: Answer = orl.select(log_of(ladder().model.mdp(**TRUTH), episodes, seed), ladder(), delta=delta)
+    return found
 
 
 @pytest.mark.parametrize(("episodes", "points"), [(5, 41), (300, 161)])

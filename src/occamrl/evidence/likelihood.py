@@ -532,11 +532,6 @@ class Lists:
         """Return the state and action of a pair."""
         return divmod(pair, self.known.actions)
 
-    @property
-    def outcomes(self) -> Outcomes:
-        """The outcomes that some member lists."""
-        return self.members.outcomes
-
     def likeliest(self, state: dict[str, Any], m: int) -> int:
         """Return the likeliest member of class m, from 0; where all call impossible what was seen, the nearest."""
         inside, found = self.ladder.level <= m, self.members.likelihoods(state["count"])

@@ -155,7 +155,7 @@ class PracticalProblem(NestedClasses):
         d, number = self.law.size, {state: i for i, state in enumerate(self.names.states)}
         points = np.concatenate([np.zeros((1, d)), np.eye(d), self.law[None]]).T
         every = []
-        for pair, at in enumerate(itertools.product(*self.names)):
+        for pair, at in enumerate(itertools.product(self.names.states, self.names.actions)):
             every += [
                 (pair, number[s], float(paid), np.broadcast_to(p, d + 2)) for p, s, paid in self.outcomes(*at, points)
             ]
