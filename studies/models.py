@@ -140,7 +140,7 @@ def observed(kind: Any, truth: FiniteMDP, delta: float, seed: int, blocks: int) 
 
 def coverage(quick: bool) -> Iterator[str]:
     """Count false rejections and intervals that miss, at any time."""
-    runs, blocks = (20, 6) if quick else (400, 40)
+    runs, blocks = (20, 6) if quick else (400, 20)
     m, point = truths()[1]
     truth = ladder().model.mdp(**point)
     named = {name: round(float(value), 3) for name, value in point.items()}
