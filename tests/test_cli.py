@@ -193,15 +193,18 @@ def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None
     assert "None of your models" in Path("log.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("kind", ["problem", "learner", "selector", "rule"])
+@pytest.mark.parametrize("kind", ["model", "problem", "learner", "selector", "rule"])
 def test_a_new_class_checks_itself_and_is_found_by_a_spec(kind: str, elsewhere: Path) -> None:
     assert "python mine.py" in ok("new", kind, "Mine")
     ran = python("mine.py")
     assert ran.returncode == 0, ran.stderr
-    if kind in ("problem", "learner"):
+    if kind in ("model", "problem", "learner"):
         spec = TINY.replace("seeds = 2", 'seeds = 1\nimport = ["mine"]')
-        old = "RiverSwim" if kind == "problem" else "UniformRandom"
+        old = "UniformRandom" if kind == "learner" else "RiverSwim"
         spec = spec.replace(f'name = "{old}"', 'name = "mine:Mine"')
+        if kind == "model":  # its ladder is enough, for references too
+            spec = spec.replace("parameters = { states = 3 }\n", "").replace("UniformRandom", "Occam")
+            spec += '[[agent]]\nname = "oracle"\nparameters = { selector = "Occam" }\n'
         (elsewhere / "own.toml").write_text(spec)
         run = python("-m", "occamrl", "run", "own.toml", "--out", "out", "--workers", "1", "--import", "mine")
         assert run.returncode == 0, run.stderr

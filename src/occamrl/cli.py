@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 UNDECIDED = {"not enough data": 3, "misspecified": 4}  # answers of `select` that name no class
-TEMPLATES = ("problem", "learner", "selector", "rule", "ladder", "spec")
+TEMPLATES = ("model", "problem", "learner", "selector", "rule", "ladder", "spec")
 FEW = 12  # kernels of each class that the preflight tries: a second or two at most
 
 YOURS, EXPERIMENTS = "Your system", "Experiments"  # panels of the help

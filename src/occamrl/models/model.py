@@ -373,6 +373,8 @@ class Model:
 
     def _at_once(self, point: Point, rows: Any, found: Floats) -> Floats:
         """Return the same from the user's array of probabilities."""
+        if not len(rows):
+            return found
         pairs = [(self.states[s], self.actions[a]) for s, a in (self.pairs[row] for row in rows)]
         place = np.concatenate([self._sequences[row] for row in rows])
         given = np.asarray(self.vectorised(pairs, **point), dtype=np.float64)  # type: ignore[misc]  # is not None here
@@ -438,9 +440,14 @@ class Model:
         return self.mdp_at(self.checked_probability(self.point(**parameters)))
 
     @cached_property
+    def middle(self) -> dict[str, float]:
+        """The middle of the box."""
+        return self._points()[0]
+
+    @cached_property
     def known(self) -> Known:
         """What an agent may know of the system: everything but the parameters."""
-        return self.mdp_at(self.checked_probability(self._points()[0])).known
+        return self.mdp_at(self.checked_probability(self.middle)).known
 
     def family(self, values: Mapping[str, Sequence[float]]) -> FiniteFamily:
         """Return the list of the models at every combination of some values of parameters."""
