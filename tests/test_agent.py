@@ -203,7 +203,7 @@ def test_the_truth_stays_possible_whoever_acts(kind: str) -> None:
     for seed in range(runs):
         draw = np.random.default_rng(seed)
         agents = [orl.Agent(algorithm, known=CASE.mdp.known, seed=seed) for _ in range(2)]
-        for _ in range(60):
+        for _ in range(40):
             s = 0
             for _ in range(H):
                 action = planned = agents[0].act(s)
