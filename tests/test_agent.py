@@ -217,7 +217,7 @@ def test_the_truth_stays_possible_whoever_acts(kind: str) -> None:
         held = [found.judgement.scores[2] >= found.judgement.least for found in answers]
         lost, control = lost + (not held[0]), control + (not held[1])
     assert binomtest(lost, runs, 0.2, alternative="greater").pvalue > 1e-3
-    assert control > 0.5 * runs
+    assert binomtest(control, runs, 0.2, alternative="greater").pvalue < 1e-3
 
 
 # Warm starts ----------------------------------------------------------------------------------------------------------

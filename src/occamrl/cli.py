@@ -403,6 +403,7 @@ def select(
     horizon: Horizon = None,
     evidence: Annotated[str | None, typer.Option(help="likelihood or value; default: by the ladder.")] = None,
     agent: Annotated[Path | None, typer.Option(help="Also write an agent that has learned from the log.")] = None,
+    alarm: Annotated[float | None, typer.Option(help="Let the agent watch for changes: false alarms a step.")] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
@@ -425,7 +426,7 @@ def select(
         from occamrl.learners.occam import Occam
         from occamrl.running.agent import Agent
 
-        Agent(Occam(ladder=spec.ladder), known=spec.known).learn_from(steps).save(agent)
+        Agent(Occam(ladder=spec.ladder), known=spec.known, alarm=alarm).learn_from(steps).save(agent)
         tell(f"The agent: {agent}")
     if found.status in UNDECIDED:
         raise typer.Exit(UNDECIDED[found.status])

@@ -85,11 +85,8 @@ class Agent(Driver):
         """
         self.begin_episode()
         self._end_block()
-        if isinstance(source, Agent):
-            source.begin_episode()
-            source = source.result
-        if isinstance(source, Result):
-            return self._take_over(source)
+        if isinstance(source, (Agent, Result)):
+            return self._take_over(source.result if isinstance(source, Agent) else source)
         if not hasattr(source, "flows"):
             expected = "orl.read_log(...), the Result of a run, or an Agent"
             raise ParameterError("source", got=type(source).__name__, expected=expected)
@@ -246,8 +243,16 @@ class Agent(Driver):
         self.result.save(path)
 
     @classmethod
-    def load(cls, path: str | Path, algorithm: Learner | None = None, *, env: Any = None, **about: Any) -> Agent:
-        """Return the agent in a file; pass ``env`` to continue learning there.
+    def load(
+        cls,
+        path: str | Path,
+        algorithm: Learner | None = None,
+        *,
+        env: Any = None,
+        alarm: float | None = None,
+        **about: Any,
+    ) -> Agent:
+        """Return the agent in a file; pass ``env`` to continue learning there, ``alarm`` to watch from now on.
 
         ``algorithm`` must be the same, or the file is refused; it is needed where it has parts that no file can hold,
         such as the function of a model.
@@ -259,6 +264,9 @@ class Agent(Driver):
         if isinstance(result.environment, Told) and made._known is not None:
             result = replace(result, known=made._known)  # itself, for which things are remembered
         made._go_on(result)
+        if alarm is not None:
+            made._drive.alarm = alarm
+            made._drive.watch = made._watch.begin()
         if env is not None:
             made.set_env(env)
         return made
