@@ -137,6 +137,8 @@ def test_what_is_not_possible_is_refused_and_leaves_no_trace() -> None:
     before = plain(vars(agent.result.drive))
     estimating = orl.Agent(orl.RewardsPerPair(agent=psrl), known=known.without_rewards)
     named = orl.Agent(psrl, known=SOME_ALLOWED.mdp.known)
+    good = {"episode": "A", "state": 2, "action": "none", "next_state": 2}
+    bad = orl.read_log([good, {**good, "episode": "B", "next_state": 17}])
     arena = orl.Agent(orl.Arena(bases=bases(CASE), rule=orl.UCB1()), known=known)
     arena.observe(0, arena.act(0), None, 1)
     wrong: list[tuple[Any, str]] = [
@@ -158,11 +160,12 @@ def test_what_is_not_possible_is_refused_and_leaves_no_trace() -> None:
         (lambda: orl.Agent(occam(), alarm=2.0), "alarm"),
         (lambda: orl.Agent(occam()).forget(), "alarm=1e-3"),
         (lambda: orl.Agent(occam(), alarm=0.1).forget(), "there is no alarm"),
-        (lambda: orl.Agent(occam()).learn_from("log.csv"), "read_log"),
-        (lambda: orl.Agent(occam()).learn_from(orl.Agent(psrl, known=MODEL.known)), "another algorithm"),
+        (lambda: agent.learn_from("log.csv"), "read_log"),
+        (lambda: agent.learn_from(bad), "next_state.* got 17"),
+        (lambda: agent.learn_from(orl.Agent(psrl, known=MODEL.known)), "another algorithm"),
     ]
     for made, message in wrong:
-        with pytest.raises(errors.ParameterError, match=message):
+        with pytest.raises(errors.InvalidInput, match=message):
             made()
     assert plain(vars(agent.result.drive)) == before
 

@@ -83,8 +83,6 @@ class Agent(Driver):
         A log is entered flow by flow, with values that were fixed before each flow; an unfinished episode ends as cut
         off first. A result or an agent is of the same algorithm, or of Occam with the same ladder, and comes first.
         """
-        self.begin_episode()
-        self._end_block()
         if isinstance(source, (Agent, Result)):
             return self._take_over(source.result if isinstance(source, Agent) else source)
         if not hasattr(source, "flows"):
@@ -93,8 +91,16 @@ class Agent(Driver):
         if hasattr(self.algorithm, "rule"):
             expected = "an algorithm that learns from steps, such as Occam: a rule judges returns of its own choices"
             raise ParameterError("source", got=f"a log for {type(self.algorithm).__name__}", expected=expected)
-        for flow in source.flows(self.known, self._outcomes):
-            self._feed(flow)
+        before = copy.deepcopy((self.result.state, self.result.blocks, self.result.cut, self._drive))
+        try:
+            self.begin_episode()
+            self._end_block()
+            for flow in source.flows(self.known, self._outcomes):
+                self._feed(flow)
+        except Exception:  # of a row that cannot be: as if nothing had been read
+            state, blocks, cut, drive = before
+            self._go_on(replace(self._begun, state=state, blocks=blocks, cut=cut, drive=drive))
+            raise
         return self
 
     def _feed(self, flow: Flow) -> None:
@@ -121,7 +127,7 @@ class Agent(Driver):
             raise ParameterError(
                 "source", got=f"a problem of sizes {sizes[0][:3]}", expected=f"{sizes[1][:3]}, as here"
             )
-        if begun.total_episodes:
+        if begun.total_episodes or self.step:
             expected = "an agent that has learned nothing yet: first this, then logs and steps"
             raise ParameterError("source", got=f"after {begun.total_episodes:,} episodes of its own", expected=expected)
         state, blocks = copy.deepcopy((other.state, other.blocks))
