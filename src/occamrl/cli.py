@@ -34,7 +34,7 @@ UNDECIDED = {"not enough data": 3, "misspecified": 4}  # answers of `select` tha
 TEMPLATES = ("model", "problem", "learner", "selector", "rule", "ladder", "spec")
 FEW = 12  # kernels of each class that the preflight tries: a second or two at most
 
-YOURS, EXPERIMENTS = "Your system", "Experiments"  # panels of the help
+YOURS = ("select", "learn", "act", "observe", "demo", "new")  # commands that come first in the help
 
 FolderName = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
@@ -74,7 +74,7 @@ def occamrl(
     """Occam's razor for reinforcement learning."""
 
 
-def command(name: str | None = None, panel: str = EXPERIMENTS) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(name: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose errors become one message and an exit code; for a program, also a line of JSON."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -100,9 +100,10 @@ def command(name: str | None = None, panel: str = EXPERIMENTS) -> Callable[[Call
                 tell(f"{type(error).__name__}: {error}")
                 raise typer.Exit(FAILED) from None
 
-        registered: Callable[..., None] = app.command(name, rich_help_panel=panel)(call)
-        app.registered_commands.sort(key=lambda each: each.rich_help_panel != YOURS)  # these come first
-        return registered
+        called = name or function.__name__
+        app.command(called, rich_help_panel="Your system" if called in YOURS else "Experiments")(call)
+        app.registered_commands.sort(key=lambda each: [*YOURS, each.name].index(each.name))
+        return call
 
     return register
 
@@ -124,7 +125,7 @@ def print_lines(lines: Sequence[str] | dict[str, Any]) -> None:
         typer.echo(line)
 
 
-@command(panel=YOURS)
+@command()
 def demo(out: Annotated[Path, typer.Option(help="Directory for the files.")] = Path("demo")) -> None:
     """Let a selector find out how slippery a lake is; print its answer and a comparison, and draw a figure."""
     from occamrl.demo import demonstrate
@@ -256,7 +257,7 @@ def list_names(as_json: Json = False) -> None:
     print_lines(found if as_json else lines)
 
 
-@command(panel=YOURS)
+@command()
 def new(
     kind: Annotated[str, typer.Argument(help=f"One of {', '.join(TEMPLATES)}.")],
     name: Annotated[str, typer.Argument(help="The name of the class, such as UCBVI; or of the ladder or spec.")],
@@ -282,7 +283,7 @@ def new(
     typer.echo(f"{path} is written; to {'use' if kind in use else 'check'} it: {use.get(kind, f'python {file}')}")
 
 
-@command(panel=YOURS)
+@command()
 def learn(
     env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")],
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")],
@@ -389,7 +390,7 @@ def _options(options: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-@command(panel=YOURS)
+@command()
 def select(
     log: Annotated[str, typer.Argument(help="A Parquet or CSV file, or minari:ID for a Minari dataset.")],
     ladder: LadderName = None,
@@ -402,6 +403,7 @@ def select(
     horizon: Horizon = None,
     evidence: Annotated[str | None, typer.Option(help="likelihood or value; default: by the ladder.")] = None,
     agent: Annotated[Path | None, typer.Option(help="Also write an agent that has learned from the log.")] = None,
+    alarm: Annotated[float | None, typer.Option(help="Let the agent watch for changes: false alarms a step.")] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
@@ -412,8 +414,8 @@ def select(
     from occamrl.logs.log import read_log
     from occamrl.logs.select import select as test
 
-    steps = read_log(log, _columns(columns), order_by=order_by)
     spec = _models(ladder, model, horizon)
+    steps = read_log(log, _columns(columns), order_by=order_by)
     found = test(steps, spec, delta=delta, evidence=evidence)
     print_lines(found.as_data() if as_json else str(found).splitlines())
     if page is not None:
@@ -424,13 +426,13 @@ def select(
         from occamrl.learners.occam import Occam
         from occamrl.running.agent import Agent
 
-        Agent(Occam(ladder=spec.ladder), known=spec.known).learn_from(steps).save(agent)
+        Agent(Occam(ladder=spec.ladder), known=spec.known, alarm=alarm).learn_from(steps).save(agent)
         tell(f"The agent: {agent}")
     if found.status in UNDECIDED:
         raise typer.Exit(UNDECIDED[found.status])
 
 
-@command(panel=YOURS)
+@command()
 def act(
     file: AgentFile,
     state: StateName,
@@ -444,7 +446,7 @@ def act(
     print_lines({"state": _label(state), "action": action} if as_json else [str(action)])
 
 
-@command(panel=YOURS)
+@command()
 def observe(
     file: AgentFile,
     state: StateName,

@@ -83,21 +83,24 @@ class Agent(Driver):
         A log is entered flow by flow, with values that were fixed before each flow; an unfinished episode ends as cut
         off first. A result or an agent is of the same algorithm, or of Occam with the same ladder, and comes first.
         """
-        self.begin_episode()
-        self._end_block()
-        if isinstance(source, Agent):
-            source.begin_episode()
-            source = source.result
-        if isinstance(source, Result):
-            return self._take_over(source)
+        if isinstance(source, (Agent, Result)):
+            return self._take_over(source.result if isinstance(source, Agent) else source)
         if not hasattr(source, "flows"):
             expected = "orl.read_log(...), the Result of a run, or an Agent"
             raise ParameterError("source", got=type(source).__name__, expected=expected)
         if hasattr(self.algorithm, "rule"):
             expected = "an algorithm that learns from steps, such as Occam: a rule judges returns of its own choices"
             raise ParameterError("source", got=f"a log for {type(self.algorithm).__name__}", expected=expected)
-        for flow in source.flows(self.known, self._outcomes):
-            self._feed(flow)
+        before = copy.deepcopy((self.result.state, self.result.blocks, self.result.cut, self._drive))
+        try:
+            self.begin_episode()
+            self._end_block()
+            for flow in source.flows(self.known, self._outcomes):
+                self._feed(flow)
+        except Exception:  # of a row that cannot be: as if nothing had been read
+            state, blocks, cut, drive = before
+            self._go_on(replace(self._begun, state=state, blocks=blocks, cut=cut, drive=drive))
+            raise
         return self
 
     def _feed(self, flow: Flow) -> None:
@@ -124,7 +127,7 @@ class Agent(Driver):
             raise ParameterError(
                 "source", got=f"a problem of sizes {sizes[0][:3]}", expected=f"{sizes[1][:3]}, as here"
             )
-        if begun.total_episodes:
+        if begun.total_episodes or self.step:
             expected = "an agent that has learned nothing yet: first this, then logs and steps"
             raise ParameterError("source", got=f"after {begun.total_episodes:,} episodes of its own", expected=expected)
         state, blocks = copy.deepcopy((other.state, other.blocks))
@@ -246,8 +249,16 @@ class Agent(Driver):
         self.result.save(path)
 
     @classmethod
-    def load(cls, path: str | Path, algorithm: Learner | None = None, *, env: Any = None, **about: Any) -> Agent:
-        """Return the agent in a file; pass ``env`` to continue learning there.
+    def load(
+        cls,
+        path: str | Path,
+        algorithm: Learner | None = None,
+        *,
+        env: Any = None,
+        alarm: float | None = None,
+        **about: Any,
+    ) -> Agent:
+        """Return the agent in a file; pass ``env`` to continue learning there, ``alarm`` to watch from now on.
 
         ``algorithm`` must be the same, or the file is refused; it is needed where it has parts that no file can hold,
         such as the function of a model.
@@ -259,6 +270,9 @@ class Agent(Driver):
         if isinstance(result.environment, Told) and made._known is not None:
             result = replace(result, known=made._known)  # itself, for which things are remembered
         made._go_on(result)
+        if alarm is not None:
+            made._drive.alarm = alarm
+            made._drive.watch = made._watch.begin()
         if env is not None:
             made.set_env(env)
         return made

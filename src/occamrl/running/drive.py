@@ -133,6 +133,11 @@ class Driver:
             self._plan, self._reference = plan, None
         return self._plan
 
+    @property
+    def step(self) -> int:
+        """How many steps the open episode has; 0: the next step begins one."""
+        return len(self._drive.actions)
+
     def act(self, state: Any) -> Any:
         """Return what to do in a state, in your names; the step within the episode is counted by the agent."""
         return self._action_name(self._chosen(self._here(state)))
