@@ -152,10 +152,12 @@ def one(truth: Truth, episodes: int, seed: int) -> Run:
     control = replace(answer, judge=Narrow(ladder(), answer.known, DELTA))
     amount, law = truth.mdp.known.amount, answer.law
     policies = (truth.today, answer.policy.actions, truth.mdp.optimal_policy)
-    worth = [float(amount(truth.mdp.evaluate(policy)[0] @ law)) for policy in policies]
-    kept = worth[1] - worth[0] >= answer.compared_with(truth.today).low - 1e-9
+    today, own, best = (float(amount(truth.mdp.evaluate(policy)[0] @ law)) for policy in policies)
+    kept = own - today >= answer.compared_with(truth.today).low - 1e-9
     found = missed(answer, truth)
-    return Run(answer.chosen == truth.level, found[:2], found[2:], missed(control, truth), kept, (*worth,), seconds)
+    return Run(
+        answer.chosen == truth.level, found[:2], found[2:], missed(control, truth), kept, (today, own, best), seconds
+    )
 
 
 def p_value(missed: int, of: int) -> str:

@@ -612,7 +612,11 @@ class Answer:
         """Say what it is worth against today's and against those of simpler models."""
         found = []
         if self.gain is not None:
-            found.append(f"It earns {self.span(self.gain)} more than today's, estimated from the log.")
+            less = self.gain.value < 0.0
+            gain = Amount(-self.gain.value, -self.gain.high, -self.gain.low) if less else self.gain
+            found.append(
+                f"It earns {self.span(gain)} {'less' if less else 'more'} than today's, estimated from the log."
+            )
         for name, loss in self.price_of_simplicity.items():
             text = f"earn {self.span(loss)} less" if loss.value > 0.0 else "do about as well"
             found.append(f"The best policy of {name!r} would {text}.")
