@@ -527,6 +527,8 @@ class Answer:
         """Return an amount with its range."""
         if math.isnan(amount.low):
             return f"{self.money(amount.value)} (no range: no model fits)"
+        if amount.low == amount.high:  # one model is left
+            return self.money(amount.value)
         return f"{self.money(amount.value)} ({plain(amount.low)} to {plain(amount.high)})"
 
     @cached_property
