@@ -527,6 +527,8 @@ class Answer:
         """Return an amount with its range."""
         if math.isnan(amount.low):
             return f"{self.money(amount.value)} (no range: no model fits)"
+        if amount.low == amount.high:  # one model is left
+            return self.money(amount.value)
         return f"{self.money(amount.value)} ({plain(amount.low)} to {plain(amount.high)})"
 
     @cached_property
@@ -612,7 +614,11 @@ class Answer:
         """Say what it is worth against today's and against those of simpler models."""
         found = []
         if self.gain is not None:
-            found.append(f"It earns {self.span(self.gain)} more than today's, estimated from the log.")
+            less = self.gain.value < 0.0
+            gain = Amount(-self.gain.value, -self.gain.high, -self.gain.low) if less else self.gain
+            found.append(
+                f"It earns {self.span(gain)} {'less' if less else 'more'} than today's, estimated from the log."
+            )
         for name, loss in self.price_of_simplicity.items():
             text = f"earn {self.span(loss)} less" if loss.value > 0.0 else "do about as well"
             found.append(f"The best policy of {name!r} would {text}.")
