@@ -222,7 +222,7 @@ def test_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         orl.Experiment(**spec)
     records = experiment(0).run(tmp_path / "out", workers=1, progress=False)
     assert not records.failed
-    with pytest.raises(RecordError, match="the code of agent_of_a_user:Mine has changed"):
+    with pytest.raises(RecordError, match=r"agent_of_a_user:Mine \(agent_of_a_user\.py\) has changed"):
         experiment(1).run(tmp_path / "out", workers=1)
     assert told(orl.load(tmp_path / "out")) == told(records)
     assert told(experiment(0).run(tmp_path / "out", workers=1)) == told(records)
@@ -235,6 +235,18 @@ def test_all_faults_of_a_spec_are_reported_at_once(tmp_path: Path) -> None:
         orl.Experiment.from_toml(path)
     assert {fault.key for fault in form.value.faults} == {
         "episodes", "seeds", "colour", "problem[0].name", "agent[0].name"
+    }  # fmt: skip
+    with pytest.raises(SpecError) as both:  # the form, a problem and agents
+        orl.Experiment(
+            name="x",
+            episodes=0,
+            seeds=[1, 1],
+            problem=["RiverSwam", {"label": "y"}],
+            agent=["PSRLL", {"name": "PSRL", "parameters": {"concentraton": 1}}, {"name": 3}],
+        )
+    assert {fault.key for fault in both.value.faults} == {
+        "episodes", "seeds", "problem[0].name", "problem[1].name",
+        "agent[0].name", "agent[1].parameters.concentraton", "agent[2].name"
     }  # fmt: skip
     agents = [
         {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "large", "deltta": 0.1}},
@@ -289,10 +301,75 @@ def test_comparisons_are_runs_and_do_not_depend_on_workers(tmp_path: Path) -> No
         assert totals == [orl.run(agent, PROBLEM, episodes=20, seed=seed).total_regret for seed in (5, 2)]
     longer = orl.compare(AGENTS, PROBLEM, episodes=30, seeds=[5], workers=1, folder=tmp_path)
     assert longer.results["PSRL"][0].total_regret == orl.run(orl.PSRL(), PROBLEM, episodes=30, seed=5).total_regret
-    with pytest.raises(CheckpointError, match=r"concentration: 0\.5 before, 1\.0 now.*another file"):
+    with pytest.raises(CheckpointError, match=r"concentration: 0\.5 before, 1\.0 now.*another file or folder"):
         orl.compare({"PSRL": orl.PSRL(concentration=1.0)}, PROBLEM, episodes=30, seeds=[5], folder=tmp_path)
     with pytest.raises(CheckpointError, match="another folder"):
         orl.compare(AGENTS, PROBLEM, episodes=10, seeds=[5], folder=tmp_path)
+
+
+def other_problem(what: str) -> orl.FiniteMDP:
+    """Return a problem of two states in which one thing is not as usual."""
+    transition, reward = np.full((2, 2, 2), 0.5), np.array([[0.2, 0.0], [0.0, 1.0]])
+    transition[0, 0] = [0.9, 0.1] if what == "transition" else [0.8, 0.2]
+    reward[0, 0] = 0.3 if what == "reward" else 0.2
+    return orl.FiniteMDP(transition=transition, reward=reward, horizon=6 if what == "horizon" else 5)
+
+
+class Constant(orl.Learner):
+    """Plays one action; its code is changed below."""
+
+    def begin(self, known: Any) -> Any:
+        return {}
+
+    def plan(self, known: Any, state: Any, draw: Any) -> orl.Plan:
+        return orl.Plan(policy=np.full((known.horizon, known.states), self.action()), episodes=5)
+
+    def action(self) -> int:
+        return 0
+
+    def learn(self, known: Any, state: Any, plan: Any, flow: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("what", ["transition", "reward", "horizon"])
+def test_a_folder_keeps_results_of_one_problem(what: str, tmp_path: Path) -> None:
+    def play(mdp: orl.FiniteMDP) -> float:
+        found = orl.compare({"a": Constant()}, mdp, episodes=10, seeds=1, workers=1, folder=tmp_path)
+        return float(found.results["a"][0].total_regret)
+
+    before = play(other_problem(""))
+    with pytest.raises(CheckpointError, match=rf"problem\.{what}.*another file or folder"):
+        play(other_problem(what))
+    assert play(other_problem("")) == before
+
+
+def test_a_folder_keeps_results_of_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def play() -> orl.Comparison:
+        return orl.compare({"a": Constant()}, other_problem(""), episodes=10, seeds=1, workers=1, folder=tmp_path)
+
+    before = play()
+    monkeypatch.setattr(Constant, "action", lambda self: 1)
+    with pytest.raises(CheckpointError, match=r"the code of .*Constant \(test_experiments\.py\) has changed.*folder"):
+        play()
+    monkeypatch.undo()
+    assert play().rows[0]["regret"] == before.rows[0]["regret"]
+
+
+def test_a_changed_parameter_is_named_with_the_remedy(tmp_path: Path) -> None:
+    def experiment(concentration: float, **changes: Any) -> orl.Experiment:
+        agent = {"name": "PSRL", "parameters": {"concentration": concentration}}
+        return orl.Experiment(**{**SMALL, "agent": [agent], **changes})
+
+    experiment(0.5).run(tmp_path, workers=1, progress=False)
+    with pytest.raises(
+        RecordError, match=r"PSRL: agent\.concentration: 0\.5 before, 1\.0 now.*second \[\[agent\]\].*label"
+    ):
+        experiment(1.0).run(tmp_path, workers=1)
+    problem = [{"name": "RiverSwim", "label": "S = 2", "parameters": {"states": 2, "horizon": 9}}]
+    with pytest.raises(RecordError, match=r"S = 2 / PSRL: problem\.horizon: 8 before, 9 now"):
+        experiment(0.5, problem=problem).run(tmp_path, workers=1)
+    with pytest.raises(RecordError, match=r"'agent': 'PSRL'.*episodes: 12 before, 13 now"):
+        experiment(0.5, episodes=13).run(tmp_path, workers=1)
 
 
 def test_tables_of_a_comparison() -> None:

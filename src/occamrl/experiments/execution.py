@@ -26,7 +26,7 @@ from occamrl.experiments.spec import Resolver, check, make_problem, read_spec
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
-from occamrl.running.identity import changes
+from occamrl.running.identity import changes, identity
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_sealed
 
@@ -204,14 +204,20 @@ class Experiment:
     def _claim(self, place: Folder) -> None:
         """Write the experiment into a folder, unless that holds something else or results of other code."""
         if place.experiment_file.exists():
-            advice = "a new folder for other results; or the spec, the parameters and the code that wrote this one"
+            advice = (
+                "the spec, the parameters and the code that wrote these results. To try others beside them, keep the "
+                "entry and add a second [[agent]] or [[problem]] with a label of its own; or take a new folder"
+            )
             for key, old in place.experiment()["code"].items():
                 if key in self.code and (changed := changes(old, self.code[key])):
                     raise RecordError(place.experiment_file, got=f"{key}: {changed}", expected=advice)
             ours = {cell.id for cell in self.cells}
             if others := [cell for cell in place.planned() if cell.id not in ours]:
-                got = f"{len(others)} cell(s) that the spec does not have, such as {others[0].names}"
-                raise RecordError(place.experiment_file, got=got, expected=advice)
+                first = others[0]
+                named = next((cell for cell in self.cells if cell.names == first.names), None)
+                why = changes(*(identity(asdict(cell), "cell") for cell in (first, named))) if named else ""
+                got = f"{len(others)} cell(s) that the spec does not have, such as {first.names}"
+                raise RecordError(place.experiment_file, got=got + (f": {why}" if why else ""), expected=advice)
         place.create(self.name, self.data, self.cells, self.code)
 
     @classmethod
