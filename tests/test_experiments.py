@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ import occamrl as orl
 from occamrl.errors import CheckpointError, FolderInUse, ParameterError, RecordError, SpecError
 from occamrl.experiments import pool
 from occamrl.experiments import records as records_module
-from occamrl.experiments.comparison import interval, league
+from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Folder, Records, locked, status
+from occamrl.experiments.tables import interval
 
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)"}}
 SPEC: dict[str, Any] = {"name": "river", "episodes": 12, "seeds": 2, "thinning": 8, "agent": ["UniformRandom", LINEAR]}
@@ -54,7 +56,7 @@ def test_workers_and_their_deaths_change_nothing(finished: Records, tmp_path: Pa
     assert two.curves.equals(finished.curves)
     assert {event["cell"] for event in events if event["event"] == "done"} == {each["cell"] for each in two.cells}
     assert two.phases.num_rows >= 8
-    assert len(str(two).splitlines()) <= 30
+    assert len(str(two).splitlines()) <= 25
 
 
 def test_records_are_those_of_run(finished: Records) -> None:
@@ -73,6 +75,40 @@ def test_records_are_those_of_run(finished: Records) -> None:
     assert np.array_equal(record["curve"]["cumulative_regret"], result.cumulative_regret[at - 1])
     assert np.allclose(record["curve"]["regret"], result.regret[at - 1])
     assert np.allclose(record["curve"]["realised_return"], result.returns[at - 1])
+
+
+def test_regret_after_k_episodes_is_exact_at_any_k(finished: Records) -> None:
+    problem = orl.make_problem("river-swim", states=3)
+    agent = orl.UCRLVTRLin(features=orl.FeatureMap.tabular(states=3, actions=2), norm_bound=np.sqrt(6.0))
+    found = orl.compare({"UCRLVTRLin": agent}, problem, episodes=12, seeds=2, workers=1)
+    for k in range(13):
+        exact = [orl.run(agent, problem, episodes=12, seed=seed).regret_at(k) for seed in range(2)]
+        assert found.regret_at(k)["UCRLVTRLin"].tolist() == exact
+        assert finished.regret_at(k)["S = 3"]["UCRLVTRLin"] == pytest.approx(exact, rel=1e-12)
+    with pytest.raises(ParameterError, match="from 0 to 12"):
+        finished.regret_at(13)
+
+
+def test_tables_for_papers(finished: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert finished.table.num_rows == len(finished.cells) == 8
+    assert finished.table["regret"].to_pylist() == [each["total_regret"] for each in finished.cells]
+    monkeypatch.setitem(sys.modules, "pandas", None)  # as if it were not installed
+    with pytest.raises(ParameterError, match="pip install pandas"):
+        finished.to_pandas()
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=dict))
+    assert finished.to_pandas() == finished.table.to_pydict()
+    names = {r"50 % of $x_1 & \#~^{}": orl.UniformRandom()}
+    found = orl.compare(names, PROBLEM, episodes=20, seeds=3, workers=1)
+    assert found.to_pandas()["seed"] == [0, 1, 2]
+    assert orl.run(orl.PSRL(), PROBLEM, episodes=20).to_pandas()["episode"] == list(range(1, 21))
+    latex = found.to_latex()
+    escaped = r"50 \% of \$x\_1 \& \textbackslash{}\#\textasciitilde{}\textasciicircum{}\{\} & "
+    assert escaped in latex
+    assert latex.count(r"\toprule") == latex.count(r"\midrule") == latex.count(r"\bottomrule") == 1
+    cells = [line.replace(r"\&", "").count("&") for line in latex.splitlines() if line.endswith(r"\\")]
+    assert cells == [3, 3]
+    assert finished.to_latex().count(r"\midrule") == 2  # a group per problem
+    assert finished.to_latex().count("S = 3") == 1
 
 
 PSRL = {"name": "PSRL", "parameters": {"replan": 0.0}}

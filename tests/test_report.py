@@ -50,6 +50,7 @@ def record(problem: str, agent: str, seed: int, curve: Any, phases: Any = (), **
     totals = {"total_regret": float(curve[-1]), "plans": 3, "pessimistic_episodes": 0, "wall_time": 0.1}
     kept = {
         "curve": {"episode": episodes.tolist(), "cumulative_regret": list(map(float, curve))},
+        "pieces": {"episodes": [1] * len(curve), "regret": np.diff(curve, prepend=0.0).tolist()},
         "phases": list(phases),
     }
     return {**facts, **named, **totals, **kept, "resolved": {}, "versions": {"numpy": "2"}, "platform": "here", **about}

@@ -1,7 +1,7 @@
 """Several agents on one problem, over the same seeds: :func:`compare`, what it returns, and league tables.
 
-Every seed is one observation. Intervals are percentile bootstrap intervals of the mean over seeds, at 95 %; differences
-are taken seed by seed, since two agents with the same seed meet the same random numbers.
+Every seed is one observation; differences are taken seed by seed, since two agents with the same seed share the same
+random numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,32 +19,21 @@ import numpy as np
 
 from occamrl.errors import CheckpointError, Interrupted, OccamRLError, ParameterError, as_path, require_integer
 from occamrl.experiments.pool import CHECKPOINT_SECONDS, Event, Listener, Pool, earlier, follow, play, processors
-from occamrl.experiments.records import Records, locked, text_table
+from occamrl.experiments.records import Records, locked
+from occamrl.experiments.tables import Runs, Tables, ends_of, interval
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
-from occamrl.running.run import generator, require_learner
+from occamrl.running.run import require_learner
 from occamrl.running.storage import make_folder, read_objects, save, sha256, write_objects
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_RESAMPLES = 4_000
-
-
-def interval(values: Any) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of a mean, the same for the same numbers; None for fewer than two."""
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.size < 2:
-        return None
-    drawn = generator(0, "bootstrap").integers(numbers.size, size=(_RESAMPLES, numbers.size))
-    low, high = np.quantile(numbers[drawn].mean(axis=1), (0.025, 0.975))
-    return float(low), float(high)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
-    """The results of :func:`compare`: print it, ``plot()`` it, or take its ``rows``.
+class Comparison(Tables):
+    """The results of :func:`compare`: print it, ``plot()`` it, take its ``rows``, ``to_latex()`` or ``to_pandas()``.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
@@ -57,20 +45,14 @@ class Comparison:
     problem: str  # its name
     results: Mapping[str, Sequence[Result]]  # of every agent one per seed, in the same order
 
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per agent: mean regret, its interval, median, worst seed, regret an episode in the last tenth."""
-        found = []
-        for name, results in self.results.items():
-            totals = [result.total_regret for result in results]
-            low, high = interval(totals) or (None, None)
-            last = results[0].total_episodes
-            tail = [(r.total_regret - r.regret_at(last - max(1, last // 10))) / max(1, last // 10) for r in results]
-            row = {"agent": name, "seeds": len(results), "regret": float(np.mean(totals)), "low": low, "high": high}
-            row |= {"median": float(np.median(totals)), "worst": float(max(totals)), "tail": float(np.mean(tail))}
-            row |= {"plans": float(np.mean([r.plans for r in results])), "seconds": sum(r.wall_time for r in results)}
-            found.append(row)
-        return found
+    @property
+    def runs(self) -> Runs:
+        """The results, by problem and agent."""
+        return {self.problem: self.results}
+
+    def regret_at(self, episode: int) -> dict[str, Any]:
+        """Return the exact cumulative regret after so many episodes, by agent: one number per seed."""
+        return dict(super().regret_at(episode)[self.problem])
 
     def differences(self, baseline: str | None = None) -> list[dict[str, Any]]:
         """Return regret minus that of the baseline (the first agent by default), paired by seed, with intervals."""
@@ -92,19 +74,10 @@ class Comparison:
         return figures.draw_comparison(self, axes, logarithmic=logarithmic)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        first, rows = next(iter(self.results.values())), []
-        for row in self.rows:
-            named = {"agent": row["agent"], "regret": row["regret"], "95% interval": ends_of(row)}
-            named |= {"worst seed": row["worst"], "regret per episode, last 10 %": row["tail"]}
-            rows.append(named | {"seconds": row["seconds"]})
-        return f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds\n{text_table(rows)}"
+        first = next(iter(self.results.values()))
+        return f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds\n{self._text()}"
 
     __repr__ = __str__
-
-
-def ends_of(row: dict[str, Any]) -> str:
-    """Return the interval of a row as text; nothing for a single seed."""
-    return "" if row["low"] is None else f"[{row['low']:,.4g}, {row['high']:,.4g}]"
 
 
 def play_run(who: Any, path: str, seed: int, episodes: int, say: Listener, stop: Callable[[], bool]) -> None:

@@ -56,7 +56,7 @@ def play_cell(
 
 
 def described(cell: Cell, result: Result) -> Event:
-    """Return the totals, the thinned curve and the phases of a result, in plain data."""
+    """Return the totals, the thinned curve, the exact one in pieces and the phases of a result, in plain data."""
     at = result.episodes
     if cell.thinning and at.size > cell.thinning:
         spaced = np.geomspace(1, at.size, cell.thinning).astype(np.int64) - 1
@@ -66,8 +66,16 @@ def described(cell: Cell, result: Result) -> Event:
     returns = np.array(result.blocks.returns)[piece] / np.array(result.blocks.episodes)[piece]
     curve = [column.tolist() for column in (at, regret - before, regret, returns)]
     totals = {name: getattr(result, name) for name in TOTALS}
-    found: Event = plain({**totals, "curve": dict(zip(CURVE, curve, strict=True)), "phases": result.phase_rows})
+    kept = {"curve": dict(zip(CURVE, curve, strict=True)), "pieces": pieces(result), "phases": result.phase_rows}
+    found: Event = plain({**totals, **kept})
     return found
+
+
+def pieces(result: Result) -> Event:
+    """Return the exact curve of regret: stretches of episodes with the same regret, and their sums."""
+    episodes, regret = (np.array(column) for column in (result.blocks.episodes, result.blocks.regret))
+    first = np.flatnonzero(np.diff(regret / np.maximum(episodes, 1), prepend=np.nan) != 0.0)
+    return {"episodes": np.add.reduceat(episodes, first), "regret": np.add.reduceat(regret, first)}
 
 
 def about(agent: Any, problem: Any) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.experiments.comparison import Comparison, interval
+from occamrl.experiments.comparison import Comparison
+from occamrl.experiments.tables import interval
 from occamrl.protocols import Floats, Ints
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
