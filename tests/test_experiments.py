@@ -418,7 +418,7 @@ def test_tables_of_a_comparison() -> None:
     assert gaps["uniform"]["low"] <= gaps["uniform"]["mean"] <= gaps["uniform"]["high"]
     assert "uniform" in str(found)
     mpl.use("agg")
-    labels = found.plot(logarithmic=True).get_legend_handles_labels()[1]
+    labels = found.plot(scale="loglog").get_legend_handles_labels()[1]
     assert [any(name in label for label in labels) for name in found.results] == [True] * 3
     plt.close("all")
     with pytest.raises(ParameterError, match="baseline"):

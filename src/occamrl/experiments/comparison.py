@@ -6,14 +6,13 @@ random numbers.
 
 from __future__ import annotations
 
-import importlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +25,6 @@ from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
 from occamrl.running.run import require_learner
 from occamrl.running.storage import make_folder, read_objects, save, sha256, write_objects
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,11 +63,6 @@ class Comparison(Tables):
                 row = {"agent": agent, "baseline": name, "seeds": len(gaps), "mean": float(np.mean(gaps))}
                 found.append(row | {"low": low, "high": high})
         return found
-
-    def plot(self, axes: Axes | None = None, *, logarithmic: bool = False) -> Axes:
-        """Draw the mean cumulative regret of every agent, with the interval of the mean."""
-        figures: Any = importlib.import_module("occamrl.report.figures")
-        return figures.draw_comparison(self, axes, logarithmic=logarithmic)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         first = next(iter(self.results.values()))

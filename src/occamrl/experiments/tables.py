@@ -5,10 +5,11 @@ Every seed is one observation. Intervals are percentile bootstrap intervals of t
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,11 @@ from occamrl.running.run import generator
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from matplotlib.axes import Axes
+
+Scale = Literal["linear", "semilogx", "semilogy", "loglog"]
+Band = Literal["bootstrap", "quantiles", "seeds"] | None
+Width = Literal["column", "page"] | float
 
 _RESAMPLES = 4_000
 _MOST_ROWS = 20  # of a printed table: it fits a screen
@@ -118,6 +124,35 @@ class Tables:
             problem: {name: np.array([run.regret_at(episode) for run in runs]) for name, runs in agents.items()}
             for problem, agents in self.runs.items()
         }
+
+    def plot(
+        self,
+        axes: Axes | None = None,
+        *,
+        scale: Scale = "linear",
+        band: Band = "bootstrap",
+        width: Width = "column",
+        problem: str | None = None,
+    ) -> Axes:
+        """Draw the mean cumulative regret of every agent.
+
+        Parameters
+        ----------
+        axes : matplotlib Axes, optional
+            A new figure of ``width`` by default, whose ``savefig`` embeds fonts: ``plot().figure.savefig("x.pdf")``.
+        scale : "linear" | "semilogx" | "semilogy" | "loglog"
+            Logarithmic regret is linear near zero, so that agents without regret are shown; these have (0) in their
+            names.
+        band : "bootstrap" | "quantiles" | "seeds" | None
+            Around the mean: its 95 % interval, the 10 % and 90 % quantiles of the seeds (both from three seeds on),
+            a thin line per seed, or nothing.
+        width : "column" | "page" | float
+            3.3 or 6.9 inches, or how many.
+        problem : str, optional
+            Which one, if there are several.
+        """
+        figures: Any = importlib.import_module("occamrl.report.figures")
+        return figures.plot(self.runs, axes, scale=scale, band=band, width=width, problem=problem)  # type: ignore[no-any-return]  # a layer above
 
     def _text(self) -> str:
         """Return the rows as text."""

@@ -27,7 +27,7 @@ from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Records
 from occamrl.experiments.tables import interval
 from occamrl.protocols import Floats, Ints
-from occamrl.report.figures import FEWEST, band, episodes_of
+from occamrl.report.figures import FEWEST, curve_of, episodes_of
 from occamrl.running.result import regret_of_pieces
 from occamrl.running.verdict import since
 
@@ -142,7 +142,7 @@ def mean_curve(group: Group) -> dict[str, Any]:
     at = episodes_of(min(int(episodes[-1]) for episodes, _ in group.curves))
     pieces = ([np.array(record["pieces"][name]) for name in ("episodes", "regret")] for record in group.records)
     lines = [regret_of_pieces(episodes, regret, at) for episodes, regret in pieces]
-    found = band(at, np.array(lines)) | {"smallest": np.min(lines, axis=0), "largest": np.max(lines, axis=0)}
+    found = curve_of(at, np.array(lines)) | {"smallest": np.min(lines, axis=0), "largest": np.max(lines, axis=0)}
     return {name: None if line is None else plains(line) for name, line in found.items()}
 
 

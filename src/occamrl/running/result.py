@@ -260,9 +260,12 @@ class Result:
 
         pq.write_table(self.table, path)
 
-    def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
-        """Draw the cumulative regret; or, where the truth is not known, smoothed returns."""
-        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_result(self, axes, **style)
+    def plot(self, axes: Axes | None = None, **options: Any) -> Axes:
+        """Draw the cumulative regret; or, where the truth is not known, smoothed returns.
+
+        ``options`` are ``scale`` and ``width`` as of :meth:`Comparison.plot`, or those of a line: label, color, ...
+        """
+        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_result(self, axes, **options)
         return drawn
 
     def plot_policy(self, axes: Axes | None = None, **names: Sequence[str]) -> Axes:
