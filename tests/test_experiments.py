@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 import types
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl import registry
 from occamrl.errors import CheckpointError, FolderInUse, ParameterError, RecordError, SpecError
 from occamrl.experiments import pool
 from occamrl.experiments import records as records_module
@@ -447,6 +450,85 @@ def test_constants_of_a_league_table_are_chosen_on_other_seeds(tmp_path: Path) -
     assert rows["PSRL"]["regret"] == pytest.approx((regret[5.0, 0] + regret[5.0, 1]) / 2)
     assert rows["PSRL"]["tuned regret"] == pytest.approx((regret[best, 0] + regret[best, 1]) / 2)
     assert rows["UniformRandom"]["tuned regret"] is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithLadder:
+    """A problem of a user that brings a ladder along, the second class of which holds the truth."""
+
+    sharpness: float = 0.3
+
+    @cached_property
+    def kernels(self) -> Any:
+        return np.random.default_rng(0).dirichlet(np.full(3, self.sharpness), size=(4, 3, 2))
+
+    @cached_property
+    def mdp(self) -> orl.FiniteMDP:
+        return orl.FiniteMDP(transition=self.kernels[2], reward=np.eye(3)[:, :2], horizon=5)
+
+    @cached_property
+    def ladder(self) -> orl.Ladder:
+        return orl.Ladder([orl.FiniteFamily(self.kernels[:n]) for n in (2, 4)])
+
+
+def test_a_ladder_of_a_problem_is_enough_for_references_and_for_the_right_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = registry.own
+    theirs = {"problems": {"WithLadder": WithLadder}}
+    monkeypatch.setattr(registry, "own", lambda kind: {**own(kind), **theirs.get(kind, {})})
+    selector = {"selector": "arl-gen"}
+    agents: list[Any] = ["occam", "ARLGen", {"name": "Occam", "label": "all", "parameters": {"scope": "all"}}]
+    agents += [{"name": name, "parameters": selector} for name in ("oracle", "largest", "smallest")]
+    bases = [{"name": "class", "parameters": {**selector, "m": m}} for m in (1, 2)]
+    agents.append({"name": "Arena", "bases": bases, "rule": "ucb1"})
+    experiment = orl.Experiment(name="x", episodes=60, seeds=2, problem=["with-ladder"], agent=agents)
+    assert [cell.agent["name"] for cell in experiment.cells[:1]] == ["Occam"]
+    records = experiment.run(tmp_path, workers=1, progress=False)
+    rows = {row["agent"]: row["right class"] for row in league(records)}
+    assert {name for name, share in rows.items() if not share} == {"all", "oracle", "largest", "smallest"}
+    for name in ("Occam", "ARLGen"):
+        phases = [row for each in records.cells if each["agent"]["label"] == name for row in each["phases"]]
+        share = sum(row["episodes"] for row in phases if row["chosen"] == 2) / 120
+        assert rows[name] == f"{100 * share:.0f} %"
+    with pytest.raises(SpecError, match="'PSRL' twice"):
+        orl.Experiment(name="x", episodes=60, seeds=2, problem=["RiverSwim"], agent=["PSRL", "psrl"])
+
+
+def test_references_are_the_learners_that_a_selector_would_be() -> None:
+    problem = WithLadder()
+    for selector in (orl.ARLGen(ladder=problem.ladder, delta=0.01), orl.Occam(ladder=problem.ladder, delta=0.01)):
+        sizes = [orl.smallest(selector), orl.oracle(selector, problem), orl.largest(selector)]
+        assert [each.family.size for each in sizes if isinstance(each, orl.UCRLVTR)] == [2, 4, 4]
+        assert all(getattr(each, "delta", None) == 0.01 for each in sizes)
+    sparse = orl.make_problem("sparse-mixture", seed=0)
+    features, norm = orl.FeatureMap(sparse.phi), float(np.linalg.norm(sparse.theta))
+    found: dict[Any, tuple[int, float]] = {
+        orl.ARLLin: (3, norm),
+        orl.ARLLinDim: (3, 9.0),
+        orl.ARLLinNorm: (16, norm),
+        orl.paper.ARLLinDim: (3, 9.0),
+        orl.paper.ARLLinNorm: (16, norm),
+    }
+    for kind, (dimension, bound) in found.items():
+        reference: Any = orl.oracle(kind(features=features, norm_bound=9.0), sparse)
+        assert (reference.features.dimension, reference.norm_bound) == (dimension, pytest.approx(bound))
+    with pytest.raises(ParameterError, match="a ladder that holds"):
+        orl.oracle(orl.ARLGen(ladder=problem.ladder), WithLadder(sharpness=0.5))
+    with pytest.raises(ParameterError, match="with a ladder"):
+        orl.smallest(orl.PSRL())
+
+
+def test_the_two_named_forms_of_arl_lin_are_its_options() -> None:
+    sparse = orl.make_problem("sparse-mixture", seed=0)
+    given: Any = {"features": orl.FeatureMap(sparse.phi), "norm_bound": 5.0, "initial_episodes": 8}
+    pairs: list[Any] = [(orl.ARLLinDim(**given), orl.ARLLin(**given, norm=False))]
+    pairs.append((orl.ARLLinNorm(**given), orl.ARLLin(**given, dimension=False)))
+    for one, other in pairs:
+        regrets = [orl.run(agent, sparse, episodes=60, progress=False).total_regret for agent in (one, other)]
+        assert regrets[0] == regrets[1]
+    with pytest.raises(ParameterError, match="UCRLVTRLin"):
+        orl.ARLLin(**given, dimension=False, norm=False)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

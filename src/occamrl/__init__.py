@@ -69,6 +69,9 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.selectors.arl_lin import ARLLin as ARLLin
     from occamrl.selectors.arl_lin import ARLLinDim as ARLLinDim
     from occamrl.selectors.arl_lin import ARLLinNorm as ARLLinNorm
+    from occamrl.selectors.references import largest as largest
+    from occamrl.selectors.references import oracle as oracle
+    from occamrl.selectors.references import smallest as smallest
     from occamrl.selectors.rules import D3RB as D3RB
     from occamrl.selectors.rules import ECE as ECE
     from occamrl.selectors.rules import ED2RB as ED2RB

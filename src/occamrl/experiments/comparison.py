@@ -168,22 +168,40 @@ def compare(
     return found
 
 
+def right_class(record: dict[str, Any]) -> float | None:
+    """Return the share of a run's episodes with the right class, features or base; None where there is none."""
+    resolved, rows = record["resolved"], record["phases"]
+    if resolved.get("scope") == "all" or not rows:
+        return None
+    if (base := resolved.get("true_base")) is not None and "plays" in rows[-1]:
+        return float(rows[-1]["plays"][base] / max(1, sum(rows[-1]["plays"])))
+    truth = resolved.get("true_class", resolved.get("true_support"))
+    rows = [row for row in rows if row.get("label") != "estimation" and "chosen" in row]
+    if truth is None or not rows:
+        return None
+    return float(sum(row["episodes"] for row in rows if row["chosen"] == truth) / sum(row["episodes"] for row in rows))
+
+
 def league(records: Records) -> list[dict[str, Any]]:
     """Return the league tables of an experiment: per problem, who has how much regret with which guarantee.
 
     An agent that is swept is one row with two figures: those of its first values (the published ones), and those of the
     values that had the least mean regret on the spec's ``tuning_seeds``. Both are of the other seeds: nothing is shown
-    on seeds that a value was chosen on.
+    on seeds that a value was chosen on. ``right class`` is the share of episodes in which the right class was played,
+    or the right features: of selectors that play what they choose, where the truth is in the ladder.
     """
     tuning = set(records.spec.get("tuning_seeds", []))
     swept = {record["agent"]["label"] for record in records.cells if record["seed"] in tuning}  # no others play them
     about: dict[tuple[str, str], dict[str, Any]] = {}  # by problem and agent: the labels, with what is proved
+    rights: dict[tuple[str, str], list[float | None]] = {}
     totals: dict[tuple[str, str, bool], list[float]] = {}  # by problem, label, and whether the seeds are for tuning
     for record in records.cells:
         problem, agent, label = record["problem"]["label"], record["agent"], record["agent"]["label"]
         rule = agent["parameters"].get("rule") or agent["name"]
         name = (rule if isinstance(rule, str) else rule["name"]) if label in swept else label
         about.setdefault((problem, name), {})[label] = record["resolved"]
+        if label not in swept or record["seed"] not in tuning:
+            rights.setdefault((problem, label), []).append(right_class(record))
         totals.setdefault((problem, label, record["seed"] in tuning), []).append(record["total_regret"])
     rows: list[dict[str, Any]] = []
     for (problem, name), labels in about.items():
@@ -196,5 +214,7 @@ def league(records: Records) -> list[dict[str, Any]]:
         row["regret"] = float(np.mean(own)) if own else None
         row["tuned regret"] = float(np.mean(tuned)) if tuned and several else None
         row["95% interval"] = ends_of({"low": low, "high": high})
+        shares = [share for share in rights.get((problem, first), []) if share is not None]
+        row["right class"] = f"{100.0 * float(np.mean(shares)):.0f} %" if shares else ""
         rows.append(row | {"worst": max(own, default=None), "tuned": best if several else ""})
     return sorted(rows, key=lambda row: (row["problem"], np.inf if row["regret"] is None else row["regret"]))

@@ -90,6 +90,10 @@ def about(agent: Any, problem: Any) -> dict[str, Any]:
     ladder, theta = getattr(agent, "ladder", None), getattr(problem, "theta", None)
     if isinstance(ladder, (Ladder, ParametricLadder)):
         found |= {"classes": list(ladder.names), "true_class": ladder.class_of(as_mdp(problem))}
+    families = [getattr(base, "family", None) for base in getattr(agent, "bases", ())]
+    held = [family is not None and Ladder([family]).class_of(as_mdp(problem)) for family in families]
+    if any(held):
+        found["true_base"] = next(i for i, each in enumerate(held) if each)
     if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
         found["true_support"] = np.flatnonzero(theta).tolist()
     return found

@@ -10,7 +10,6 @@ All faults of a file are reported at once: where, what was got, what was expecte
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import itertools
 import json
@@ -26,20 +25,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from occamrl import registry
 from occamrl.errors import Fault, InvalidInput, ParameterError, SpecError, UnknownName, require_choice
 from occamrl.experiments.records import Cell
-from occamrl.learners.ucrl_vtr import UCRLVTR
-from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
-from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import MOST_EPISODES
 from occamrl.running.identity import identity, identity_of_problem
+from occamrl.selectors.references import largest, on_class, oracle, smallest
 
 AGENTS = ("learners", "selectors", "paper")
 REFERENCES = ("oracle", "largest", "smallest", "class")
@@ -68,7 +65,7 @@ class Named(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Name
+    name: Annotated[Name, AfterValidator(registry.canonical)]
     parameters: dict[str, Any] = {}
 
 
@@ -325,7 +322,12 @@ class Resolver:
             rest = {each: value for each, value in parameters.items() if each not in ("selector", "m")}
             found = registry.find("parameters.selector", parameters.get("selector"), *AGENTS)
             selector = self.build(found, rest, key)
-            return None if selector is None else self._reference(name, selector, parameters.get("m"))
+            if selector is None:
+                return None
+            if name == "oracle":
+                return oracle(selector, self.problem)
+            made = {"largest": largest, "smallest": smallest}
+            return made[name](selector) if name in made else on_class(selector, parameters.get("m"))
         return None
 
     def build(self, kind: Any, parameters: dict[str, Any], key: str) -> Any:
@@ -407,33 +409,3 @@ class Resolver:
         if value in (None, "problem"):
             return Ladder.of_problem(self.problem)
         return self._named(key, value) if isinstance(value, str) or "name" in value else self.build(listed, value, key)
-
-    def _reference(self, name: str, selector: Any, m: int | None) -> Any:
-        """Return the learner that a selector would be on one class: the true one, the largest, ..."""
-        ladder, theta = getattr(selector, "ladder", None), getattr(self.problem, "theta", None)
-        if ladder is not None:
-            m = {"oracle": ladder.class_of(self.mdp), "largest": ladder.classes, "smallest": 1}.get(name, m)
-            if m is None:
-                expected = "a ladder that holds the problem's kernel; of a class its number m"
-                raise ParameterError("parameters.ladder", got=f"{name!r} on {self.title}", expected=expected)
-            if isinstance(ladder, ParametricLadder):
-                return dataclasses.replace(selector, ladder=ladder.only(m))
-            family = ladder.family_of(m)
-            if family.finite:
-                return _learner(UCRLVTR, selector, family=family)
-            return _learner(UCRLVTRLin, selector, features=family.own_features, norm_bound=family.norm_bound)
-        if name == "largest":
-            return _learner(UCRLVTRLin, selector)
-        if name != "oracle" or theta is None:
-            got = f"{name!r} of a {type(selector).__name__} on {self.title}"
-            raise ParameterError("name", got=got, expected="a selector with a ladder, or a problem with theta")
-        own = {"norm_bound": float(np.linalg.norm(theta))} if selector.finds_norm else {}
-        if getattr(selector, "finds_support", True):
-            own["features"] = selector.features.restrict(np.flatnonzero(theta).tolist())
-        return _learner(UCRLVTRLin, selector, **own)
-
-
-def _learner(kind: Any, selector: Any, **own: Any) -> Any:
-    """Return a learner with its own parameters, and those that it shares with a selector unless these are None."""
-    shared = {each.name: getattr(selector, each.name, None) for each in dataclasses.fields(kind)}
-    return kind(**{name: value for name, value in (shared | own).items() if value is not None})

@@ -49,6 +49,8 @@ class ARLLinDim(Learner):
         only the text's rule leaves out every zero coordinate.
     """
 
+    dimension, norm = True, False  # what it finds
+
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05

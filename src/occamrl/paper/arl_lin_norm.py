@@ -40,6 +40,8 @@ class ARLLinNorm(Learner):
         ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
     """
 
+    dimension, norm = False, True  # what it finds
+
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
