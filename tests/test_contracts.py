@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -214,6 +214,24 @@ def test_a_sound_learner_of_a_user_passes_and_its_class_is_refused() -> None:
     check_learner(Sound(), cases.CASES["random starts"].mdp, episodes=12)
     with pytest.raises(ContractError, match="a learner has"):
         check_learner(Sound, cases.CASES["random starts"].mdp)  # type: ignore[arg-type]  # a class
+
+
+class Forgot(orl.Learner):
+    """Has no plan of its own."""
+
+    def begin(self, known: Known) -> Any:
+        return {}
+
+    def learn(self, known: Known, state: Any, plan: orl.Plan, flow: Flow) -> None:
+        pass
+
+
+def test_a_method_that_is_missing_is_named() -> None:
+    mdp, kind = cases.CASES["random starts"].mdp, cast(Any, Forgot)
+    with pytest.raises(ContractError, match=r"Forgot without \['plan'\]"):
+        check_learner(kind(), mdp)
+    with pytest.raises(orl.InvalidInput, match=r"Forgot without \['plan'\]"):
+        orl.run(kind(), mdp, episodes=1)
 
 
 @pytest.mark.parametrize("kind", BROKEN)

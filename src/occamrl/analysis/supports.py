@@ -41,7 +41,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import helmert, qr
 
-from occamrl.errors import ParameterError, require_kind, require_number
+from occamrl.errors import ParameterError, require_delta, require_kind
 from occamrl.evidence import likelihood, value
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.logs.log import Log
@@ -296,7 +296,7 @@ def supports(
     known : Known, optional
         With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
     """
-    require_number("delta", delta, 1e-300, 1.0)
+    require_delta(delta)
     if simulators is not None:
         require_kind("simulators", simulators, Simulators)
     features, known, state, values, episodes = _read(source, simulators, known)

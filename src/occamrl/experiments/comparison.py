@@ -12,11 +12,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
-from occamrl.errors import CheckpointError, Interrupted, OccamRLError, ParameterError, as_path, require_integer
+from occamrl.errors import (
+    CheckpointError,
+    Interrupted,
+    OccamRLError,
+    ParameterError,
+    UnknownName,
+    as_path,
+    require_integer,
+)
 from occamrl.experiments.pool import CHECKPOINT_SECONDS, Event, Listener, Pool, earlier, follow, play, processors
 from occamrl.experiments.records import Records, locked
 from occamrl.experiments.tables import Runs, Tables, ends_of, interval
@@ -25,6 +33,10 @@ from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
 from occamrl.running.run import require_learner
 from occamrl.running.storage import make_folder, read_objects, save, sha256, write_objects
+
+_OPTIONS = ("episodes", "seeds", "workers", "folder", "progress")
+_MEANT = dict.fromkeys(("n_jobs", "processes", "jobs", "n_workers"), "workers")
+_MEANT |= dict.fromkeys(("out", "path", "directory", "out_dir"), "folder") | {"n_seeds": "seeds", "verbose": "progress"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,6 +98,7 @@ def compare(
     workers: int | None = None,
     folder: str | Path | None = None,
     progress: bool | None = None,
+    **others: Never,
 ) -> Comparison:
     """Play several agents on one problem with the same seeds, and compare their exact regret.
 
@@ -115,6 +128,9 @@ def compare(
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
+    for name in others:  # those of other packages, and of earlier versions
+        meant = _MEANT.get(name)
+        raise UnknownName("compare", got=name, known=[meant] if meant else (*_OPTIONS, "agents", "problem"))
     mdp, episodes = as_mdp(problem), require_integer("episodes", episodes, 1)
     if not isinstance(agents, Mapping) or not agents or not all(isinstance(name, str) for name in agents):
         raise ParameterError("agents", got=f"{agents!r:.80}", expected='a dict such as {"name": agent}')

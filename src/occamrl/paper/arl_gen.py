@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_delta
 from occamrl.models.ladder import Ladder
 from occamrl.paper.ucrl_vtr import UCRLVTR
 from occamrl.protocols import Flow, Known, Learner, Plan
@@ -49,7 +49,7 @@ class ARLGen(Learner):
     def __post_init__(self) -> None:
         if not (isinstance(self.ladder, Ladder) and self.ladder.finite):
             raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of finite families")
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
 
     @cached_property
     def _largest(self) -> UCRLVTR:
