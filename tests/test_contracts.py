@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -40,6 +40,27 @@ def test_no_plan_chooses_what_is_not_allowed(name: str) -> None:
             plan = agent.plan(known, state, generator(0, "agent", k))
             require_plan(plan, known)
             tell(agent, known, state, plan, source.play(plan, k, min(10, plan.episodes), 0, lambda: False).flows)
+
+
+@pytest.mark.parametrize("name", ["paper.ARLGen", "paper.ARLLinDim", "paper.ARLLinNorm"])
+def test_selectors_of_the_paper_say_what_they_chose_and_promise_no_more(name: str) -> None:
+    agent, mdp = cases.made(name, "random starts")
+    result = orl.run(agent, mdp, episodes=200, progress=False)
+    rows, chosen = result.phase_rows, "norm_bound" if name.endswith("Norm") else "chosen"
+    assert all(row[chosen] is not None and len(row["statistics"]) for row in rows)
+    assert result.verdict["because"].split(" of ")[0] in str(result.verdict)
+    assert "nothing was selected" not in str(result.verdict)
+    assert "probability" not in str(result.verdict)  # the paper's test promises nothing after finitely many episodes
+
+
+@pytest.mark.parametrize("members", [[0, 1, 0, 1], [2, 2, 2, 2], [1, 5, 0, 3]])
+def test_a_class_holds_a_kernel_per_step_if_it_holds_every_one(members: list[int]) -> None:
+    case = cases.case()
+    kernels, reward = case.kernels[members], case.mdp.known.base_reward
+    mdp = orl.FiniteMDP(transition=kernels, reward=reward, horizon=cases.HORIZON)
+    assert case.ladder.class_of(mdp) == (1 if max(members) < 2 else 2)
+    outside = orl.FiniteMDP(transition=kernels[[0] * 3 + [1]] * 0.5 + 0.5 / 3, reward=reward, horizon=cases.HORIZON)
+    assert case.ladder.class_of(outside) is None
 
 
 SOLVE_MODELS = {"Optimal", "UniformRandom", "Occam", "OccamMixture", "OccamLin", "PSRL"}
@@ -193,6 +214,24 @@ def test_a_sound_learner_of_a_user_passes_and_its_class_is_refused() -> None:
     check_learner(Sound(), cases.CASES["random starts"].mdp, episodes=12)
     with pytest.raises(ContractError, match="a learner has"):
         check_learner(Sound, cases.CASES["random starts"].mdp)  # type: ignore[arg-type]  # a class
+
+
+class Forgot(orl.Learner):
+    """Has no plan of its own."""
+
+    def begin(self, known: Known) -> Any:
+        return {}
+
+    def learn(self, known: Known, state: Any, plan: orl.Plan, flow: Flow) -> None:
+        pass
+
+
+def test_a_method_that_is_missing_is_named() -> None:
+    mdp, kind = cases.CASES["random starts"].mdp, cast(Any, Forgot)
+    with pytest.raises(ContractError, match=r"Forgot without \['plan'\]"):
+        check_learner(kind(), mdp)
+    with pytest.raises(orl.InvalidInput, match=r"Forgot without \['plan'\]"):
+        orl.run(kind(), mdp, episodes=1)
 
 
 @pytest.mark.parametrize("kind", BROKEN)

@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 from scipy import stats
 
 import occamrl as orl
-from occamrl import errors
+from occamrl import errors, registry
 from occamrl.envs import ProblemEnv, register_problems
 from occamrl.envs.ladder_file import LadderSpec, shipped_ladders
 from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, codec_of
@@ -257,7 +257,7 @@ def test_what_contradicts_the_table_is_found_while_learning() -> None:
 
 @pytest.mark.parametrize("name", register_problems())
 def test_every_problem_is_an_environment(name: str) -> None:
-    kind = orl.registry.own("problems")[name.removeprefix("occamrl/").removesuffix("-v0")]
+    kind = registry.own("problems")[name.removeprefix("occamrl/").removesuffix("-v0")]
     problem = kind(**kind.small[0])
     check_env(ProblemEnv(problem), skip_render_check=True)
     text, picture = (ProblemEnv(problem, render_mode=mode) for mode in ("ansi", "rgb_array"))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import occamrl as orl
 from occamrl import errors, registry
 from occamrl.errors import FamilyError, InvalidInput, ParameterError, ShapeError, UnknownName
 from occamrl.problems.classic import RiverSwim
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Learner, Problem
+from tests import cases
 
 GOOD = [
     (errors.require_integer("n", np.int64(3), 3), 3),
@@ -83,6 +87,64 @@ def test_what_is_refused_is_named(call: Any, error: type[InvalidInput], message:
 def test_errors_pass_between_processes_as_they_are(error: errors.OccamRLError) -> None:
     passed = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own bytes
     assert (type(passed), str(passed), vars(passed)) == (type(error), str(error), vars(error))
+
+
+def test_a_negative_probability_is_not_divided_by_a_sum() -> None:
+    kernel = np.full((2, 1, 2), 0.5)
+    for row, advice in (([-0.5, 1.5], False), ([-0.5, 1.0], False), ([0.5, 1.0], True)):
+        kernel[0, 0] = row
+        with pytest.raises(InvalidInput) as caught:
+            orl.FiniteFamily(kernel[None])
+        assert ("divide each row" in str(caught.value)) is advice
+        with pytest.raises(InvalidInput) as caught:
+            orl.FiniteMDP(transition=kernel, reward=np.zeros((2, 1)), horizon=2)
+        assert ("divide each row" in str(caught.value)) is advice
+
+
+def test_the_smallest_delta_is_the_same_everywhere() -> None:
+    case = cases.CASES["stationary"]
+    levels = {name: make(case) for name, make in (cases.LEARNERS | cases.PAPER).items()}
+    levels |= cases.RULES
+    found = {name: each for name, each in levels.items() if hasattr(each, "delta")}
+    assert len(found) > 15
+    for name, each in found.items():
+        assert replace(each, delta=1e-300).delta == 1e-300, name
+        for wrong in (0.0, 1e-301, 1.1):
+            with pytest.raises(ParameterError, match=r"delta.*1e-300"):
+                replace(each, delta=wrong)
+
+
+# --------------------------------------------------------------------------------------------------------- the package
+
+
+def test_nothing_private_is_offered() -> None:
+    for module in (orl, orl.checks, orl.errors, orl.paper):
+        names = [name for name in dir(module) if name != "__version__"]
+        assert names
+        assert not [name for name in names if name.startswith("_") or name in ("Any", "np", "annotations", "math")]
+        assert all(hasattr(module, name) for name in names)
+    for kind in registry.KINDS:
+        assert not [name for name in registry.named(kind) if name.startswith("_")]
+
+
+def test_the_names_that_help_begins_with_exist() -> None:
+    names = re.findall(r"^    (\w+)  ", str(orl.__doc__), re.M)
+    assert 8 <= len(names) <= 12
+    assert all(hasattr(orl, name) for name in names)
+
+
+@pytest.mark.parametrize(("wrong", "near"), [("ArlGen", "ARLGen"), ("occam", "Occam"), ("arl_lin_dim", "ARLLinDim")])
+def test_the_nearest_public_name_is_suggested(wrong: str, near: str) -> None:
+    with pytest.raises(AttributeError, match=f"did you mean '{near}'"):
+        getattr(orl, wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("n_jobs", "workers"), ("processes", "workers"), ("out", "folder"), ("sedes", "seeds")]
+)
+def test_options_of_other_packages_are_answered_with_ours(wrong: str, meant: str) -> None:
+    with pytest.raises(UnknownName, match=f"{wrong}.*'{meant}'"):
+        orl.compare({"a": orl.PSRL()}, RiverSwim(), episodes=5, **{wrong: 2})  # type: ignore[arg-type]  # wrong on purpose
 
 
 # ------------------------------------------------------------------------------------------------------------ registry

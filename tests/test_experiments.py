@@ -8,6 +8,9 @@ import shutil
 import signal
 import sys
 import time
+import types
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +20,13 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl import registry
 from occamrl.errors import CheckpointError, FolderInUse, ParameterError, RecordError, SpecError
 from occamrl.experiments import pool
 from occamrl.experiments import records as records_module
-from occamrl.experiments.comparison import interval, league
+from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Folder, Records, locked, status
+from occamrl.experiments.tables import interval
 
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)"}}
 SPEC: dict[str, Any] = {"name": "river", "episodes": 12, "seeds": 2, "thinning": 8, "agent": ["UniformRandom", LINEAR]}
@@ -54,7 +59,7 @@ def test_workers_and_their_deaths_change_nothing(finished: Records, tmp_path: Pa
     assert two.curves.equals(finished.curves)
     assert {event["cell"] for event in events if event["event"] == "done"} == {each["cell"] for each in two.cells}
     assert two.phases.num_rows >= 8
-    assert len(str(two).splitlines()) <= 30
+    assert len(str(two).splitlines()) <= 25
 
 
 def test_records_are_those_of_run(finished: Records) -> None:
@@ -73,6 +78,40 @@ def test_records_are_those_of_run(finished: Records) -> None:
     assert np.array_equal(record["curve"]["cumulative_regret"], result.cumulative_regret[at - 1])
     assert np.allclose(record["curve"]["regret"], result.regret[at - 1])
     assert np.allclose(record["curve"]["realised_return"], result.returns[at - 1])
+
+
+def test_regret_after_k_episodes_is_exact_at_any_k(finished: Records) -> None:
+    problem = orl.make_problem("river-swim", states=3)
+    agent = orl.UCRLVTRLin(features=orl.FeatureMap.tabular(states=3, actions=2), norm_bound=np.sqrt(6.0))
+    found = orl.compare({"UCRLVTRLin": agent}, problem, episodes=12, seeds=2, workers=1)
+    for k in range(13):
+        exact = [orl.run(agent, problem, episodes=12, seed=seed).regret_at(k) for seed in range(2)]
+        assert found.regret_at(k)["UCRLVTRLin"].tolist() == exact
+        assert finished.regret_at(k)["S = 3"]["UCRLVTRLin"] == pytest.approx(exact, rel=1e-12)
+    with pytest.raises(ParameterError, match="from 0 to 12"):
+        finished.regret_at(13)
+
+
+def test_tables_for_papers(finished: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert finished.table.num_rows == len(finished.cells) == 8
+    assert finished.table["regret"].to_pylist() == [each["total_regret"] for each in finished.cells]
+    monkeypatch.setitem(sys.modules, "pandas", None)  # as if it were not installed
+    with pytest.raises(ParameterError, match="pip install pandas"):
+        finished.to_pandas()
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=dict))
+    assert finished.to_pandas() == finished.table.to_pydict()
+    names = {r"50 % of $x_1 & \#~^{}": orl.UniformRandom()}
+    found = orl.compare(names, PROBLEM, episodes=20, seeds=3, workers=1)
+    assert found.to_pandas()["seed"] == [0, 1, 2]
+    assert orl.run(orl.PSRL(), PROBLEM, episodes=20).to_pandas()["episode"] == list(range(1, 21))
+    latex = found.to_latex()
+    escaped = r"50 \% of \$x\_1 \& \textbackslash{}\#\textasciitilde{}\textasciicircum{}\{\} & "
+    assert escaped in latex
+    assert latex.count(r"\toprule") == latex.count(r"\midrule") == latex.count(r"\bottomrule") == 1
+    cells = [line.replace(r"\&", "").count("&") for line in latex.splitlines() if line.endswith(r"\\")]
+    assert cells == [3, 3]
+    assert finished.to_latex().count(r"\midrule") == 2  # a group per problem
+    assert finished.to_latex().count("S = 3") == 1
 
 
 PSRL = {"name": "PSRL", "parameters": {"replan": 0.0}}
@@ -222,7 +261,7 @@ def test_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         orl.Experiment(**spec)
     records = experiment(0).run(tmp_path / "out", workers=1, progress=False)
     assert not records.failed
-    with pytest.raises(RecordError, match="the code of agent_of_a_user:Mine has changed"):
+    with pytest.raises(RecordError, match=r"agent_of_a_user:Mine \(agent_of_a_user\.py\) has changed"):
         experiment(1).run(tmp_path / "out", workers=1)
     assert told(orl.load(tmp_path / "out")) == told(records)
     assert told(experiment(0).run(tmp_path / "out", workers=1)) == told(records)
@@ -235,6 +274,18 @@ def test_all_faults_of_a_spec_are_reported_at_once(tmp_path: Path) -> None:
         orl.Experiment.from_toml(path)
     assert {fault.key for fault in form.value.faults} == {
         "episodes", "seeds", "colour", "problem[0].name", "agent[0].name"
+    }  # fmt: skip
+    with pytest.raises(SpecError) as both:  # the form, a problem and agents
+        orl.Experiment(
+            name="x",
+            episodes=0,
+            seeds=[1, 1],
+            problem=["RiverSwam", {"label": "y"}],
+            agent=["PSRLL", {"name": "PSRL", "parameters": {"concentraton": 1}}, {"name": 3}],
+        )
+    assert {fault.key for fault in both.value.faults} == {
+        "episodes", "seeds", "problem[0].name", "problem[1].name",
+        "agent[0].name", "agent[1].parameters.concentraton", "agent[2].name"
     }  # fmt: skip
     agents = [
         {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "large", "deltta": 0.1}},
@@ -289,10 +340,75 @@ def test_comparisons_are_runs_and_do_not_depend_on_workers(tmp_path: Path) -> No
         assert totals == [orl.run(agent, PROBLEM, episodes=20, seed=seed).total_regret for seed in (5, 2)]
     longer = orl.compare(AGENTS, PROBLEM, episodes=30, seeds=[5], workers=1, folder=tmp_path)
     assert longer.results["PSRL"][0].total_regret == orl.run(orl.PSRL(), PROBLEM, episodes=30, seed=5).total_regret
-    with pytest.raises(CheckpointError, match=r"concentration: 0\.5 before, 1\.0 now.*another file"):
+    with pytest.raises(CheckpointError, match=r"concentration: 0\.5 before, 1\.0 now.*another file or folder"):
         orl.compare({"PSRL": orl.PSRL(concentration=1.0)}, PROBLEM, episodes=30, seeds=[5], folder=tmp_path)
     with pytest.raises(CheckpointError, match="another folder"):
         orl.compare(AGENTS, PROBLEM, episodes=10, seeds=[5], folder=tmp_path)
+
+
+def other_problem(what: str) -> orl.FiniteMDP:
+    """Return a problem of two states in which one thing is not as usual."""
+    transition, reward = np.full((2, 2, 2), 0.5), np.array([[0.2, 0.0], [0.0, 1.0]])
+    transition[0, 0] = [0.9, 0.1] if what == "transition" else [0.8, 0.2]
+    reward[0, 0] = 0.3 if what == "reward" else 0.2
+    return orl.FiniteMDP(transition=transition, reward=reward, horizon=6 if what == "horizon" else 5)
+
+
+class Constant(orl.Learner):
+    """Plays one action; its code is changed below."""
+
+    def begin(self, known: Any) -> Any:
+        return {}
+
+    def plan(self, known: Any, state: Any, draw: Any) -> orl.Plan:
+        return orl.Plan(policy=np.full((known.horizon, known.states), self.action()), episodes=5)
+
+    def action(self) -> int:
+        return 0
+
+    def learn(self, known: Any, state: Any, plan: Any, flow: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("what", ["transition", "reward", "horizon"])
+def test_a_folder_keeps_results_of_one_problem(what: str, tmp_path: Path) -> None:
+    def play(mdp: orl.FiniteMDP) -> float:
+        found = orl.compare({"a": Constant()}, mdp, episodes=10, seeds=1, workers=1, folder=tmp_path)
+        return float(found.results["a"][0].total_regret)
+
+    before = play(other_problem(""))
+    with pytest.raises(CheckpointError, match=rf"problem\.{what}.*another file or folder"):
+        play(other_problem(what))
+    assert play(other_problem("")) == before
+
+
+def test_a_folder_keeps_results_of_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def play() -> orl.Comparison:
+        return orl.compare({"a": Constant()}, other_problem(""), episodes=10, seeds=1, workers=1, folder=tmp_path)
+
+    before = play()
+    monkeypatch.setattr(Constant, "action", lambda self: 1)
+    with pytest.raises(CheckpointError, match=r"the code of .*Constant \(test_experiments\.py\) has changed.*folder"):
+        play()
+    monkeypatch.undo()
+    assert play().rows[0]["regret"] == before.rows[0]["regret"]
+
+
+def test_a_changed_parameter_is_named_with_the_remedy(tmp_path: Path) -> None:
+    def experiment(concentration: float, **changes: Any) -> orl.Experiment:
+        agent = {"name": "PSRL", "parameters": {"concentration": concentration}}
+        return orl.Experiment(**{**SMALL, "agent": [agent], **changes})
+
+    experiment(0.5).run(tmp_path, workers=1, progress=False)
+    with pytest.raises(
+        RecordError, match=r"PSRL: agent\.concentration: 0\.5 before, 1\.0 now.*second \[\[agent\]\].*label"
+    ):
+        experiment(1.0).run(tmp_path, workers=1)
+    problem = [{"name": "RiverSwim", "label": "S = 2", "parameters": {"states": 2, "horizon": 9}}]
+    with pytest.raises(RecordError, match=r"S = 2 / PSRL: problem\.horizon: 8 before, 9 now"):
+        experiment(0.5, problem=problem).run(tmp_path, workers=1)
+    with pytest.raises(RecordError, match=r"'agent': 'PSRL'.*episodes: 12 before, 13 now"):
+        experiment(0.5, episodes=13).run(tmp_path, workers=1)
 
 
 def test_tables_of_a_comparison() -> None:
@@ -305,7 +421,7 @@ def test_tables_of_a_comparison() -> None:
     assert gaps["uniform"]["low"] <= gaps["uniform"]["mean"] <= gaps["uniform"]["high"]
     assert "uniform" in str(found)
     mpl.use("agg")
-    labels = found.plot(logarithmic=True).get_legend_handles_labels()[1]
+    labels = found.plot(scale="loglog").get_legend_handles_labels()[1]
     assert [any(name in label for label in labels) for name in found.results] == [True] * 3
     plt.close("all")
     with pytest.raises(ParameterError, match="baseline"):
@@ -334,6 +450,85 @@ def test_constants_of_a_league_table_are_chosen_on_other_seeds(tmp_path: Path) -
     assert rows["PSRL"]["regret"] == pytest.approx((regret[5.0, 0] + regret[5.0, 1]) / 2)
     assert rows["PSRL"]["tuned regret"] == pytest.approx((regret[best, 0] + regret[best, 1]) / 2)
     assert rows["UniformRandom"]["tuned regret"] is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithLadder:
+    """A problem of a user that brings a ladder along, the second class of which holds the truth."""
+
+    sharpness: float = 0.3
+
+    @cached_property
+    def kernels(self) -> Any:
+        return np.random.default_rng(0).dirichlet(np.full(3, self.sharpness), size=(4, 3, 2))
+
+    @cached_property
+    def mdp(self) -> orl.FiniteMDP:
+        return orl.FiniteMDP(transition=self.kernels[2], reward=np.eye(3)[:, :2], horizon=5)
+
+    @cached_property
+    def ladder(self) -> orl.Ladder:
+        return orl.Ladder([orl.FiniteFamily(self.kernels[:n]) for n in (2, 4)])
+
+
+def test_a_ladder_of_a_problem_is_enough_for_references_and_for_the_right_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = registry.own
+    theirs = {"problems": {"WithLadder": WithLadder}}
+    monkeypatch.setattr(registry, "own", lambda kind: {**own(kind), **theirs.get(kind, {})})
+    selector = {"selector": "arl-gen"}
+    agents: list[Any] = ["occam", "ARLGen", {"name": "Occam", "label": "all", "parameters": {"scope": "all"}}]
+    agents += [{"name": name, "parameters": selector} for name in ("oracle", "largest", "smallest")]
+    bases = [{"name": "class", "parameters": {**selector, "m": m}} for m in (1, 2)]
+    agents.append({"name": "Arena", "bases": bases, "rule": "ucb1"})
+    experiment = orl.Experiment(name="x", episodes=60, seeds=2, problem=["with-ladder"], agent=agents)
+    assert [cell.agent["name"] for cell in experiment.cells[:1]] == ["Occam"]
+    records = experiment.run(tmp_path, workers=1, progress=False)
+    rows = {row["agent"]: row["right class"] for row in league(records)}
+    assert {name for name, share in rows.items() if not share} == {"all", "oracle", "largest", "smallest"}
+    for name in ("Occam", "ARLGen"):
+        phases = [row for each in records.cells if each["agent"]["label"] == name for row in each["phases"]]
+        share = sum(row["episodes"] for row in phases if row["chosen"] == 2) / 120
+        assert rows[name] == f"{100 * share:.0f} %"
+    with pytest.raises(SpecError, match="'PSRL' twice"):
+        orl.Experiment(name="x", episodes=60, seeds=2, problem=["RiverSwim"], agent=["PSRL", "psrl"])
+
+
+def test_references_are_the_learners_that_a_selector_would_be() -> None:
+    problem = WithLadder()
+    for selector in (orl.ARLGen(ladder=problem.ladder, delta=0.01), orl.Occam(ladder=problem.ladder, delta=0.01)):
+        sizes = [orl.smallest(selector), orl.oracle(selector, problem), orl.largest(selector)]
+        assert [each.family.size for each in sizes if isinstance(each, orl.UCRLVTR)] == [2, 4, 4]
+        assert all(getattr(each, "delta", None) == 0.01 for each in sizes)
+    sparse = orl.make_problem("sparse-mixture", seed=0)
+    features, norm = orl.FeatureMap(sparse.phi), float(np.linalg.norm(sparse.theta))
+    found: dict[Any, tuple[int, float]] = {
+        orl.ARLLin: (3, norm),
+        orl.ARLLinDim: (3, 9.0),
+        orl.ARLLinNorm: (16, norm),
+        orl.paper.ARLLinDim: (3, 9.0),
+        orl.paper.ARLLinNorm: (16, norm),
+    }
+    for kind, (dimension, bound) in found.items():
+        reference: Any = orl.oracle(kind(features=features, norm_bound=9.0), sparse)
+        assert (reference.features.dimension, reference.norm_bound) == (dimension, pytest.approx(bound))
+    with pytest.raises(ParameterError, match="a ladder that holds"):
+        orl.oracle(orl.ARLGen(ladder=problem.ladder), WithLadder(sharpness=0.5))
+    with pytest.raises(ParameterError, match="with a ladder"):
+        orl.smallest(orl.PSRL())
+
+
+def test_the_two_named_forms_of_arl_lin_are_its_options() -> None:
+    sparse = orl.make_problem("sparse-mixture", seed=0)
+    given: Any = {"features": orl.FeatureMap(sparse.phi), "norm_bound": 5.0, "initial_episodes": 8}
+    pairs: list[Any] = [(orl.ARLLinDim(**given), orl.ARLLin(**given, norm=False))]
+    pairs.append((orl.ARLLinNorm(**given), orl.ARLLin(**given, dimension=False)))
+    for one, other in pairs:
+        regrets = [orl.run(agent, sparse, episodes=60, progress=False).total_regret for agent in (one, other)]
+        assert regrets[0] == regrets[1]
+    with pytest.raises(ParameterError, match="UCRLVTRLin"):
+        orl.ARLLin(**given, dimension=False, norm=False)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

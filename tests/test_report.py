@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ import occamrl as orl
 from occamrl.experiments.records import Records
 from occamrl.learners.tabular import Optimal, UniformRandom
 from occamrl.report import data
-from occamrl.report.figures import class_rows, draw_classes, draw_comparison, draw_curves, write_figures
+from occamrl.report.figures import class_rows, curve_of, draw_classes, draw_curves, write_figures
 from occamrl.report.page import render, write_page, write_report
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def record(problem: str, agent: str, seed: int, curve: Any, phases: Any = (), **
     totals = {"total_regret": float(curve[-1]), "plans": 3, "pessimistic_episodes": 0, "wall_time": 0.1}
     kept = {
         "curve": {"episode": episodes.tolist(), "cumulative_regret": list(map(float, curve))},
+        "pieces": {"episodes": [1] * len(curve), "regret": np.diff(curve, prepend=0.0).tolist()},
         "phases": list(phases),
     }
     return {**facts, **named, **totals, **kept, "resolved": {}, "versions": {"numpy": "2"}, "platform": "here", **about}
@@ -220,14 +222,17 @@ def test_swept_parameters_become_curves_and_tuning_seeds_are_not_shown() -> None
 # ------------------------------------------------------------------------------------------------------------- figures
 
 
-@pytest.mark.parametrize("logarithmic", [False, True])
+@pytest.mark.parametrize("scale", ["linear", "semilogx", "semilogy", "loglog"])
 @pytest.mark.parametrize("episodes", [1, 50, 10**15])
-def test_regret_is_drawn_at_any_length_also_where_there_is_none(episodes: int, logarithmic: bool) -> None:
+def test_regret_is_drawn_at_any_length_also_where_there_is_none(episodes: int, scale: Any) -> None:
     problem, drawn = orl.make_problem("river-swim", states=3), axes()
     for agent in (Optimal(mdp=problem.mdp), UniformRandom()):
         run = orl.run(agent, problem, episodes=episodes, progress=False)
-        run.plot(drawn, logarithmic=logarithmic)
+        run.plot(drawn, scale=scale)
     zero, some = drawn.get_lines()
+    assert str(zero.get_label()) == "Optimal" + " (0)" * (scale in ("semilogy", "loglog"))
+    assert str(some.get_label()) == "UniformRandom"
+    assert zero.get_color() != some.get_color()
     assert np.asarray(zero.get_xdata())[-1] == episodes
     assert (np.asarray(zero.get_ydata()) == 0.0).all()
     assert np.asarray(some.get_ydata())[-1] == pytest.approx(run.total_regret)
@@ -266,14 +271,12 @@ def test_the_policy_is_drawn_state_by_step(result: orl.Result) -> None:
 def test_curves_have_bands_and_every_plot_of_a_report_is_written(folder: Path, tmp_path: Path) -> None:
     drawn = axes()
     x = [1, 2, 3]
-    draw_curves(
-        drawn, [{"name": "a $", "episode": x, "mean": x, "low": [0, 1, 2], "high": [2, 3, 4]}], logarithmic=True
-    )
+    draw_curves(drawn, [{"name": "a $", "episode": x, "mean": x, "low": [0, 1, 2], "high": [2, 3, 4]}], scale="loglog")
     assert len(drawn.collections) == 1
     problem = orl.make_problem("river-swim", states=3)
     agents = {"uniform": UniformRandom(), "optimal": Optimal(mdp=problem.mdp)}
     found = orl.compare(agents, problem, episodes=30, seeds=3, workers=1, progress=False)
-    lines = draw_comparison(found, axes(), logarithmic=True).get_lines()
+    lines = found.plot(axes(), scale="loglog").get_lines()
     np.testing.assert_allclose(
         [np.asarray(line.get_ydata())[-1] for line in lines], [row["regret"] for row in found.rows]
     )
@@ -283,6 +286,42 @@ def test_curves_have_bands_and_every_plot_of_a_report_is_written(folder: Path, t
     one = {**model, "problems": model["problems"][:1]}
     again = write_figures(one, tmp_path / "again", formats=["svg"])
     assert all(path.read_bytes() == (tmp_path / path.name).read_bytes() for path in again)
+
+
+def test_bands_hold_the_mean_and_do_not_fall() -> None:
+    draw = np.random.default_rng(0)
+    values = np.cumsum(draw.exponential(size=(10, 300)) * draw.integers(0, 30, size=(10, 300)) ** 3, axis=1)
+    for band in ("bootstrap", "quantiles"):
+        curve = curve_of(np.arange(1, 301), values, band)
+        for side in ("low", "high"):
+            assert (np.diff(curve[side]) >= 0.0).all()
+        assert (curve["low"] <= curve["high"]).all()
+    assert (curve_of(np.arange(1, 301), values)["low"] <= values.mean(axis=0)).all()
+    assert curve_of(np.arange(1, 301), values, None)["low"] is None
+
+
+def test_figures_for_papers(folder: Path, tmp_path: Path) -> None:
+    records = orl.load(folder)
+    with pytest.raises(orl.InvalidInput, match=r"problem.*RiverSwim.*SparseMixture"):
+        records.plot()
+    for band, lines in (("seeds", 4), ("quantiles", 1), (None, 1)):
+        drawn = records.plot(scale="semilogy", band=band, problem="SparseMixture")  # type: ignore[arg-type]  # a name
+        labels = drawn.get_legend_handles_labels()[1]
+        assert len(labels) == 3
+        assert "Optimal (0)" in labels
+        assert len(drawn.get_lines()) == 3 * lines
+        assert len(drawn.collections) == 3 * (band == "quantiles")
+    figure: Any = drawn.figure
+    assert figure.get_figwidth() == 3.3
+    figure.savefig(tmp_path / "regret.pdf")
+    assert b"/FontFile2" in (tmp_path / "regret.pdf").read_bytes()  # TrueType, embedded
+    assert b"/Type3" not in (tmp_path / "regret.pdf").read_bytes()
+    wide: Any = records.plot(problem="RiverSwim", width="page").figure
+    assert wide.get_figwidth() == 6.9
+    for wrong in ({"scale": "log"}, {"band": "sd"}, {"width": "wide"}, {"width": 0.0}, {"problem": "RiverSwam"}):
+        with pytest.raises(orl.InvalidInput, match=next(iter(wrong))):
+            records.plot(**{"problem": "RiverSwim", **wrong})  # type: ignore[arg-type]  # wrong on purpose
+    plt.close("all")
 
 
 # --------------------------------------------------------------------------------------------------------------- pages

@@ -202,7 +202,7 @@ def test_other_code_of_a_user_is_refused(
     assert load(path).state == {"n": 8}
     changed = imported(tmp_path, **parts)
     for agent in (changed, None):
-        with pytest.raises(CheckpointError, match="the code of made_by_user:Made has changed"):
+        with pytest.raises(CheckpointError, match=r"made_by_user:Made \(made_by_user\.py\) has changed"):
             load(path, agent)
 
 

@@ -1,8 +1,20 @@
 """occamrl: Occam's razor for reinforcement learning.
 
-Begin with ``FiniteMDP`` or ``make_problem``, ``FeatureMap`` or ``Ladder``, an agent such as ``Occam``, ``ARLGen`` or
-``ARLLinDim``, and ``run``, ``learn``, ``compare`` or ``select``. ``occamrl.paper`` has the paper's algorithms to the
-letter, ``occamrl.checks`` tests what you add.
+Ten names to begin with::
+
+    FiniteMDP      a problem from arrays P[s, a, s'] and r[s, a]; make_problem has built-in ones
+    Model          a problem from a function of yours, with parameters that are fitted
+    Ladder         candidate models, from simple to rich
+    Occam          an agent that finds out which of them is needed; ARLGen, ARLLin and others do too
+    run            play an agent on a problem, with its exact regret
+    learn          play an agent in a Gymnasium environment
+    select         find out which model a log of episodes requires
+    compare        play several agents over the same seeds: tables, figures, LaTeX
+    Experiment     many agents on many problems, resumed where they stopped; load reads the results
+    preflight      will selection pay, and what can it not find out?
+
+Classes of a ladder count from 1; states, actions and all other indices from 0. ``occamrl.paper`` has the paper's
+algorithms to the letter, ``occamrl.checks`` tests what you add.
 
 Public names are loaded when they are first used, so that ``import occamrl`` costs nothing.
 """
@@ -74,6 +86,9 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.selectors.arl_lin import ARLLin as ARLLin
     from occamrl.selectors.arl_lin import ARLLinDim as ARLLinDim
     from occamrl.selectors.arl_lin import ARLLinNorm as ARLLinNorm
+    from occamrl.selectors.references import largest as largest
+    from occamrl.selectors.references import oracle as oracle
+    from occamrl.selectors.references import smallest as smallest
     from occamrl.selectors.rules import D3RB as D3RB
     from occamrl.selectors.rules import ECE as ECE
     from occamrl.selectors.rules import ED2RB as ED2RB
@@ -82,7 +97,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.selectors.rules import StochasticCORRAL as StochasticCORRAL
 
 
-_MODULES = ("checks", "errors", "paper", "problems", "registry")
+_MODULES = ("checks", "errors", "paper", "problems")
 
 
 def _homes() -> dict[str, str]:

@@ -18,7 +18,7 @@ from occamrl.errors import ContractError, OccamRLError
 from occamrl.problems.mdp import FiniteMDP, as_mdp, stream
 from occamrl.protocols import Flow, Known, Learner, Plan, Played, Problem, Replay, Rule
 from occamrl.running.flow import simulate
-from occamrl.running.run import Run, Simulator, generator, require_plan, tell
+from occamrl.running.run import Run, Simulator, generator, require_learner, require_plan, tell
 from occamrl.running.storage import Reader, Writer
 
 _MOST = 10**6  # episodes of a plan that are tried at once
@@ -96,7 +96,10 @@ def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 4
       a state from a file plans and learns the same, after every block
       the same seed gives the same bits, in one run or in two
     """
-    _require(not isinstance(agent, type) and isinstance(agent, Learner), "a learner has begin, plan and learn")
+    try:
+        require_learner(agent)
+    except OccamRLError as error:
+        raise ContractError(f"broken contract: a learner has begin, plan and learn ({error})") from None
     problem, done, played, at = as_mdp(mdp), 0, list[Any](), None
     known, source, state = problem.known, Simulator(problem), agent.begin(problem.known)
     fresh = copy.deepcopy(state)
@@ -125,8 +128,9 @@ def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 4
         run.play(episodes - episodes // 2, progress=False)
     blocks, clause = run.result.blocks, "the same seed gives the same bits, in one run or in two"
     for i, (first, *block) in enumerate(played):
-        found = [getattr(blocks, name)[i] for name in ("episodes", "regret", "returns", "pessimistic")]
-        _same(block, found, clause, first, "block")
+        names = ("episodes", "regret", "returns", "pessimistic")
+        found = {name: getattr(blocks, name)[i] for name in names}
+        _same(dict(zip(names, block, strict=True)), found, clause, first, "block")
     _same(state, run.result.state, clause, done - 1)
     sizes = f"FiniteMDP(S={known.states}, A={known.actions}, H={known.horizon})"
     return _report(
@@ -210,3 +214,7 @@ def check_problem(problem: Problem) -> str:
         policy = draw.integers(mdp.actions, size=(horizon, mdp.states))
         _require((mdp.evaluate(policy) <= best + 1e-9).all(), "no policy beats V*")
     return _report(repr(problem), "V* is in range, attained by the optimal policy, and beaten by none of 5 others")
+
+
+def __dir__() -> list[str]:
+    return ["check_learner", "check_problem", "check_rule"]

@@ -12,7 +12,6 @@ from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.models.ladder import Ladder
 from occamrl.problems.lakes import FrozenLake
 from occamrl.protocols import Learner
-from occamrl.report.figures import draw_comparison
 from occamrl.running.run import run
 from occamrl.running.storage import make_folder
 from occamrl.selectors.arl_gen import ARLGen
@@ -41,7 +40,7 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     found = compare(agents, problem, episodes=EPISODES, seeds=SEEDS, progress=False)
     say(str(found))
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
-    draw_comparison(found, figure.subplots(), logarithmic=True)
+    found.plot(figure.subplots(), scale="loglog")
     make_folder(folder)
     picture = folder / "demo.png"
     figure.savefig(picture, dpi=150)

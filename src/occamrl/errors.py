@@ -182,6 +182,11 @@ def require_number(field: str, value: Any, low: float, high: float, *, open_low:
     return number
 
 
+def require_delta(value: Any) -> float:
+    """Return a level of confidence delta: the smallest and the largest are the same everywhere."""
+    return require_number("delta", value, 1e-300, 1.0)
+
+
 def require_integer(
     field: str,
     value: Any,
@@ -247,9 +252,10 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
     return low, high
 
 
-def sum_to_one(total: float) -> str:
-    """Return what is expected of probabilities with this sum, and what to do."""
-    return "probabilities >= 0 that sum to 1" + "; divide each row by its sum, in 64 bits" * bool(total > 0.0)
+def sum_to_one(total: float, least: float = 0.0) -> str:
+    """Return what is expected of probabilities with this sum and minimum, and what to do."""
+    advice = "; divide each row by its sum, in 64 bits" if total > 0.0 and least >= 0.0 else ""
+    return f"probabilities >= 0 that sum to 1{advice}"
 
 
 def as_array(field: str, value: Any, expected: object = "an array", kinds: str = "") -> NDArray[Any]:
@@ -295,3 +301,9 @@ def as_path(field: str, value: Any) -> Path:
     if not isinstance(value, (str, os.PathLike)):
         raise ParameterError(field, got=f"{value!r:.100}", expected="a path")
     return Path(value)
+
+
+def __dir__() -> list[str]:
+    return sorted(
+        name for name, each in globals().items() if isinstance(each, type) and issubclass(each, BaseException)
+    )

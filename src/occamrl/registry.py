@@ -83,12 +83,21 @@ def import_modules(names: Iterable[str], field: str = "imports") -> None:
         _imported.add(name)
 
 
+def _folded(name: object) -> str:
+    return re.sub("[-_]", "", str(name)).casefold()
+
+
+def canonical(name: str) -> str:
+    """Return how a name is spelled: ``psrl`` is ``PSRL``, ``river-swim`` is ``RiverSwim``; others are left as is."""
+    return next((each for each in named(*KINDS) if _folded(each) == _folded(name)), name)
+
+
 def lookup(field: str, name: object, known: Mapping[str, Any]) -> Any:
     """Return the one of ``known`` that is meant, ignoring case, ``-`` and ``_``; or what ``module:name`` is."""
     if isinstance(name, str) and ":" in name:
         return _of_module(field, name)
     for each, value in known.items():
-        if re.sub("[-_]", "", each).casefold() == re.sub("[-_]", "", str(name)).casefold():
+        if _folded(each) == _folded(name):
             return value
     raise UnknownName(field, got=name, known=known)
 

@@ -41,7 +41,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import helmert, qr
 
-from occamrl.errors import ParameterError, require_kind, require_number
+from occamrl.errors import ParameterError, require_delta, require_kind
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.parametric import Parametric
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -344,7 +344,7 @@ def supports(
     known : Known, optional
         With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
     """
-    require_number("delta", delta, 1e-300, 1.0)
+    require_delta(delta)
     if isinstance(simulators, ParametricLadder):
         return _parameters(source, simulators, delta)
     if simulators is not None:

@@ -1,51 +1,47 @@
 """Several agents on one problem, over the same seeds: :func:`compare`, what it returns, and league tables.
 
-Every seed is one observation. Intervals are percentile bootstrap intervals of the mean over seeds, at 95 %; differences
-are taken seed by seed, since two agents with the same seed meet the same random numbers.
+Every seed is one observation; differences are taken seed by seed, since two agents with the same seed share the same
+random numbers.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Never
 
 import numpy as np
 
-from occamrl.errors import CheckpointError, Interrupted, OccamRLError, ParameterError, as_path, require_integer
+from occamrl.errors import (
+    CheckpointError,
+    Interrupted,
+    OccamRLError,
+    ParameterError,
+    UnknownName,
+    as_path,
+    require_integer,
+)
 from occamrl.experiments.pool import CHECKPOINT_SECONDS, Event, Listener, Pool, earlier, follow, play, processors
-from occamrl.experiments.records import Records, locked, text_table
+from occamrl.experiments.records import Records, locked
+from occamrl.experiments.tables import Runs, Tables, ends_of, interval
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
-from occamrl.running.run import generator, require_learner
+from occamrl.running.run import require_learner
 from occamrl.running.storage import make_folder, read_objects, save, sha256, write_objects
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_RESAMPLES = 4_000
-
-
-def interval(values: Any) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of a mean, the same for the same numbers; None for fewer than two."""
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.size < 2:
-        return None
-    drawn = generator(0, "bootstrap").integers(numbers.size, size=(_RESAMPLES, numbers.size))
-    low, high = np.quantile(numbers[drawn].mean(axis=1), (0.025, 0.975))
-    return float(low), float(high)
+_OPTIONS = ("episodes", "seeds", "workers", "folder", "progress")
+_MEANT = dict.fromkeys(("n_jobs", "processes", "jobs", "n_workers"), "workers")
+_MEANT |= dict.fromkeys(("out", "path", "directory", "out_dir"), "folder") | {"n_seeds": "seeds", "verbose": "progress"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
-    """The results of :func:`compare`: print it, ``plot()`` it, or take its ``rows``.
+class Comparison(Tables):
+    """The results of :func:`compare`: print it, ``plot()`` it, take its ``rows``, ``to_latex()`` or ``to_pandas()``.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
@@ -57,20 +53,14 @@ class Comparison:
     problem: str  # its name
     results: Mapping[str, Sequence[Result]]  # of every agent one per seed, in the same order
 
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per agent: mean regret, its interval, median, worst seed, regret an episode in the last tenth."""
-        found = []
-        for name, results in self.results.items():
-            totals = [result.total_regret for result in results]
-            low, high = interval(totals) or (None, None)
-            last = results[0].total_episodes
-            tail = [(r.total_regret - r.regret_at(last - max(1, last // 10))) / max(1, last // 10) for r in results]
-            row = {"agent": name, "seeds": len(results), "regret": float(np.mean(totals)), "low": low, "high": high}
-            row |= {"median": float(np.median(totals)), "worst": float(max(totals)), "tail": float(np.mean(tail))}
-            row |= {"plans": float(np.mean([r.plans for r in results])), "seconds": sum(r.wall_time for r in results)}
-            found.append(row)
-        return found
+    @property
+    def runs(self) -> Runs:
+        """The results, by problem and agent."""
+        return {self.problem: self.results}
+
+    def regret_at(self, episode: int) -> dict[str, Any]:
+        """Return the exact cumulative regret after so many episodes, by agent: one number per seed."""
+        return dict(super().regret_at(episode)[self.problem])
 
     def differences(self, baseline: str | None = None) -> list[dict[str, Any]]:
         """Return regret minus that of the baseline (the first agent by default), paired by seed, with intervals."""
@@ -86,25 +76,11 @@ class Comparison:
                 found.append(row | {"low": low, "high": high})
         return found
 
-    def plot(self, axes: Axes | None = None, *, logarithmic: bool = False) -> Axes:
-        """Draw the mean cumulative regret of every agent, with the interval of the mean."""
-        figures: Any = importlib.import_module("occamrl.report.figures")
-        return figures.draw_comparison(self, axes, logarithmic=logarithmic)  # type: ignore[no-any-return]
-
     def __str__(self) -> str:
-        first, rows = next(iter(self.results.values())), []
-        for row in self.rows:
-            named = {"agent": row["agent"], "regret": row["regret"], "95% interval": ends_of(row)}
-            named |= {"worst seed": row["worst"], "regret per episode, last 10 %": row["tail"]}
-            rows.append(named | {"seconds": row["seconds"]})
-        return f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds\n{text_table(rows)}"
+        first = next(iter(self.results.values()))
+        return f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds\n{self._text()}"
 
     __repr__ = __str__
-
-
-def ends_of(row: dict[str, Any]) -> str:
-    """Return the interval of a row as text; nothing for a single seed."""
-    return "" if row["low"] is None else f"[{row['low']:,.4g}, {row['high']:,.4g}]"
 
 
 def play_run(who: Any, path: str, seed: int, episodes: int, say: Listener, stop: Callable[[], bool]) -> None:
@@ -122,6 +98,7 @@ def compare(
     workers: int | None = None,
     folder: str | Path | None = None,
     progress: bool | None = None,
+    **others: Never,
 ) -> Comparison:
     """Play several agents on one problem with the same seeds, and compare their exact regret.
 
@@ -151,6 +128,9 @@ def compare(
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
+    for name in others:  # those of other packages, and of earlier versions
+        meant = _MEANT.get(name)
+        raise UnknownName("compare", got=name, known=[meant] if meant else (*_OPTIONS, "agents", "problem"))
     mdp, episodes = as_mdp(problem), require_integer("episodes", episodes, 1)
     if not isinstance(agents, Mapping) or not agents or not all(isinstance(name, str) for name in agents):
         raise ParameterError("agents", got=f"{agents!r:.80}", expected='a dict such as {"name": agent}')
@@ -204,22 +184,40 @@ def compare(
     return found
 
 
+def right_class(record: dict[str, Any]) -> float | None:
+    """Return the share of a run's episodes with the right class, features or base; None where there is none."""
+    resolved, rows = record["resolved"], record["phases"]
+    if resolved.get("scope") == "all" or not rows:
+        return None
+    if (base := resolved.get("true_base")) is not None and "plays" in rows[-1]:
+        return float(rows[-1]["plays"][base] / max(1, sum(rows[-1]["plays"])))
+    truth = resolved.get("true_class", resolved.get("true_support"))
+    rows = [row for row in rows if row.get("label") != "estimation" and "chosen" in row]
+    if truth is None or not rows:
+        return None
+    return float(sum(row["episodes"] for row in rows if row["chosen"] == truth) / sum(row["episodes"] for row in rows))
+
+
 def league(records: Records) -> list[dict[str, Any]]:
     """Return the league tables of an experiment: per problem, who has how much regret with which guarantee.
 
     An agent that is swept is one row with two figures: those of its first values (the published ones), and those of the
     values that had the least mean regret on the spec's ``tuning_seeds``. Both are of the other seeds: nothing is shown
-    on seeds that a value was chosen on.
+    on seeds that a value was chosen on. ``right class`` is the share of episodes in which the right class was played,
+    or the right features: of selectors that play what they choose, where the truth is in the ladder.
     """
     tuning = set(records.spec.get("tuning_seeds", []))
     swept = {record["agent"]["label"] for record in records.cells if record["seed"] in tuning}  # no others play them
     about: dict[tuple[str, str], dict[str, Any]] = {}  # by problem and agent: the labels, with what is proved
+    rights: dict[tuple[str, str], list[float | None]] = {}
     totals: dict[tuple[str, str, bool], list[float]] = {}  # by problem, label, and whether the seeds are for tuning
     for record in records.cells:
         problem, agent, label = record["problem"]["label"], record["agent"], record["agent"]["label"]
         rule = agent["parameters"].get("rule") or agent["name"]
         name = (rule if isinstance(rule, str) else rule["name"]) if label in swept else label
         about.setdefault((problem, name), {})[label] = record["resolved"]
+        if label not in swept or record["seed"] not in tuning:
+            rights.setdefault((problem, label), []).append(right_class(record))
         totals.setdefault((problem, label, record["seed"] in tuning), []).append(record["total_regret"])
     rows: list[dict[str, Any]] = []
     for (problem, name), labels in about.items():
@@ -232,5 +230,7 @@ def league(records: Records) -> list[dict[str, Any]]:
         row["regret"] = float(np.mean(own)) if own else None
         row["tuned regret"] = float(np.mean(tuned)) if tuned and several else None
         row["95% interval"] = ends_of({"low": low, "high": high})
+        shares = [share for share in rights.get((problem, first), []) if share is not None]
+        row["right class"] = f"{100.0 * float(np.mean(shares)):.0f} %" if shares else ""
         rows.append(row | {"worst": max(own, default=None), "tuned": best if several else ""})
     return sorted(rows, key=lambda row: (row["problem"], np.inf if row["regret"] is None else row["regret"]))

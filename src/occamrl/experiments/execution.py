@@ -26,7 +26,7 @@ from occamrl.experiments.spec import Resolver, check, make_problem, read_spec
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
-from occamrl.running.identity import changes
+from occamrl.running.identity import changes, identity
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_sealed
 
@@ -56,7 +56,7 @@ def play_cell(
 
 
 def described(cell: Cell, result: Result) -> Event:
-    """Return the totals, the thinned curve and the phases of a result, in plain data."""
+    """Return the totals, the thinned curve, the exact one in pieces and the phases of a result, in plain data."""
     at = result.episodes
     if cell.thinning and at.size > cell.thinning:
         spaced = np.geomspace(1, at.size, cell.thinning).astype(np.int64) - 1
@@ -66,8 +66,16 @@ def described(cell: Cell, result: Result) -> Event:
     returns = np.array(result.blocks.returns)[piece] / np.array(result.blocks.episodes)[piece]
     curve = [column.tolist() for column in (at, regret - before, regret, returns)]
     totals = {name: getattr(result, name) for name in TOTALS}
-    found: Event = plain({**totals, "curve": dict(zip(CURVE, curve, strict=True)), "phases": result.phase_rows})
+    kept = {"curve": dict(zip(CURVE, curve, strict=True)), "pieces": pieces(result), "phases": result.phase_rows}
+    found: Event = plain({**totals, **kept})
     return found
+
+
+def pieces(result: Result) -> Event:
+    """Return the exact curve of regret: stretches of episodes with the same regret, and their sums."""
+    episodes, regret = (np.array(column) for column in (result.blocks.episodes, result.blocks.regret))
+    first = np.flatnonzero(np.diff(regret / np.maximum(episodes, 1), prepend=np.nan) != 0.0)
+    return {"episodes": np.add.reduceat(episodes, first), "regret": np.add.reduceat(regret, first)}
 
 
 def about(agent: Any, problem: Any) -> dict[str, Any]:
@@ -82,6 +90,10 @@ def about(agent: Any, problem: Any) -> dict[str, Any]:
     ladder, theta = getattr(agent, "ladder", None), getattr(problem, "theta", None)
     if isinstance(ladder, (Ladder, ParametricLadder)):
         found |= {"classes": list(ladder.names), "true_class": ladder.class_of(as_mdp(problem))}
+    families = [getattr(base, "family", None) for base in getattr(agent, "bases", ())]
+    held = [family is not None and Ladder([family]).class_of(as_mdp(problem)) for family in families]
+    if any(held):
+        found["true_base"] = next(i for i, each in enumerate(held) if each)
     if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
         found["true_support"] = np.flatnonzero(theta).tolist()
     return found
@@ -204,14 +216,20 @@ class Experiment:
     def _claim(self, place: Folder) -> None:
         """Write the experiment into a folder, unless that holds something else or results of other code."""
         if place.experiment_file.exists():
-            advice = "a new folder for other results; or the spec, the parameters and the code that wrote this one"
+            advice = (
+                "the spec, the parameters and the code that wrote these results. To try others beside them, keep the "
+                "entry and add a second [[agent]] or [[problem]] with a label of its own; or take a new folder"
+            )
             for key, old in place.experiment()["code"].items():
                 if key in self.code and (changed := changes(old, self.code[key])):
                     raise RecordError(place.experiment_file, got=f"{key}: {changed}", expected=advice)
             ours = {cell.id for cell in self.cells}
             if others := [cell for cell in place.planned() if cell.id not in ours]:
-                got = f"{len(others)} cell(s) that the spec does not have, such as {others[0].names}"
-                raise RecordError(place.experiment_file, got=got, expected=advice)
+                first = others[0]
+                named = next((cell for cell in self.cells if cell.names == first.names), None)
+                why = changes(*(identity(asdict(cell), "cell") for cell in (first, named))) if named else ""
+                got = f"{len(others)} cell(s) that the spec does not have, such as {first.names}"
+                raise RecordError(place.experiment_file, got=got + (f": {why}" if why else ""), expected=advice)
         place.create(self.name, self.data, self.cells, self.code)
 
     @classmethod

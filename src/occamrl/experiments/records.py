@@ -4,7 +4,7 @@
 
     FOLDER/experiment.json      name, spec, the cells, and what problems and agents were (parameters, code)
     FOLDER/lock                 which process works here; empty when none does
-    FOLDER/cells/<id>.json      the record of a finished or failed cell: totals, curve, phases
+    FOLDER/cells/<id>.json      the record of a finished or failed cell: totals, curve, pieces, phases
     FOLDER/cells/<id>.npz       the checkpoint of a cell under way
     FOLDER/quarantine/          what `verify` took out
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import socket
 import time
@@ -26,19 +25,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from occamrl.errors import CheckpointError, FolderInUse, RecordError, as_path
+from occamrl.experiments.tables import Kept, Runs, Tables
+from occamrl.experiments.tables import shown as shown
 from occamrl.running.storage import canonical, make_folder, read_document, read_sealed, sha256, write_sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 3
+FORMAT = 4
 TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
 CURVE = ("episode", "regret", "cumulative_regret", "realised_return")
 _WORKERS_SECONDS = 3.0  # given to the workers of a process that was killed to notice and to end
-_MOST_ROWS = 24  # of a printed table: it fits a screen
 
 
 @dataclass(frozen=True)
@@ -138,8 +136,8 @@ class Folder:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Records:
-    """An experiment as far as it has come; print it for a table.
+class Records(Tables):
+    """An experiment as far as it has come: print it, ``plot()`` it, or take ``to_latex()`` or ``to_pandas()``.
 
     ``cells`` are the records of the finished cells, ``failed`` those of the failed ones, in the spec's order. ``begun``
     lists the ids of cells with a checkpoint, ``missing`` those of all others, ``damaged`` what is wrong with files.
@@ -185,25 +183,21 @@ class Records:
                 rows.append({**labels_of(record), "phase": number, **totals, "facts": json.dumps(facts)})
         return pa.Table.from_pylist(rows)
 
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each problem and agent: seeds, episodes, mean and worst regret, seconds."""
-        groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    @cached_property
+    def runs(self) -> Runs:
+        """What is kept of the finished runs, by problem and agent."""
+        found: dict[str, dict[str, list[Kept]]] = {}
         for record in self.cells:
-            groups.setdefault((record["problem"]["label"], record["agent"]["label"]), []).append(record)
-        found = []
-        for (problem, agent), members in groups.items():
-            totals = [record["total_regret"] for record in members]
-            row = {"problem": problem, "agent": agent, "seeds": len(members), "episodes": members[0]["episodes"]}
-            row |= {"mean regret": float(np.mean(totals)), "worst": max(totals)}
-            found.append(row | {"seconds": sum(record["wall_time"] for record in members)})
+            totals = [record[name] for name in ("total_regret", "total_return", "plans", "wall_time")]
+            kept = Kept(record["seed"], record["episodes"], *totals, **record["pieces"])
+            found.setdefault(record["problem"]["label"], {}).setdefault(record["agent"]["label"], []).append(kept)
         return found
 
     def __str__(self) -> str:
         left = {name: len(getattr(self, name)) for name in ("failed", "begun", "missing", "damaged")}
         head = f"{self.name}: {len(self.cells):,} of {self.total:,} cells are finished"
         head += "".join(f", {count:,} {name}" for name, count in left.items() if count)
-        return "\n".join([head, *([text_table(self.rows)] if self.cells else [])])
+        return "\n".join([head, *([self._text()] if self.cells else [])])
 
     __repr__ = __str__
 
@@ -212,25 +206,6 @@ def labels_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a row of a table says about its cell."""
     names = {"problem": record["problem"]["label"], "agent": record["agent"]["label"]}
     return {"cell": record["cell"], **names, "seed": record["seed"]}
-
-
-def shown(value: Any) -> str:
-    """Return a value of a table as text."""
-    if isinstance(value, float):
-        return "impossible" if math.isinf(value) else f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
-    return f"{value:,}" if type(value) is int else "" if value is None else str(value)
-
-
-def text_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as text in columns that fit a screen; of many rows the first."""
-    columns = []
-    for name in rows[0]:
-        column = [name, *(shown(row[name])[:40] for row in rows[:_MOST_ROWS])]
-        numeric, width = isinstance(rows[0][name], (int, float)), max(map(len, column))
-        columns.append([each.rjust(width) if numeric else each.ljust(width) for each in column])
-    lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
-    more = [f"... and {len(rows) - _MOST_ROWS:,} more rows"] if len(rows) > _MOST_ROWS else []
-    return "\n".join(lines + more)
 
 
 def status(folder: str | Path) -> Records:

@@ -10,7 +10,6 @@ All faults of a file are reported at once: where, what was got, what was expecte
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import itertools
 import json
@@ -18,7 +17,7 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib import resources
@@ -26,25 +25,25 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from occamrl import registry
 from occamrl.errors import Fault, InvalidInput, ParameterError, SpecError, UnknownName, require_choice
 from occamrl.experiments.records import Cell
-from occamrl.learners.ucrl_vtr import UCRLVTR
-from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
-from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import MOST_EPISODES
-from occamrl.running.identity import identity
+from occamrl.running.identity import identity, identity_of_problem
+from occamrl.selectors.references import largest, on_class, oracle, smallest
 
 AGENTS = ("learners", "selectors", "paper")
 REFERENCES = ("oracle", "largest", "smallest", "class")
 _MODELS = {each.__name__: each for each in (FiniteFamily, LinearFamily, AggregationFamily, Ladder)}
 _MOST_SEEDS = 100_000
+_UNKNOWN = "?"  # the name of an entry that is wrong
+_INSTEAD: dict[str, Any] = {"name": _UNKNOWN, "episodes": 1, "seeds": 1, "problem": [_UNKNOWN], "agent": [_UNKNOWN]}
 
 
 def _seeds(value: Any) -> Any:
@@ -66,7 +65,7 @@ class Named(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Name
+    name: Annotated[Name, AfterValidator(registry.canonical)]
     parameters: dict[str, Any] = {}
 
 
@@ -181,32 +180,36 @@ def check(given: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tu
     """Return the data of a spec, its cells, and what they consist of; every problem and agent is built once."""
     try:
         data = json.loads(json.dumps(given, allow_nan=False))
-        spec = Spec.model_validate(data)
-    except ValidationError as error:
-        raise SpecError(path, [fault_of(each) for each in error.errors()]) from error
     except (ValueError, TypeError) as error:
         raise SpecError(path, [Fault("spec", f"{error}", "numbers, texts, lists and tables")]) from error
+    spec, faults = _validated(data)
     if missing := [name for name in spec.imports if name not in imports]:
         named = " ".join(f"--import {name}" for name in missing)
         expected = f"{named} on the command line too (in Python: imports={missing}): a file alone imports nothing"
-        raise SpecError(path, [Fault("import", ", ".join(missing), expected)])
-    registry.import_modules(imports)
-    faults = list(_inconsistent(spec))
+        faults.append(Fault("import", ", ".join(missing), expected))
+    with noting(faults, ""):
+        registry.import_modules(imports, "import")
+    faults += _inconsistent(spec)
     cells: list[Cell] = []
     code: Code = {}
     for number, problem in enumerate(spec.problem):
         episodes = problem.episodes or spec.episodes
         for label, parameters in problem.variants():
             made = None
-            with noting(faults, f"problem[{number}]"):
-                made = make_problem(problem.name, json.dumps(parameters))
+            if problem.name != _UNKNOWN:
+                with noting(faults, f"problem[{number}]"):
+                    made = make_problem(problem.name, json.dumps(parameters))
             for i, agent in enumerate(spec.agent):
-                playing = made is not None and (not agent.only or not {problem.name, label}.isdisjoint(agent.only))
-                for who, options in agent.variants() if playing else ():
+                if agent.name == _UNKNOWN or (agent.only and {problem.name, label}.isdisjoint(agent.only)):
+                    continue
+                for who, options in agent.variants():
+                    if made is None:  # names can be checked without a problem
+                        faults += misnamed(agent.name, options, f"agent[{i}]")
+                        continue
                     resolver = Resolver(made, episodes)
                     built = resolver.agent(agent.name, options, f"agent[{i}].parameters")
                     faults += resolver.faults
-                    code[f"{label} / {who}"] = {"problem": resolver.mdp.fingerprint[:16], **identity(built)}
+                    code[f"{label} / {who}"] = {**resolver.about, **identity(built)}
                     one = {"name": problem.name, "label": label, "parameters": parameters}
                     two = {"name": agent.name, "label": who, "parameters": options}
                     seeds = [*spec.seeds, *spec.tuning_seeds] if agent.sweep else spec.seeds
@@ -216,21 +219,65 @@ def check(given: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tu
     return data, cells, code
 
 
+def _validated(data: dict[str, Any]) -> tuple[Spec, list[Fault]]:
+    """Return a spec, and what is wrong with its form; what is wrong is left out, so that the rest can be looked at."""
+    faults: list[Fault] = []
+    while True:
+        try:
+            return Spec.model_validate(data), faults
+        except ValidationError as error:
+            faults += [fault_of(each) for each in error.errors()]
+            data = dict(data)
+            for first, *rest in (each["loc"] for each in error.errors()):
+                if first in ("problem", "agent") and rest:
+                    data[first] = [*data[first]]
+                    data[first][rest[0]] = {"name": _UNKNOWN}
+                elif first in _INSTEAD:
+                    data[first] = _INSTEAD[first]
+                else:
+                    data.pop(str(first))
+
+
+def misnamed(name: str, parameters: dict[str, Any], key: str) -> list[Fault]:
+    """Find an agent, or parameters of one, that do not exist."""
+    faults: list[Fault] = []
+    with noting(faults, key):
+        who = parameters.get("selector") if name in REFERENCES else name
+        found = registry.find("name" if who == name else "parameters.selector", who, *AGENTS)
+        given = {each for each in parameters if name not in REFERENCES or each not in ("selector", "m")}
+        faults += unknown(found, given, f"{key}.parameters")
+    return faults
+
+
+def unknown(kind: Any, given: Iterable[str], key: str) -> list[Fault]:
+    """Find names that are no parameters of a class."""
+    known = parameters_of(kind)
+    wrong = [(name, str(UnknownName(name, got=name, known=known).expected)) for name in given if name not in known]
+    return [Fault(f"{key}.{name}", "an unknown parameter", expected) for name, expected in wrong]
+
+
+def parameters_of(kind: Any) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a class by name."""
+    every = inspect.signature(kind).parameters.items()
+    return {name: each for name, each in every if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+
+
 def _inconsistent(spec: Spec) -> Iterator[Fault]:
     """Find what occurs twice, and labels that nothing has."""
     every = [*spec.seeds, *spec.tuning_seeds]
     if len(set(every)) < len(every):
         yield Fault("seeds", f"{every!r:.100}", "each seed once, those of tuning_seeds included")
+    whole = all(entry.name != _UNKNOWN for entry in (*spec.problem, *spec.agent))
     problems = Counter(label for entry in spec.problem for label, _ in entry.variants())
     agents = Counter(label for entry in spec.agent for label, _ in entry.variants())
     for key, labels in (("problem", problems), ("agent", agents)):
-        for label in [label for label, count in labels.items() if count > 1]:
+        for label in [label for label, count in labels.items() if count > 1 and label != _UNKNOWN]:
             yield Fault(f"{key}.label", f"{label!r} twice", "a label that no other entry has")
     names = {*problems, *(entry.name for entry in spec.problem)}
     wanted = [(f"agent[{i}].only[{j}]", each, names) for i, a in enumerate(spec.agent) for j, each in enumerate(a.only)]
     wanted += [("baseline", spec.baseline, set(agents))] if spec.baseline else []
     for key, name, valid in wanted:
-        if name not in valid:
+        if whole and name not in valid:
             yield Fault(key, repr(name), str(UnknownName(key, got=name, known=valid).expected))
 
 
@@ -260,6 +307,13 @@ class Resolver:
             "delta": self._delta,
         }
 
+    @property
+    def about(self) -> dict[str, str]:
+        """What makes the problem what it is."""
+        parts = (self.mdp.probability, self.mdp.outcomes.start, self.mdp.outcomes.next_state)
+        kernel = identity(np.concatenate([np.ravel(part).astype(float) for part in parts]), "problem.transition")
+        return {**identity_of_problem(self.mdp.known), **kernel, "problem.reward_noise": f"{self.mdp.reward_noise}"}
+
     def agent(self, name: str, parameters: dict[str, Any], key: str = "parameters") -> Any:
         """Return an agent by its name; None if something is wrong."""
         with noting(self.faults, key.removesuffix("parameters").removesuffix(".")):
@@ -268,19 +322,19 @@ class Resolver:
             rest = {each: value for each, value in parameters.items() if each not in ("selector", "m")}
             found = registry.find("parameters.selector", parameters.get("selector"), *AGENTS)
             selector = self.build(found, rest, key)
-            return None if selector is None else self._reference(name, selector, parameters.get("m"))
+            if selector is None:
+                return None
+            if name == "oracle":
+                return oracle(selector, self.problem)
+            made = {"largest": largest, "smallest": smallest}
+            return made[name](selector) if name in made else on_class(selector, parameters.get("m"))
         return None
 
     def build(self, kind: Any, parameters: dict[str, Any], key: str) -> Any:
         """Return ``kind`` with these parameters; None if something is wrong."""
         before, made = len(self.faults), dict[str, Any]()
-        every = inspect.signature(kind).parameters.items()
-        known = {name: each for name, each in every if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
-        for name in parameters:
-            if name not in known:
-                expected = UnknownName(name, got=name, known=known).expected
-                self.faults.append(Fault(f"{key}.{name}", "an unknown parameter", str(expected)))
-        for name, about in known.items():
+        self.faults += unknown(kind, parameters, key)
+        for name, about in parameters_of(kind).items():
             if name in parameters or about.default is about.empty:
                 with noting(self.faults, f"{key}.{name}"):
                     value, kind_of = parameters.get(name), getattr(about.annotation, "__name__", str(about.annotation))
@@ -355,33 +409,3 @@ class Resolver:
         if value in (None, "problem"):
             return Ladder.of_problem(self.problem)
         return self._named(key, value) if isinstance(value, str) or "name" in value else self.build(listed, value, key)
-
-    def _reference(self, name: str, selector: Any, m: int | None) -> Any:
-        """Return the learner that a selector would be on one class: the true one, the largest, ..."""
-        ladder, theta = getattr(selector, "ladder", None), getattr(self.problem, "theta", None)
-        if ladder is not None:
-            m = {"oracle": ladder.class_of(self.mdp), "largest": ladder.classes, "smallest": 1}.get(name, m)
-            if m is None:
-                expected = "a ladder that holds the problem's kernel; of a class its number m"
-                raise ParameterError("parameters.ladder", got=f"{name!r} on {self.title}", expected=expected)
-            if isinstance(ladder, ParametricLadder):
-                return dataclasses.replace(selector, ladder=ladder.only(m))
-            family = ladder.family_of(m)
-            if family.finite:
-                return _learner(UCRLVTR, selector, family=family)
-            return _learner(UCRLVTRLin, selector, features=family.own_features, norm_bound=family.norm_bound)
-        if name == "largest":
-            return _learner(UCRLVTRLin, selector)
-        if name != "oracle" or theta is None:
-            got = f"{name!r} of a {type(selector).__name__} on {self.title}"
-            raise ParameterError("name", got=got, expected="a selector with a ladder, or a problem with theta")
-        own = {"norm_bound": float(np.linalg.norm(theta))} if selector.finds_norm else {}
-        if getattr(selector, "finds_support", True):
-            own["features"] = selector.features.restrict(np.flatnonzero(theta).tolist())
-        return _learner(UCRLVTRLin, selector, **own)
-
-
-def _learner(kind: Any, selector: Any, **own: Any) -> Any:
-    """Return a learner with its own parameters, and those that it shares with a selector unless these are None."""
-    shared = {each.name: getattr(selector, each.name, None) for each in dataclasses.fields(kind)}
-    return kind(**{name: value for name, value in (shared | own).items() if value is not None})

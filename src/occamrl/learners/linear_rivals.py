@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import require_kind, require_number, require_rewards
+from occamrl.errors import require_delta, require_kind, require_number, require_rewards
 from occamrl.evidence import value
 from occamrl.learners.tabular import best_actions
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -134,7 +134,7 @@ class UCRLVTRPlus(Learner):
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)
         require_number("norm_bound", self.norm_bound, 0.0, math.inf, open_low=True)
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_number("scale", self.scale, 0.0, math.inf)
 
     def radii(self, horizon: int, k: int) -> tuple[float, float, float]:

@@ -35,7 +35,7 @@ from typing import Any, Literal
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import ParameterError, require_choice, require_number, require_rewards
+from occamrl.errors import ParameterError, require_choice, require_delta, require_number, require_rewards
 from occamrl.evidence.likelihood import Judgement, Lists
 from occamrl.evidence.parametric import Parametric
 from occamrl.learners.ucrl_vtr import count_starts, law_of_starts
@@ -92,7 +92,7 @@ class Occam(Learner):
     def __post_init__(self) -> None:
         require_choice("acting", self.acting, ("optimism", "sampling", "fit"))
         require_choice("scope", self.scope, ("smallest", "all"))
-        require_number("delta", self.delta, 1e-300, 1.0)
+        require_delta(self.delta)
         require_number("replan", self.replan, 0.0, 1e100)
         if isinstance(self.ladder, ParametricLadder):
             return

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
 from occamrl import bellman
-from occamrl.errors import FeatureError, require_kind, require_number, require_rewards
+from occamrl.errors import FeatureError, require_delta, require_kind, require_number, require_rewards
 from occamrl.evidence import likelihood
 from occamrl.models.features import FeatureMap, PerProblem
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Outcomes, Plan
@@ -128,7 +128,7 @@ class OccamMixture(_Counting):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         sums, least = self.features.sums, self.features.matrix.min()
         if least < -_ROUNDING or np.abs(sums - 1.0).max() > _ROUNDING:
             got = f"entries from {least:.3g}, sums from {sums.min():.3g} to {sums.max():.3g}"

@@ -32,7 +32,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from occamrl.errors import ParameterError, ShapeError, as_floats, require_choice, require_number
+from occamrl.errors import ParameterError, ShapeError, as_floats, require_choice, require_delta, require_number
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan
 
 GROWTH = 0.02  # of the data, after which bounds are made anew
@@ -50,7 +50,7 @@ class _WithRewards(Learner):
     def __post_init__(self) -> None:
         if isinstance(self.agent, type) or not isinstance(self.agent, Learner):
             raise ParameterError("agent", got=f"{self.agent!r:.80}", expected="a learner: begin, plan and learn")
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_number("share", self.share, 0.0, 1.0, open_low=True)
         require_number("scale", self.scale, 0.0, 1e100)
 

@@ -48,6 +48,7 @@ from occamrl.errors import (
     ParameterError,
     ShapeError,
     require_choice,
+    require_delta,
     require_integer,
     require_number,
     require_rewards,
@@ -239,7 +240,7 @@ class UCBVI(Learner):
     def __post_init__(self) -> None:
         require_integer("episodes", self.episodes, 1)
         require_choice("bonus", self.bonus, ("bernstein", "hoeffding"))
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_number("scale", self.scale, 0.0, 1e6)
 
     def begin(self, known: Known) -> dict[str, Any]:
@@ -348,7 +349,7 @@ class QLearningUCB(Learner):
 
     def __post_init__(self) -> None:
         require_integer("episodes", self.episodes, 1)
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_number("scale", self.scale, 0.0, 1e6)
 
     def begin(self, known: Known) -> dict[str, Any]:

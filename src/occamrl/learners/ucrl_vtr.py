@@ -35,7 +35,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl import bellman
-from occamrl.errors import ParameterError, as_floats, require_choice, require_kind, require_number, require_rewards
+from occamrl.errors import (
+    ParameterError,
+    as_floats,
+    require_choice,
+    require_delta,
+    require_kind,
+    require_number,
+    require_rewards,
+)
 from occamrl.evidence import value
 from occamrl.models.families import FiniteFamily, first_values, level, off_grid
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
@@ -83,7 +91,7 @@ class UCRLVTR(Learner):
 
     def __post_init__(self) -> None:
         require_kind("family", self.family, FiniteFamily)
-        require_number("delta", self.delta, 1e-300, 1.0)
+        require_delta(self.delta)
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
         require_number("replan", self.replan, 0.0, 1e100)
         if self.prior is not None:

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import require_choice, require_kind, require_number, require_rewards
+from occamrl.errors import require_choice, require_delta, require_kind, require_number, require_rewards
 from occamrl.evidence import value
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan
@@ -160,7 +160,7 @@ class UCRLVTRLin(Learner):
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)
         require_number("norm_bound", self.norm_bound, 1.0 / LARGEST, LARGEST)
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_number("scale", self.scale, 0.0, LARGEST)
         require_number("replan", self.replan, 0.0, LARGEST)
         require_choice("kernel", self.kernel, ("stationary", "per_step"))

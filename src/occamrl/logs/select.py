@@ -27,7 +27,7 @@ import numpy as np
 
 from occamrl.control.answer import select_simulators
 from occamrl.control.ladder import SimulatorLadder
-from occamrl.errors import ParameterError, require_choice, require_kind, require_number
+from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
 from occamrl.evidence import value
 from occamrl.learners.occam import Occam
 from occamrl.logs.log import read_log
@@ -169,7 +169,7 @@ def select(
     if callable(ladder):  # a model, whose method it is
         raise ParameterError("ladder", got=repr(spec), expected="model.ladder({...}): classes by their parameters")
     require_kind("ladder", ladder, (Ladder, ParametricLadder))
-    require_number("delta", delta, 1e-300, 1.0)
+    require_delta(delta)
     real = isinstance(ladder, ParametricLadder)
     exact = real or (ladder.finite and ladder.family.reach == 0.0)
     evidence = evidence or ("likelihood" if exact else "value")

@@ -263,7 +263,7 @@ def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
             negative = abs(here - 1.0) <= TOLERANCE
             got = f"a probability of {lowest:.6g}" if negative else f"probabilities that sum to {here:.12g}"
             at = (first + member, *divmod(pair, features.actions))
-            raise FamilyError(field, index=at, got=got, expected=sum_to_one(here))
+            raise FamilyError(field, index=at, got=got, expected=sum_to_one(here, lowest))
 
 
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:

@@ -36,6 +36,7 @@ from occamrl.errors import (
     ProbabilityError,
     ShapeError,
     as_flags,
+    require_delta,
     require_integer,
     require_number,
 )
@@ -176,7 +177,7 @@ class Simulators:
 
     def error(self, delta: float) -> float:
         """Return e: with probability 1 - delta no row of any estimate is farther than this from the truth (in TV)."""
-        require_number("delta", delta, 0.0, 1.0, open_low=True)
+        require_delta(delta)
         share = delta / max(1, len(self.estimated) * self.states * self.actions)
         each = (float(variation_errors(kernel, self.draws, share).max()) for kernel in self._estimates)
         return max(each, default=0.0)

@@ -18,3 +18,7 @@ from occamrl.paper.ucrl_vtr import UCRLVTR
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
 
 __all__ = ["UCRLVTR", "ARLGen", "ARLLinDim", "ARLLinNorm", "UCRLVTRLin"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_delta
 from occamrl.models.ladder import Ladder
 from occamrl.paper.ucrl_vtr import UCRLVTR
 from occamrl.protocols import Flow, Known, Learner, Plan
@@ -49,7 +49,7 @@ class ARLGen(Learner):
     def __post_init__(self) -> None:
         if not (isinstance(self.ladder, Ladder) and self.ladder.finite):
             raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of finite families")
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
 
     @cached_property
     def _largest(self) -> UCRLVTR:
@@ -80,7 +80,10 @@ class ARLGen(Learner):
         """Plan as UCRL-VTR on the class of this epoch."""
         names = list(self.ladder.names)
         facts = {"epoch": state["epoch"], "chosen": state["chosen"], "playing": names[state["chosen"] - 1]}
-        grounds = {"names": names, "statistics": state["statistics"], "threshold": state["threshold"]}
+        mean, most = state["statistics"][state["chosen"] - 1], state["threshold"]
+        because = f"Its mean loss, {mean:.4g}, is within the threshold {most:.4g} of the paper's lemma 1"
+        because += ", which smaller classes exceed." if state["chosen"] > 1 else "."
+        grounds = {"names": names, "statistics": state["statistics"], "threshold": most, "because": because}
         return replace(self._base(state).plan(known, state["learner"], draw), facts=facts, grounds=grounds)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:

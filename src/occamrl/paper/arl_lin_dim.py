@@ -49,6 +49,8 @@ class ARLLinDim(Learner):
         only the text's rule leaves out every zero coordinate.
     """
 
+    dimension, norm = True, False  # what it finds
+
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
@@ -99,7 +101,9 @@ class ARLLinDim(Learner):
         learner, name = self._learner(state)
         found = learner.plan(known, state[name], draw)
         facts = {"epoch": state["epoch"], "label": state["phase"], "chosen": state["active"]}
-        grounds = {"statistics": np.abs(state["estimate"]).tolist(), "threshold": self.level(state["epoch"])}
+        level = self.level(state["epoch"])
+        because = f"The estimates of the others are below the threshold {level:.4g} of epoch {state['epoch']}."
+        grounds = {"statistics": np.abs(state["estimate"]).tolist(), "threshold": level, "because": because}
         return Plan(policy=found.policy, values=found.values, facts=facts, grounds=grounds)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:

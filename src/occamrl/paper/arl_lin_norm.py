@@ -40,6 +40,8 @@ class ARLLinNorm(Learner):
         ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
     """
 
+    dimension, norm = False, True  # what it finds
+
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
@@ -79,7 +81,8 @@ class ARLLinNorm(Learner):
         base, inner = self._base(state), state["learner"]
         found = base.plan(known, inner, draw)
         facts = {"epoch": state["epoch"], "norm_bound": state["norm_bound"]}
-        grounds = {"statistics": base.estimate(inner).tolist()}
+        because = f"by the ellipsoid of epoch {state['epoch'] - 1}." if state["epoch"] > 1 else "as was given."
+        grounds = {"statistics": base.estimate(inner).tolist(), "because": because}
         return Plan(policy=found.policy, values=found.values, facts=facts, grounds=grounds)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:

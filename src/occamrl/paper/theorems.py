@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_delta, require_number
 from occamrl.models.families import FiniteFamily
 from occamrl.paper.ucrl_vtr import dense_kernels, optimal_values
 from occamrl.protocols import Floats, Known
@@ -43,7 +43,7 @@ class Setting:
     initial_episodes: int = 1  # k_0
 
     def __post_init__(self) -> None:
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_number("episodes", self.episodes, 1.0, math.inf)
         require_number("excitation", self.excitation, 0.0, math.inf, open_low=True)
 
@@ -147,7 +147,7 @@ def selection_epoch_generic(
     the truth, ``entropy`` log |F_M| or log N(F_M, alpha), and e = ``cover_error`` alpha T: 0 for finite classes.
     """
     require_number("separation", separation, 0.0, math.inf, open_low=True)
-    require_number("delta", delta, 0.0, 1.0, open_low=True)
+    require_delta(delta)
     range_squared, log_size, i = (horizon - 1) ** 2 / horizon, entropy + math.log(1.0 / delta), 2
     while True:  # both conditions are monotone from i = 2 on
         slack, tau = math.sqrt(i) / 2 ** (i / 2), 2**i - 2

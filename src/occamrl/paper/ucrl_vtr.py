@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError, require_kind, require_number, require_undiscounted
+from occamrl.errors import ParameterError, require_delta, require_kind, require_undiscounted
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
@@ -52,7 +52,7 @@ class UCRLVTR(Learner):
 
     def __post_init__(self) -> None:
         require_kind("family", self.family, FiniteFamily)
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: every loss and distance is zero, so that B_0 = F."""

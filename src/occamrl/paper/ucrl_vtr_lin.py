@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import require_choice, require_kind, require_number
+from occamrl.errors import require_choice, require_delta, require_kind, require_number
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr import require_setting
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan
@@ -68,7 +68,7 @@ class UCRLVTRLin(Learner):
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)
         require_number("norm_bound", self.norm_bound, 0.0, math.inf, open_low=True)
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_choice("radius", self.radius, ("paper", "ayoub"))
         require_number("paper_constant", self.paper_constant, 0.0, math.inf, open_low=True)
 

@@ -23,10 +23,12 @@ import numpy as np
 import tomli_w
 from scipy import stats
 
-from occamrl.experiments.comparison import interval, league
+from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Records
+from occamrl.experiments.tables import interval
 from occamrl.protocols import Floats, Ints
-from occamrl.report.figures import FEWEST, band, episodes_of
+from occamrl.report.figures import FEWEST, curve_of, episodes_of
+from occamrl.running.result import regret_of_pieces
 from occamrl.running.verdict import since
 
 COLUMNS = 48  # of a picture of decisions
@@ -135,11 +137,12 @@ def plains(values: Iterable[Any]) -> list[Any]:
 def mean_curve(group: Group) -> dict[str, Any]:
     """Return the mean cumulative regret over seeds, its pointwise interval, and the range of all seeds.
 
-    Curves are linear between the episodes recorded. Runs of unequal length are cut at the shortest.
+    Runs of unequal length are cut at the shortest.
     """
     at = episodes_of(min(int(episodes[-1]) for episodes, _ in group.curves))
-    lines = [np.interp(at, np.append(0, episodes), np.append(0.0, regret)) for episodes, regret in group.curves]
-    found = band(at, np.array(lines)) | {"smallest": np.min(lines, axis=0), "largest": np.max(lines, axis=0)}
+    pieces = ([np.array(record["pieces"][name]) for name in ("episodes", "regret")] for record in group.records)
+    lines = [regret_of_pieces(episodes, regret, at) for episodes, regret in pieces]
+    found = curve_of(at, np.array(lines)) | {"smallest": np.min(lines, axis=0), "largest": np.max(lines, axis=0)}
     return {name: None if line is None else plains(line) for name, line in found.items()}
 
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.experiments.comparison import Comparison, interval
+from occamrl.errors import ParameterError, require_choice, require_number
+from occamrl.experiments.tables import Runs, interval
 from occamrl.protocols import Floats, Ints
 from occamrl.running.answer import plain
 from occamrl.running.result import Result
@@ -33,6 +34,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
 MARKS = ("o", "s", "^", "D", "v", "P", "h")
 FORMATS = ("pdf", "svg", "png")
+SCALES = {"linear": (False, False), "semilogx": (True, False), "semilogy": (False, True), "loglog": (True, True)}
+BANDS = ("bootstrap", "quantiles", "seeds")
+QUANTILES = (0.1, 0.9)  # of the seeds, of a band
+WIDTHS = {"column": 3.3, "page": 6.9}  # inches
 FEWEST = 3  # seeds for an interval
 POINTS, EVERY = 200, 4  # of a curve; intervals are computed at some of its points and linear between
 DECADES = 6  # that a logarithmic axis of regret shows at most
@@ -88,12 +93,16 @@ def name_rows(axes: Axes, names: Sequence[object]) -> None:
     axes.set_yticks(range(0, len(names), every), [text_of(name) for name in names[::every]], fontsize="small")
 
 
-def to_logarithms(axes: Axes) -> None:
-    """Make both axes logarithmic; that of regret is linear below what has to be told from zero."""
+def set_scale(axes: Axes, scale: str) -> None:
+    """Make axes linear or logarithmic; regret is linear below what has to be told from zero."""
+    log_x, log_y = SCALES[scale]
     drawn = np.concatenate([np.zeros(1), *(np.asarray(line.get_ydata(), float) for line in axes.get_lines())])
     positive = drawn[np.isfinite(drawn) & (drawn > 0.0)]
-    axes.set_xscale("log")
-    if positive.size:
+    if log_x:
+        axes.set_xscale("log")
+    if not log_y:
+        axes.set_ylim(bottom=0.0)
+    elif positive.size:
         least = 10.0 ** np.floor(np.log10(max(positive.min(), positive.max() * 10.0**-DECADES)))
         axes.set_yscale("symlog", linthresh=least, linscale=0.4)
         axes.set_ylim(bottom=-0.15 * least)
@@ -107,61 +116,111 @@ def episodes_of(last: int) -> Ints:
     return np.unique(np.clip(np.concatenate(spread).round(), 1, last).astype(np.int64))
 
 
-def band(at: Ints, values: Floats) -> dict[str, Any]:
-    """Return the mean over seeds of values [seeds, episodes] at some episodes, and its pointwise interval."""
+def curve_of(at: Ints, values: Floats, band: str | None = "bootstrap") -> dict[str, Any]:
+    """Return the mean over seeds of values [seeds, episodes] at some episodes, and the ends of a band, or every seed.
+
+    No end falls where all seeds rise: of bootstrap intervals all points have the same draws.
+    """
     found: dict[str, Any] = {"episode": at, "mean": values.mean(axis=0), "low": None, "high": None}
-    if len(values) >= FEWEST:
-        some = np.unique(np.append(np.arange(0, at.size, EVERY), at.size - 1))
+    if band == "seeds":
+        return found | {"each": values}
+    if band is None or len(values) < FEWEST:
+        return found
+    some = np.unique(np.append(np.arange(0, at.size, EVERY), at.size - 1))
+    ends = np.quantile(values.T[some], QUANTILES, axis=1)
+    if band == "bootstrap":
         ends = np.array([interval(column) for column in values.T[some]], dtype=np.float64).T
-        found["low"], found["high"] = (np.interp(at, at[some], side) for side in ends)
+    if (np.diff(values) >= 0.0).all():
+        ends = np.maximum.accumulate(ends, axis=1)  # but for rounding they rise already
+    found["low"], found["high"] = (np.interp(at, at[some], side) for side in ends)
     return found
 
 
-def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, logarithmic: bool = False) -> None:
-    """Draw mean regret over seeds with bands; a curve has name, episode, mean, low, high and perhaps look."""
-    for i, curve in enumerate(curves):
-        style = look(curve.get("look", i))
+def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, scale: str = "linear", **style: Any) -> None:
+    """Draw means over seeds with bands; a curve has name, episode, mean, low, high and perhaps each and look."""
+    drawn = len(axes.get_legend_handles_labels()[0])
+    for i, curve in enumerate(curves, start=drawn):
+        own = look(curve.get("look", i))
         x, mean = np.array(curve["episode"], float), np.array(curve["mean"], float)
-        style["markevery"] = style["markevery"] if x.size > 1 else None  # the mark of a point is all there is to see
-        axes.plot(x, mean, label=text_of(curve["name"]), **style)
+        own["markevery"] = own["markevery"] if x.size > 1 else None  # the mark of a point is all there is to see
+        zero = " (0)" if SCALES[scale][1] and not mean.any() else ""
+        (line,) = axes.plot(x, mean, **{**own, "label": text_of(curve["name"]) + zero, **style})
+        for values in curve.get("each", ()):
+            axes.plot(x, values, color=line.get_color(), alpha=0.4, linewidth=0.5)
         if curve.get("low") is not None:
             low, high = (np.array(curve[side], float) for side in ("low", "high"))
-            axes.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
+            axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     dress(axes)
-    if logarithmic:
-        to_logarithms(axes)
+    set_scale(axes, scale)
 
 
-def draw_comparison(found: Comparison, axes: Axes | None = None, *, logarithmic: bool = False) -> Axes:
-    """Draw the mean cumulative regret of every agent of a comparison, with the interval of the mean."""
+def new_axes(width: str | float) -> Axes:
+    """Return axes on a new figure of a journal's width, whose files have embedded fonts and no date."""
+    import matplotlib as mpl
     import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
-    axes, curves = plt.gca() if axes is None else axes, []
-    for name, results in found.results.items():
-        at = episodes_of(min(result.total_episodes for result in results))
-        curves.append({"name": name, **band(at, np.array([result.regret_at(at) for result in results]))})
-    draw_curves(axes, curves, logarithmic=logarithmic)
-    axes.set_title(text_of(found.problem), loc="left", fontsize="medium")
-    axes.legend(frameon=False, fontsize="small", handlelength=3.4)
+    class Journal(Figure):
+        """A figure that is saved as journals want it."""
+
+        def savefig(self, *args: Any, **options: Any) -> None:
+            """Save the figure, in PDF with TrueType fonts."""
+            with mpl.rc_context(COLUMN):
+                super().savefig(*args, **options)
+
+    if isinstance(width, str):
+        require_choice("width", width, WIDTHS)
+    inches = WIDTHS[width] if isinstance(width, str) else require_number("width", width, 1.0, 100.0)
+    figure = plt.figure(figsize=(inches, max(2.4, 0.5 * inches)), layout="constrained", FigureClass=Journal)
+    axes = figure.subplots()
+    axes.tick_params(labelsize=COLUMN["xtick.labelsize"])
     return axes
 
 
-def draw_result(result: Result, axes: Axes | None = None, *, logarithmic: bool = False, **style: Any) -> Axes:
-    """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath."""
-    import matplotlib.pyplot as plt
+def plot(
+    runs: Runs,
+    axes: Axes | None = None,
+    *,
+    scale: str = "linear",
+    band: str | None = "bootstrap",
+    width: str | float = "column",
+    problem: str | None = None,
+    **style: Any,
+) -> Axes:
+    """Draw the cumulative regret of the agents on a problem: of results, comparisons and records of experiments."""
+    import matplotlib as mpl
 
-    axes = plt.gca() if axes is None else axes
-    style = {"label": text_of(result.label), **style}
+    require_choice("scale", scale, SCALES)
+    if band is not None:
+        require_choice("band", band, BANDS)
+    if problem is None and len(runs) > 1:
+        raise ParameterError("problem", got="none", expected=f"one of {list(runs)}")
+    if problem is not None:
+        require_choice("problem", problem, runs)
+    title = next(iter(runs)) if problem is None else problem
+    with mpl.rc_context(COLUMN if axes is None else {}):
+        axes, curves = new_axes(width) if axes is None else axes, list[dict[str, Any]]()
+        for name, results in runs[title].items():
+            last = min(result.total_episodes for result in results)
+            at = episodes_of(last) if last else np.zeros(1, np.int64)
+            values = np.array([result.regret_at(at) for result in results])
+            curves.append({"name": name, **curve_of(at, values, band)})
+        draw_curves(axes, curves, scale=scale, **style)
+        axes.set_title(text_of(title), loc="left", fontsize="medium")
+        if len(axes.get_legend_handles_labels()[0]) > 1:
+            axes.legend(frameon=False, fontsize="small", handlelength=3.4)
+    return axes
+
+
+def draw_result(result: Result, axes: Axes | None = None, *, width: str | float = "column", **options: Any) -> Axes:
+    """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath."""
     if result.exact:
-        at = episodes_of(result.total_episodes) if result.total_episodes else np.zeros(1, np.int64)
-        axes.plot(at, result.regret_at(at), clip_on=False, **style)
-        dress(axes)
-        axes.set_ylim(bottom=0.0)
-        if logarithmic:
-            to_logarithms(axes)
-        return axes
+        return plot({"": {result.label: [result]}}, axes, width=width, **options)
+    for name in ("scale", "band"):  # of regret
+        options.pop(name, None)
+    axes = new_axes(width) if axes is None else axes
     at, mean, error = smoothed(result)
-    (line,) = axes.plot(at, mean, **style)
+    (line,) = axes.plot(at, mean, **{"label": text_of(result.label), **options})
     axes.fill_between(at, mean - 2.0 * error, mean + 2.0 * error, color=line.get_color(), alpha=0.2, linewidth=0)
     dress(axes, "return of an episode")
     if rows := class_rows(result):
@@ -280,7 +339,7 @@ def plates(model: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
         return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]
 
     def made(title: str, height: float = 2.5) -> tuple[Figure, Axes]:
-        figure = Figure(figsize=(3.4, height), layout="constrained")
+        figure = Figure(figsize=(WIDTHS["column"], height), layout="constrained")
         axes = figure.subplots()
         lines = textwrap.wrap(title, 48, max_lines=3, placeholder="…")
         axes.set_title("\n".join(lines), loc="left").set_parse_math(False)  # a name may hold a dollar sign
@@ -290,9 +349,9 @@ def plates(model: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
         place = f"{p:02d}-{slug(problem['name'])}"
         agents = [(one["agent"], model["agents"][one["agent"]], one) for one in problem["agents"]]
         curves = [{**one["curve"], "name": agent, "look": i} for i, agent, one in agents]
-        for name, logarithmic in (("linear", False), ("loglog", True)):
+        for name in ("linear", "loglog"):
             figure, axes = made(problem["name"], 2.5 + 0.08 * len(curves))
-            draw_curves(axes, curves, logarithmic=logarithmic)
+            draw_curves(axes, curves, scale=name)
             figure.legend(loc="outside lower center", ncols=2, frameon=False, handlelength=3.4)
             yield f"{place}-regret-{name}", figure
         if rows := [row for row in problem["differences"] if row["baseline"] == model["baseline"]]:

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import numbers
+import re
 import sys
 import types
 from dataclasses import fields, is_dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from occamrl.models.features import PerProblem
+from occamrl.protocols import Known
 
+_CODE = "the code of "
+_ARRAY = re.compile(r"[a-z]+[0-9]+\[.*\] [0-9a-f]{16}$")  # as identities show one
 _LONGEST = 80  # characters of a value that are kept; of longer ones a digest
 
 
@@ -68,15 +73,21 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     elif isinstance(value, dict):
         found, inside = {name: f"{len(value)} entries"}, {f".{key}": value[key] for key in sorted(value, key=str)}
     elif callable(value) and hasattr(value, "__qualname__"):
-        return {name: name_of(value), f"the code of {name_of(value)}": code_of(value)}
+        return {name: name_of(value), f"{_CODE}{name_of(value)}": code_of(value)}
     else:
         kind = type(value)
         found, inside = {name: name_of(kind)}, {f".{key}": each for key, each in sorted(parts_of(value).items())}
         if _root(kind) not in ("occamrl", "builtins", "numpy", "scipy"):
-            found[f"the code of {name_of(kind)}"] = code_of(kind)
+            found[f"{_CODE}{name_of(kind)}"] = code_of(kind)
     for key, each in inside.items():
         found |= identity(each, name + key)
     return found
+
+
+def identity_of_problem(known: Known) -> dict[str, str]:
+    """Return the same of what is known of a problem, in the words of those who made it."""
+    words = {"problem.base_reward": "problem.reward", "problem.initial": "problem.initial_state"}
+    return {words.get(key, key): text for key, text in identity(known, "problem").items()}
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> str:
@@ -84,8 +95,12 @@ def changes(before: dict[str, str], after: dict[str, str]) -> str:
     found = []
     for key in sorted({*before, *after}):
         old, new = before.get(key, "absent"), after.get(key, "absent")
-        if old != new:
-            found.append(f"{key} has changed" if key.startswith("the code of ") else f"{key}: {old} before, {new} now")
+        if old != new and key.startswith(_CODE):
+            file = getattr(sys.modules.get(key.removeprefix(_CODE).partition(":")[0]), "__file__", None)
+            found.append(f"{key}{f' ({Path(file).name})' if file else ''} has changed")
+        elif old != new:
+            other = _ARRAY.match(old) and old.rpartition(" ")[0] == new.rpartition(" ")[0]
+            found.append(f"{key} has other numbers" if other else f"{key}: {old} before, {new} now")
     return "; ".join(found[:4]) + (f"; and {len(found) - 4} more" if len(found) > 4 else "")
 
 

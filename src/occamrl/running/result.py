@@ -153,16 +153,7 @@ class Result:
         """Return the cumulative regret after ``episode`` episodes, a number or an array of numbers up to K."""
         if not self.exact:
             return None
-        at = np.asarray(episode)
-        if at.dtype.kind not in "iu" or (at.size and (at.min() < 0 or at.max() > self.total_episodes)):
-            expected = f"whole numbers from 0 to {self.total_episodes:,}"
-            raise ParameterError("episode", got=f"{episode!r:.80}", expected=expected)
-        ends, sums = (np.concatenate([[0], part]) for part in (self._ends, np.cumsum(self.blocks.regret)))
-        after = np.searchsorted(ends, at)  # the piece that each lies in
-        before = np.maximum(after - 1, 0)
-        share = (at - ends[before]) / np.maximum(ends[after] - ends[before], 1)
-        found = np.where(share >= 1.0, sums[after], sums[before] + share * (sums[after] - sums[before]))
-        return found if at.ndim else float(found)
+        return regret_of_pieces(np.array(self.blocks.episodes, dtype=np.int64), np.array(self.blocks.regret), episode)
 
     @property
     def phases(self) -> pa.Table:
@@ -250,19 +241,32 @@ class Result:
 
         return load(path, agent, mdp)
 
-    def to_parquet(self, path: str | Path) -> None:
-        """Write the curves to a Parquet file, a row per episode that they show."""
+    @property
+    def table(self) -> pa.Table:
+        """The curves, a row per episode that they show: episode, realised_return, regret, cumulative_regret."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         columns = {"episode": self.episodes, "realised_return": self.returns}
         if self.exact:
             columns |= {"regret": self.regret, "cumulative_regret": self.cumulative_regret}
-        pq.write_table(pa.table(columns), path)
+        return pa.table(columns)
 
-    def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
-        """Draw the cumulative regret; or, where the truth is not known, smoothed returns."""
-        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_result(self, axes, **style)
+    def to_pandas(self) -> Any:
+        """Return :attr:`table` as a data frame of pandas."""
+        return frame_of(self.table)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write :attr:`table` to a Parquet file."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self.table, path)
+
+    def plot(self, axes: Axes | None = None, **options: Any) -> Axes:
+        """Draw the cumulative regret; or, where the truth is not known, smoothed returns.
+
+        ``options`` are ``scale`` and ``width`` as of :meth:`Comparison.plot`, or those of a line: label, color, ...
+        """
+        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_result(self, axes, **options)
         return drawn
 
     def plot_policy(self, axes: Axes | None = None, **names: Sequence[str]) -> Axes:
@@ -281,6 +285,29 @@ class Result:
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>{self.verdict._repr_html_()}"
+
+
+def regret_of_pieces(episodes: Ints, regret: Floats, at: Any) -> Any:
+    """Return the cumulative regret after ``at`` episodes of a run in pieces, each with the same regret all along."""
+    ends, sums = (np.concatenate([[0], np.cumsum(part)]) for part in (episodes, regret))
+    found = np.asarray(at)
+    if found.dtype.kind not in "iu" or (found.size and (found.min() < 0 or found.max() > ends[-1])):
+        raise ParameterError("episode", got=f"{at!r:.80}", expected=f"whole numbers from 0 to {ends[-1]:,}")
+    after = np.searchsorted(ends, found)  # the piece that each lies in
+    before = np.maximum(after - 1, 0)
+    share = (found - ends[before]) / np.maximum(ends[after] - ends[before], 1)
+    sums = np.where(share >= 1.0, sums[after], sums[before] + share * (sums[after] - sums[before]))
+    return sums if found.ndim else float(sums)
+
+
+def frame_of(table: pa.Table) -> Any:
+    """Return a table as a data frame of pandas, which is not one of the packages that this one needs."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        expected = "pandas: `pip install pandas`; without it, .table is the same as a pyarrow table"
+        raise ParameterError("to_pandas", got="no pandas", expected=expected) from None
+    return pandas.DataFrame(table.to_pydict())
 
 
 def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:

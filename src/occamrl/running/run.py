@@ -280,7 +280,8 @@ def enter(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
 
 def require_learner(agent: object) -> None:
     """Refuse what is not a learner, with the methods that it lacks."""
-    missing = [name for name in ("begin", "plan", "learn") if not callable(getattr(agent, name, None))]
+    own = {name: getattr(type(agent), name, getattr(agent, name, None)) for name in ("begin", "plan", "learn")}
+    missing = [name for name, each in own.items() if not callable(each) or each is vars(Learner)[name]]
     if missing or isinstance(agent, type):
         got = f"{agent.__name__}, a class" if isinstance(agent, type) else f"{type(agent).__name__} without {missing}"
         expected = "an instance of a class with the methods begin, plan and learn, such as orl.UCRLVTRLin(features=...)"

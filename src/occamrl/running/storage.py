@@ -31,7 +31,7 @@ from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem, Rule
 from occamrl.registry import satisfies
-from occamrl.running.identity import changes, identity, name_of, parts_of
+from occamrl.running.identity import changes, identity, identity_of_problem, name_of, parts_of
 from occamrl.running.result import Blocks, Result
 
 FORMAT = 8
@@ -248,20 +248,25 @@ def load(path: str | Path, agent: Learner | None = None, mdp: FiniteMDP | Proble
         reader = Reader(arrays, document["objects"])
         parts, columns = reader.get(document["result"]), reader.get(document["blocks"])
         if problem is not None and parts["problem"] != problem.fingerprint:
-            expected = f"{problem.fingerprint[:16]}, that of the given one"
-            raise CheckpointError("problem", got=parts["problem"][:16], expected=expected)
+            changed = changes(*(identity_of_problem(known) for known in (parts["known"], problem.known)))
+            got = f"another one ({changed or 'problem.transition has other numbers'})"
+            raise CheckpointError(
+                "problem", got=got, expected="the problem that wrote the file; or another file or folder"
+            )
         if agent is None and document["agent"] is None:
             got = f"a {parts['label']} with a part that no file can hold"
             raise CheckpointError("agent", got=got, expected="the same agent, given to load")
         played: Any = reader.get(document["agent"]) if agent is None else agent
         if changed := changes(document["identity"], identity(played)):
-            expected = "the agent, and the code, that wrote the file; or another file"
-            raise CheckpointError("agent", got=f"another one: {changed}", expected=expected)
+            expected = "the agent, and the code, that wrote the file; or another file or folder, or name of the agent"
+            raise CheckpointError("agent", got=f"another one ({changed})", expected=expected)
         if parts["known"] is None:
             parts["known"] = played.ladder.model.known
         blocks = Blocks(**{name: columns[name].tolist() for name in _COLUMNS}, phases=columns["phases"])
         blocks.total_episodes = sum(blocks.episodes)
         return Result(**parts, agent=played, blocks=blocks)
+    except CheckpointError as error:
+        raise CheckpointError(place, got=f"{error.where}: {error.got}", expected=error.expected) from None
     except Exception as error:  # whatever a foreign file leads to
         raise CheckpointError(place, got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
 

@@ -20,7 +20,8 @@ _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nin
 class Verdict(dict[str, Any]):
     """What a selector would decide now: its facts and grounds by name, and ``sentences`` that a person can read.
 
-    ``print(verdict)`` prints the sentences.
+    ``print(verdict)`` prints the sentences. A selector that has reasons of its own puts them into the grounds of its
+    plans, as ``because``.
     """
 
     sentences: tuple[str, ...] = ()
@@ -50,10 +51,11 @@ def verdict_of(result: Result) -> Verdict:
         sentences = [
             f"You need {len(chosen)} of {features.dimension} features: {listed([str(j) for j in chosen])} "
             f"(in use since episode {begin:,} of {result.total_episodes:,}).",
-            "The others are not proved to be zero, but too small to matter for the fit so far.",
+            found.get("because", "The others are not proved to be zero, but too small to matter for the fit so far."),
         ]
     elif "norm_bound" in found:
-        sentences = [f"The norm of the parameter is at most {found['norm_bound']:.4g}, by the data so far."]
+        because = found.get("because", "by the data so far.")
+        sentences = [f"The norm of the parameter is at most {found['norm_bound']:.4g}, {because}"]
     elif "plays" in found:
         sentences = turns(result, found["plays"])
     else:
@@ -79,7 +81,9 @@ def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str,
     names, m = list(facts["names"]), int(facts["chosen"])
     place = f"{ordinal(m)} of {count(len(names))}"
     sentences = [f"You need {names[m - 1]!r} ({place} models)."]
-    if m == 1:
+    if "because" in facts:
+        sentences.append(facts["because"])
+    elif m == 1:
         sentences.append("It is the simplest, and nothing in the data speaks against it so far.")
     after: dict[int, list[str]] = {}
     for k, name in enumerate(names[: m - 1], start=1):  # ruled out since the end of the last phase that used it
@@ -88,7 +92,7 @@ def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str,
     for when, group in sorted(after.items()):
         verb = "was" if len(group) == 1 else "were"
         sentences.append(f"{listed(group)} {verb} ruled out after {when:,} {'episode' if when == 1 else 'episodes'}.")
-    if m > 1:
+    if m > 1 and "because" not in facts:
         delta = float(getattr(result.agent, "delta", math.nan))
         sentences.append(f"A model class that contains the truth is ruled out with probability at most {delta:g}.")
     if facts["since"] > max(result.total_episodes / 2, 1):

@@ -33,7 +33,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import block_diag
 
-from occamrl.errors import ParameterError, require_choice, require_kind, require_number, require_rewards
+from occamrl.errors import ParameterError, require_choice, require_delta, require_kind, require_number, require_rewards
 from occamrl.evidence import value
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import Pace, optimistic_values
@@ -89,7 +89,7 @@ class ARLGen(Learner):
 
     def __post_init__(self) -> None:
         require_kind("ladder", self.ladder, Ladder)
-        require_number("delta", self.delta, 1e-300, 1.0)
+        require_delta(self.delta)
         require_choice("scope", self.scope, ("smallest", "all"))
         if self.replan is not None:
             require_number("replan", self.replan, 0.0, 1e100)

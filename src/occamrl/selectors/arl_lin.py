@@ -54,9 +54,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -93,15 +93,14 @@ class ARLLin(Learner):
     growth, estimation_growth, stretch : float
         g and e: how much longer an exploitation and an estimation phase is than the one before; and how much longer an
         estimation phase is after the support changed.
+    dimension, norm : bool
+        What is to be found. :class:`ARLLinDim` finds the support alone, :class:`ARLLinNorm` the norm alone.
 
     Notes
     -----
     Facts of a plan: ``epoch``; ``label``; ``chosen``, the coordinates selected; ``norm_bound``. Grounds: ``estimate``,
     theta of the coordinates that plan; ``contradicted``, whether the rows leave no kernel within the bound.
     """
-
-    finds_support: ClassVar[bool] = True
-    finds_norm: ClassVar[bool] = True
 
     features: FeatureMap
     norm_bound: float
@@ -112,8 +111,13 @@ class ARLLin(Learner):
     growth: float = 2.0
     estimation_growth: float = 1.05
     stretch: float = 2.0
+    dimension: bool = True
+    norm: bool = True
 
     def __post_init__(self) -> None:
+        if not (self.dimension or self.norm):
+            expected = "dimension=True, norm=True or both; where neither is to be found, play UCRLVTRLin"
+            raise ParameterError("dimension, norm", got="False, False", expected=expected)
         own: Any = {"delta": self.delta, "scale": self.scale, "replan": self.replan}
         UCRLVTRLin(features=self.features, norm_bound=self.norm_bound, **own)  # checks them
         if self.features.groups > 1:
@@ -135,8 +139,8 @@ class ARLLin(Learner):
 
     def grid(self, m: int) -> tuple[Floats, float]:
         """Return the lambdas for a set of m coordinates, 1 unless the norm is to be found; and log(1/level) of each."""
-        level = math.log(1.0 / self.delta) + (log_price(self.features.dimension, m) if self.finds_support else 0.0)
-        if not self.finds_norm:
+        level = math.log(1.0 / self.delta) + (log_price(self.features.dimension, m) if self.dimension else 0.0)
+        if not self.norm:
             return np.ones(1), level
         if self.smallest_norm == 0.0:
             return np.array([m / (4.0 * self.norm_bound**2)]), level
@@ -155,15 +159,15 @@ class ARLLin(Learner):
     def _begin_phase(self, state: dict[str, Any]) -> None:
         """Choose the support and the norm bound of a phase, and how long it lasts."""
         exploits, epoch, d = state["label"] == EXPLOITATION, state["epoch"], self.features.dimension
-        if self.finds_norm:
+        if self.norm:
             state["carried"], state["contradicted"] = self.refine(state, list(range(d)), state["carried"])
         state["norm_bound"] = state["carried"]
-        if self.finds_support and exploits and epoch > 0:
+        if self.dimension and exploits and epoch > 0:
             active = sharp_support(state["gram"][0, 0] + np.eye(d), state["xy"][0, 0], 1.0, state["active"])
             moved = active != state["active"]
             state["stretched"] = max(1.0, state["stretched"] * (self.stretch if moved else 1.0 / self.stretch))
             state["active"] = active
-        if self.finds_support and self.finds_norm and exploits:
+        if self.dimension and self.norm and exploits:
             bound, contradicted = self.refine(state, state["active"], state["carried"])
             state["norm_bound"] = state["carried"] if contradicted else bound
         planned = self.initial_episodes * self.growth**epoch
@@ -185,9 +189,9 @@ class ARLLin(Learner):
         pace = state["pace"].next(logdet, found, self.replan)
         facts: dict[str, Any] = {"epoch": state["epoch"]}
         grounds = {"estimate": ellipsoid.theta[0, 0].tolist(), "regularization": lam}
-        if self.finds_support:
+        if self.dimension:
             facts |= {"label": state["label"], "chosen": list(state["active"])}
-        if self.finds_norm:
+        if self.norm:
             facts |= {"norm_bound": state["norm_bound"]}
             grounds |= {"carried_bound": state["carried"], "contradicted": state["contradicted"]}
         told: Any = {"facts": facts, "grounds": grounds, "carry": pace}
@@ -200,7 +204,7 @@ class ARLLin(Learner):
         state["left"] -= flow.episodes
         if state["left"] > 0:
             return
-        if self.finds_support and state["label"] == EXPLOITATION:
+        if self.dimension and state["label"] == EXPLOITATION:
             state["label"] = ESTIMATION
         else:
             state["label"], state["epoch"] = EXPLOITATION, state["epoch"] + 1
@@ -243,7 +247,7 @@ class ARLLin(Learner):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ARLLinDim(ARLLin):
-    """Adapt to the number of non-zero coordinates of theta*; parameters as for :class:`ARLLin`.
+    """Adapt to the number of non-zero coordinates of theta*: :class:`ARLLin` with ``norm=False``.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
@@ -251,12 +255,12 @@ class ARLLinDim(ARLLin):
     >>> result = orl.run(agent, problem, episodes=100)
     """
 
-    finds_norm: ClassVar[bool] = False
+    norm: bool = field(default=False, init=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ARLLinNorm(ARLLin):
-    """Adapt to the norm of theta*; parameters as for :class:`ARLLin`, of which those of estimation are not used.
+    """Adapt to the norm of theta*: :class:`ARLLin` with ``dimension=False``, and 16 episodes at first.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
@@ -264,9 +268,8 @@ class ARLLinNorm(ARLLin):
     >>> result = orl.run(agent, problem, episodes=100)
     """
 
-    finds_support: ClassVar[bool] = False
-
     initial_episodes: int = 16
+    dimension: bool = field(default=False, init=False)
 
 
 def block(state: dict[str, Any], chosen: list[int]) -> tuple[Floats, Floats]:

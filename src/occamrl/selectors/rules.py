@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integer, require_number
+from occamrl.errors import ParameterError, require_delta, require_integer, require_number
 from occamrl.protocols import Floats, Played, Replay, Rule
 
 
@@ -78,7 +78,7 @@ class D3RB(Rule):
     coefficient: float = 1.0
 
     def __post_init__(self) -> None:
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_number("scale", self.scale, 0.0, 1e6)
         require_number("coefficient", self.coefficient, 0.0, 1e6, open_low=True)
 
@@ -134,7 +134,7 @@ class _Promised(Rule):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_delta(self.delta)
         require_number("scale", self.scale, 0.0, 1e6)
         if not isinstance(self.promised, (tuple, list)) and (self.promised is not None or self.given):
             raise ParameterError("promised", got=f"{self.promised!r:.80}", expected="a tuple of numbers, one a base")
