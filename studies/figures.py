@@ -39,7 +39,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "environments": ("simulators:gymnasium",),
     "extensions": tuple(f"linear:{name}" for name in ("rewards", "steps", "changing", "selectors", "families")),
     "learners": ("linear:lazy",),
-    "logged-data": ("simulators:logs",),
+    "logged-data": ("answers:logs", "simulators:logs"),
     "occam": tuple(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
     "problems/lost-sales": ("practical:lost_sales",),
     "problems/machine-replacement": ("practical:machine_replacement",),
@@ -60,6 +60,9 @@ PAGES: dict[str, tuple[str, ...]] = {
         f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")
     ),
     "simulators": ("simulators:evidence",),
+    "simulators-that-run": tuple(
+        f"control:{name}" for name in ("validity", "controls", "power", "sensitivity", "returns", "cost")
+    ),
 }
 
 

@@ -24,15 +24,14 @@ def study(truths: Mapping[str, Any], matters: float, episodes: int, size: Size, 
     """Return what the preflight says, and what was lost in all episodes together."""
     rows, panels = [], []
     for name, problem in size.some(truths.items()):
-        ladder, unit = orl.Ladder.of_problem(problem), problem.unit
+        ladder = orl.Ladder.of_problem(problem)
         m = ladder.class_of(problem.mdp) or 0
         runs = play(size, agents(ladder, m), problem, episodes, 10, label=name)
-        optimum = f"{unit.total(problem.mdp.optimal_value, problem.mdp.horizon):,.1f}"
-        rows.append([name, m, optimum, *line(runs, m, unit.scale)])
-        lines = curves(runs, size.episodes(episodes), unit.scale)
+        rows.append([name, m, f"{problem.mdp.optimal_value:,.1f}", *line(runs, m)])
+        lines = curves(runs, size.episodes(episodes))
         panels.append(Panel(name, lines, ylabel=f"{problem.unit_name} lost", beyond="F_1"))
     picture(size, drawn, panels)
-    said = preflight(ladder, problem, episodes, least_loss=matters / unit.scale)
+    said = preflight(ladder, problem, episodes, least_loss=matters)
     head = [f"truth; {problem.unit_name} lost in {episodes:,} episodes, 10 seeds", "m*", "optimum of one"]
     return f"{said}\n\n{table([*head, *header(runs)], rows)}"
 

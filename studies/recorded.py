@@ -341,7 +341,7 @@ def main() -> int:
         agent, target = make()
         seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
         runs = [orl.run(agent, target, episodes=episodes, seed=seed, progress=False) for seed in seeds]
-        found[name] = [float(result.total_regret) for result in runs]
+        found[name] = [float(result.total_regret) / result.known.unit.scale for result in runs]  # as version 2 had it
         old = before[name]["regret"]
         p = compare(old, found[name])
         sides = [f"{np.mean(each):,.4g} +- {stats.sem(each):.2g}" for each in (old, found[name])]

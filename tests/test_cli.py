@@ -156,7 +156,7 @@ def test_learning_in_an_environment_prints_the_verdict_and_writes_a_page_and_a_c
     lines = ok(
         *words, "--episodes", "60", "--compare", "--page", "answer.html", "--checkpoint", "lake.npz"
     ).splitlines()
-    assert lines[0].startswith("ARL-GEN: 60 episodes")
+    assert lines[0].startswith("Occam: 60 episodes")
     assert any("'slippery'" in line for line in lines)
     assert [line.split(":")[0] for line in lines if "exact regret" in line][1:] == [
         "oracle (slippery)",
@@ -166,8 +166,8 @@ def test_learning_in_an_environment_prints_the_verdict_and_writes_a_page_and_a_c
     assert "You need &#x27;slippery&#x27;" in Path("answer.html").read_text("utf-8")
     again = json.loads(ok(*words, "--episodes", "80", "--checkpoint", "lake.npz", "--json"))
     assert (again["episodes"], again["chosen"], again["environment"]) == (80, 2, "FrozenLake-v1")
-    occam = json.loads(ok(*words, "--episodes", "20", "--evidence", "likelihood", "--scope", "all", "--json"))
-    assert occam["agent"] == "Occam"
+    value = json.loads(ok(*words, "--episodes", "20", "--evidence", "value", "--scope", "all", "--json"))
+    assert value["agent"] == "ARL-GEN"
     unknown = json.loads(ok(*words, "--episodes", "5", "--rewards", "bernstein", "--json"))
     assert unknown["episodes"] == 5
 
@@ -193,15 +193,79 @@ def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None
     assert "None of your models" in Path("log.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("kind", ["problem", "learner", "selector", "rule"])
+SHOP = """
+import occamrl as orl
+def shop(state, order, *, rate, rush=0.0):
+    stock, day = state
+    chance, filled = rate + rush * (stock > 2), min(stock + (order == "some"), 4)
+    yield 1 - chance, (filled, "Tue" if day == "Mon" else "Mon"), -0.1 * stock, False
+    yield chance, (max(filled - 1, 0), "Tue" if day == "Mon" else "Mon"), 1.0 * (filled > 0) - 0.1 * stock, False
+bounds = {"rate": (0.1, 0.6), "rush": (0.0, 0.3)}
+model = orl.Model(shop, start=(2, "Mon"), actions=["none", "some"], horizon=6, parameters=bounds)
+ladder = model.ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
+number = 3
+"""
+
+
+def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_told(elsewhere: Path) -> None:
+    (elsewhere / "shop.py").write_text(SHOP)
+    draw, lines = np.random.default_rng(1), ["month,date,stock,weekday,ordered"]
+    for month in range(150):
+        stock = 2
+        for day in range(7):
+            order = draw.random() < 0.4
+            lines.append(f"{month},{day},{stock},{('Mon', 'Tue')[day % 2]},{['none', 'some'][order]}")
+            stock = max(min(stock + order, 4) - (draw.random() < 0.3 + 0.25 * (stock > 2)), 0)
+    (elsewhere / "log.csv").write_text("\n".join(lines))
+    columns = ("--columns", "episode=month,state=stock+weekday,action=ordered", "--order-by", "date")
+    words = ("select", "log.csv", "--model", "shop.py:ladder", *columns)
+    told = ok(*words, "--agent", "shop.npz", "--page", "shop.html")
+    assert "You need 'rushes'" in told
+    assert "You need" in Path("shop.html").read_text("utf-8")
+    assert json.loads(ok(*words, "--json"))["model"] == "rushes"
+    assert call("select", "log.csv", "--model", "shop.py:model", *columns).exit_code == 0
+    asked = ("--model", "shop.py:ladder", "--state", "2+Mon")
+    action = ok("act", "shop.npz", *asked).strip()
+    assert action in ("none", "some")
+    assert json.loads(ok("act", "shop.npz", *asked, "--json")) == {"state": [2, "Mon"], "action": action}
+    ok("observe", "shop.npz", *asked, "--action", "none", "--next-state", "2+Tue", "--reward", "-0.2")
+    assert call("act", "shop.npz", *asked).exit_code == 2  # it is Tuesday
+    assert ok("act", "shop.npz", "--model", "shop.py:ladder", "--state", "2+Tue").strip() in ("none", "some")
+    assert ok("act", "none-yet.npz", *asked).strip() in ("none", "some")
+    wrong = {
+        ("act", "shop.npz", "--state", "2+Mon"): "no file can hold",
+        ("act", "shop.npz", "--model", "shop.py:model", "--state", "2+Mon"): "another one",
+        ("select", "log.csv"): "one of them",
+        ("select", "log.csv", "--model", "shop:ladder"): "FILE.py:NAME",
+        ("select", "log.csv", "--model", "shop.py:lader", *columns): "ladder",
+        ("select", "log.csv", "--model", "shop.py:number", *columns): "model.ladder",
+        ("select", "log.csv", "--model", "shop.py:ladder", "--columns", "episode"): "role=column",
+        ("select", "log.csv", "--model", "shop.py:ladder", "--columns", "episode=year"): "year",
+        ("observe", "shop.npz", *asked, "--action", "all", "--next-state", "2+Tue"): "begin_episode",
+    }
+    for called, message in wrong.items():
+        found = call(*called)
+        assert (found.exit_code, message in found.stderr) == (2, True), found.output
+
+
+def test_the_commands_of_practitioners_come_first() -> None:
+    told = ok("--help")
+    assert told.index("Your system") < told.index("select") < told.index("demo") < told.index("Experiments")
+    assert told.index("Experiments") < told.index("resume")
+
+
+@pytest.mark.parametrize("kind", ["model", "problem", "learner", "selector", "rule"])
 def test_a_new_class_checks_itself_and_is_found_by_a_spec(kind: str, elsewhere: Path) -> None:
     assert "python mine.py" in ok("new", kind, "Mine")
     ran = python("mine.py")
     assert ran.returncode == 0, ran.stderr
-    if kind in ("problem", "learner"):
+    if kind in ("model", "problem", "learner"):
         spec = TINY.replace("seeds = 2", 'seeds = 1\nimport = ["mine"]')
-        old = "RiverSwim" if kind == "problem" else "UniformRandom"
+        old = "UniformRandom" if kind == "learner" else "RiverSwim"
         spec = spec.replace(f'name = "{old}"', 'name = "mine:Mine"')
+        if kind == "model":  # its ladder is enough, for references too
+            spec = spec.replace("parameters = { states = 3 }\n", "").replace("UniformRandom", "Occam")
+            spec += '[[agent]]\nname = "oracle"\nparameters = { selector = "Occam" }\n'
         (elsewhere / "own.toml").write_text(spec)
         run = python("-m", "occamrl", "run", "own.toml", "--out", "out", "--workers", "1", "--import", "mine")
         assert run.returncode == 0, run.stderr

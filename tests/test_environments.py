@@ -290,7 +290,8 @@ AGENTS: dict[str, Any] = {
 @pytest.mark.parametrize("name", AGENTS)
 def test_twice_n_is_once_2n_to_the_bit_and_so_is_a_file_between(name: str, tmp_path: Path) -> None:
     def play(episodes: int, **options: Any) -> orl.Result:
-        return orl.learn(AGENTS[name](), gym.make("FrozenLake-v1"), episodes=episodes, known=LAKE.known, **options)
+        agent: orl.Learner = AGENTS[name]()
+        return orl.learn(agent, gym.make("FrozenLake-v1"), episodes=episodes, known=LAKE.known, **options)
 
     whole, half = play(24, seed=4), play(10, seed=4)
     assert alike(play(14, continue_from=half), whole)

@@ -15,6 +15,7 @@ from scipy.stats import binomtest
 import occamrl as orl
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, RewardError, UnknownName
 from occamrl.evidence.parametric import Parametric
+from occamrl.logs.log import simulate_log
 from occamrl.models.model import ELSEWHERE, ParametricLadder
 from occamrl.protocols import Floats, Flow
 from occamrl.running.flow import simulate
@@ -44,7 +45,7 @@ def made(function: Any = shop, **changes: Any) -> orl.Model:
 
 @cache
 def ladder() -> ParametricLadder:
-    return made().ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
+    return made(probabilities=chances).ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
 
 
 # The listing ----------------------------------------------------------------------------------------------------------
@@ -397,3 +398,15 @@ def test_lists_of_problems_are_families(acting: Any) -> None:
     assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)
     with pytest.raises(InvalidInput, match="allowed"):
         orl.FiniteFamily([truth, made().mdp(rate=0.3)])
+
+
+def test_the_parameters_that_matter_are_named() -> None:
+    agent = orl.Occam(ladder=ladder(), acting="fit")
+    for point, names in (({"rate": 0.37}, {"rate"}), ({"rate": 0.25, "rush": 0.3}, {"rate", "rush"})):
+        result = orl.run(agent, ladder().model.mdp(**point), episodes=600, seed=4, progress=False)
+        report = orl.supports(result, ladder())
+        assert [set(each) for each in report.sets] == [names]
+        assert "rate = " in str(report)
+        log = simulate_log(ladder().model.mdp(**point), episodes=400)
+        assert [set(each) for each in orl.supports(log, ladder()).sets] == [names]
+    assert not orl.supports(orl.run(agent, stolen(0.2, rate=0.37), episodes=60, progress=False), ladder()).sets

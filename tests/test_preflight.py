@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.analysis.preflight import Preflight, episodes_until
+from occamrl.analysis.preflight import Preflight, episodes_until, played_alone
 from occamrl.errors import ParameterError
+from occamrl.evidence.parametric import Parametric
 from occamrl.protocols import Floats
 
 Evidence = Literal["value", "likelihood"]
@@ -163,3 +164,99 @@ def test_the_time_until_rejection_solves_its_equation(rate: float) -> None:
     assert n * rate - math.sqrt(2.0 * n * rate) == pytest.approx(3.0 + math.log1p(n), rel=1e-3)
     assert episodes_until(rate, lambda n: n * rate) == math.inf
     assert episodes_until(0.0, lambda n: 3.0) == math.inf
+
+
+# Real parameters ------------------------------------------------------------------------------------------------------
+
+
+def counter(waiting: int, door: str, *, arrival: float, service: float = 0.3, tired: float = 0.0) -> Any:
+    """A queue: one comes, or one goes, less often the more are waiting; a guest is worth 4, a minute of waiting 1."""
+    comes = arrival if door == "open" and waiting < 5 else 0.0
+    goes = max(service - tired * waiting, 0.0) if waiting else 0.0
+    yield 1.0 - comes - goes, waiting, -1.0 * waiting
+    if waiting < 5:
+        yield comes, waiting + 1, 4.0 - waiting
+    if waiting:
+        yield goes, waiting - 1, -1.0 * waiting
+
+
+DESK = orl.Model(
+    counter,
+    start=0,
+    actions=["open", "closed"],
+    horizon=30,
+    parameters={"arrival": (0.1, 0.4), "service": (0.2, 0.5), "tired": (0.0, 0.06)},
+)
+CLASSES = DESK.ladder({"arrivals": ["arrival"], "services": ["arrival", "service"], "tired": list(DESK.box)})
+
+
+@pytest.mark.parametrize(
+    ("m", "point"),
+    [
+        (1, {"arrival": 0.23, "service": 0.37}),
+        (1, {"arrival": 0.31, "service": 0.22}),
+        (2, {"arrival": 0.27, "service": 0.43, "tired": 0.05}),
+    ],
+)
+def test_real_parameters_are_rejected_when_predicted(m: int, point: dict[str, float]) -> None:
+    by = Parametric(CLASSES, DESK.known, 0.05)
+    truth = by.default.copy()
+    for name, share in point.items():
+        truth[by.parameters.index(name)] = (share - DESK.box[name][0]) / np.ptp(DESK.box[name])
+    assert DESK.known.initial is not None
+    rate, steps, _ = played_alone(by, m, truth, DESK.known.initial)
+    predicted = episodes_until(rate, lambda n: math.log(4 / 0.05) + 0.5 * len(point) * math.log1p(n * steps))
+    seen = []
+    for seed in range(11):
+        agent = orl.Occam(ladder=CLASSES, acting="fit")
+        result = orl.run(agent, DESK.mdp(**point), episodes=int(10 * predicted), seed=seed, progress=False)
+        seen.append(int(result.state["rejected"][m - 1]) or 10 * predicted)
+    assert predicted / 3.0 < np.median(seen) < 3.0 * predicted
+
+
+def test_a_class_that_never_looks_is_found_among_real_parameters() -> None:
+    """Whoever thinks that the right lever is worth little never pulls it."""
+
+    def levers(_: int, lever: str, *, left: float = 0.5, right: float = 0.1) -> Any:
+        win = left if lever == "left" else right
+        yield win, 0, 1.0
+        yield 1 - win, 0, 0.0
+
+    model = orl.Model(
+        levers,
+        start=0,
+        actions=["left", "right"],
+        horizon=3,
+        parameters={"left": (0.3, 0.7), "right": (0.0, 1.0)},
+        unit="EUR",
+    )
+    ladder = model.ladder({"left": ["left"], "both": ["left", "right"]})
+    report = orl.preflight(ladder, episodes=1_000)
+    assert report.unidentifiable
+    assert report.remedy == "all"
+    assert "right = " in str(report)
+    for pair in report.unidentifiable:
+        assert pair.episodes_to_reject == math.inf
+    truth = model.mdp(left=0.5, right=0.9)
+    lost = [orl.run(agent, truth, episodes=300).total_regret for agent in (orl.Occam(ladder=ladder), report.selector())]
+    assert lost[0] == pytest.approx(300 * 3 * 0.4)
+    assert lost[1] < 0.2 * lost[0]
+    with pytest.raises(ParameterError, match="likelihood"):
+        orl.preflight(ladder, episodes=10, evidence="value")
+
+
+def test_a_truth_on_the_grid_of_a_queue_is_found_when_promised() -> None:
+    """Arrivals x services, reach 0: forgiving a share of each probability would keep the wrong class for ever."""
+    small = DESK.family({"arrival": [0.1, 0.2, 0.3, 0.4]})
+    large = DESK.family({"arrival": [0.1, 0.2, 0.3, 0.4], "service": [0.2, 0.3, 0.4, 0.5]})
+    ladder = orl.Ladder([small, large], names=["arrivals", "services"])
+    report = orl.preflight(ladder, DESK.known, episodes=500, evidence="likelihood")
+    assert report.remedy == "none"
+    times = []
+    for seed, (arrival, service) in enumerate(itertools.product((0.1, 0.2, 0.3, 0.4), (0.2, 0.4, 0.5))):
+        truth = DESK.mdp(arrival=arrival, service=service)
+        result = orl.run(report.selector(), truth, episodes=500, seed=seed, progress=False)
+        assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)
+        times.append(result.verdict["since"] - 1)
+    assert report.rejection[0] / 3.0 < np.median(times) < 3.0 * report.rejection[0]
+    assert result.total_regret < 0.01 * 500 * 30  # with covers 125 in 2,000 episodes

@@ -339,7 +339,7 @@ def test_every_named_problem_is_valid_and_frozen(name: str) -> None:
         problem = kind(**parameters)
         mdp = problem.mdp
         assert mdp is problem.mdp
-        assert 0.0 < mdp.optimal_value <= mdp.horizon
+        assert 0.0 < mdp.initial_distribution @ mdp.optimal_values[0] <= mdp.horizon
         np.testing.assert_allclose(mdp.kernel().sum(axis=-1), 1.0, atol=1e-9)
         assert dataclasses.replace(problem).mdp.fingerprint == mdp.fingerprint
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -426,7 +426,7 @@ def test_frozen_lake_is_the_one_of_gymnasium() -> None:
 # -------------------------------------------------------------------------------------------------- practical problems
 def amount(problem: PracticalProblem) -> float:
     """Return the optimum of an episode in the problem's unit."""
-    return float(problem.unit.total(problem.mdp.optimal_value, problem.horizon))
+    return problem.mdp.optimal_value
 
 
 def test_demand_as_the_shelf_sees_it() -> None:
@@ -492,7 +492,7 @@ def test_phases_that_do_not_differ_are_one_queue() -> None:
         closed = -n + 0.2 * served + 0.8 * values
         gain = np.where(n < 5, 30.0 + values[np.minimum(n + 1, 5)], values)
         values = np.maximum(closed, -n + 0.4 * gain + 0.2 * served + 0.4 * values)
-    ours = [problem.unit.total(value, 20) for value in problem.mdp.optimal_values[0]]
+    ours = problem.mdp.known.amount(problem.mdp.optimal_values[0])
     np.testing.assert_allclose(np.reshape(ours, (3, 6)), np.tile(values, (3, 1)), rtol=1e-12)
 
 
@@ -506,3 +506,23 @@ def test_machines_are_replaced_when_renewal_theory_says_so() -> None:
         long = dataclasses.replace(problem, horizon=2000)
         rate = min(cost / np.cumsum(alive[:14]))
         assert -amount(long) / 2000 == pytest.approx(rate, rel=4e-3)  # the ends of an episode weigh 1/H
+
+
+@pytest.mark.parametrize("kind", [LostSales, WeekdayInventory, QueueAdmission, MachineReplacement])
+def test_real_parameters_and_listed_laws_are_one_system(kind: type[PracticalProblem]) -> None:
+    """A model with real parameters at the law of a listed truth has its value, and the class of its parameters."""
+    at: dict[Any, tuple[Any, dict[str, float], int]] = {
+        LostSales: (LostSales(), {"mean": 6.0}, 1),
+        WeekdayInventory: (WeekdayInventory.truths()[1], {"mean": 4.0, "weekend": 2.25}, 2),
+        QueueAdmission: (
+            QueueAdmission(services=(0.2,) * 3, arrivals=(0.1, 0.1, 0.1)),
+            {"arrival": 0.1, "service": 0.2},
+            1,
+        ),
+        MachineReplacement: (MachineReplacement.truths()[1], {"new": 0.02, "slope": 0.03}, 2),
+    }
+    problem, point, m = at[kind]
+    real = problem.real_ladder
+    mdp = real.model.mdp(**point)
+    assert mdp.optimal_value == pytest.approx(problem.mdp.optimal_value, rel=1e-9)
+    assert real.class_of(mdp) == m

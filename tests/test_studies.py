@@ -12,6 +12,9 @@ from studies import bench, certificates, figures, robustness
 from studies.figures import DOCS, PAGES, Size, measure
 
 PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` runs them all
+    "answers:logs",
+    "control:power",
+    "control:validity",
     "ladders:classes",
     "ladders:paper",
     "linear:changing",

@@ -3,6 +3,8 @@
 Exit codes: 0 all is well; 1 some cells failed, something is damaged or could not be written; 2 bad input; 130 stopped
 by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder explains them).
 
+A file of models (`--model shop.py:ladder`) and a module (`--import`) are the user's code, run because they are named.
+
 Lines or JSON go to standard output; an error is one message on standard error and an exit code. What a command needs is
 imported when it is called, so that `--help` does not wait for it.
 """
@@ -29,13 +31,20 @@ if TYPE_CHECKING:
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 UNDECIDED = {"not enough data": 3, "misspecified": 4}  # answers of `select` that name no class
-TEMPLATES = ("problem", "learner", "selector", "rule", "ladder", "spec")
+TEMPLATES = ("model", "problem", "learner", "selector", "rule", "ladder", "spec")
 FEW = 12  # kernels of each class that the preflight tries: a second or two at most
+
+YOURS = ("select", "learn", "act", "observe", "demo", "new")  # commands that come first in the help
 
 FolderName = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
 Page = Annotated[Path | None, typer.Option(help="Also write an HTML page: answer, evidence, policy.")]
-LadderName = Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")]
+LadderName = Annotated[str | None, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")]
+ModelName = Annotated[
+    str | None, typer.Option(metavar="FILE.py:NAME", help="Models in a Python file of yours, which is run.")
+]
+AgentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An agent's file; a new agent if there is none yet.")]
+StateName = Annotated[str, typer.Option(help="The state, as your models name it; parts of a tuple joined by +.")]
 Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler.")]
@@ -65,7 +74,7 @@ def occamrl(
     """Occam's razor for reinforcement learning."""
 
 
-def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(name: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose errors become one message and an exit code; for a program, also a line of JSON."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -91,7 +100,10 @@ def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable
                 tell(f"{type(error).__name__}: {error}")
                 raise typer.Exit(FAILED) from None
 
-        return app.command(name)(call)
+        called = name or function.__name__
+        app.command(called, rich_help_panel="Your system" if called in YOURS else "Experiments")(call)
+        app.registered_commands.sort(key=lambda each: [*YOURS, each.name].index(each.name))
+        return call
 
     return register
 
@@ -274,15 +286,19 @@ def new(
 @command()
 def learn(
     env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")],
-    ladder: LadderName,
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")],
+    ladder: LadderName = None,
+    model: ModelName = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the environment and the agent.")] = 0,
     horizon: Horizon = None,
     options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
     modules: Modules = None,
     delta: Annotated[float, typer.Option(help="Largest probability that the right class is ruled out.")] = 0.05,
     rewards: Annotated[Rewards, typer.Option(help="Known, or estimated by bounds of this kind.")] = "known",
-    evidence: Annotated[Evidence, typer.Option(help="value: ARL-GEN; likelihood: Occam, on lists.")] = "value",
+    evidence: Annotated[
+        Evidence | None,
+        typer.Option(help="likelihood: Occam; value: ARL-GEN. Default: Occam unless models are covers."),
+    ] = None,
     scope: Annotated[Scope, typer.Option(help="Be optimistic over the smallest class, or over all.")] = "smallest",
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
     checkpoint: Annotated[Path | None, typer.Option(help="Save progress there; continue from it if it exists.")] = None,
@@ -291,12 +307,12 @@ def learn(
 ) -> None:
     """Learn in a Gymnasium environment and find the smallest class of a ladder of models that explains it."""
     from occamrl.analysis.preflight import preflight
-    from occamrl.envs.ladder_file import read_ladder
     from occamrl.envs.wrapper import FiniteEnvironment, make_environment
     from occamrl.errors import ParameterError
     from occamrl.learners.occam import Occam
     from occamrl.learners.rewards import RewardsPerPair
     from occamrl.learners.ucrl_vtr import UCRLVTR
+    from occamrl.models.ladder import Ladder
     from occamrl.registry import import_modules
     from occamrl.running.learn import learn as learn_in
     from occamrl.selectors.arl_gen import ARLGen
@@ -304,11 +320,15 @@ def learn(
     import_modules(_findable(modules), field="--import")
     if ":" in env_id:
         raise ParameterError("ENV_ID", got=env_id, expected="a name without a module; import that with --import")
-    spec = read_ladder(ladder, horizon=horizon)
+    spec = _models(ladder, model, horizon)
     env, among = make_environment("ENV_ID", env_id, _options(options or ())), spec.ladder
+    lists = getattr(among, "finite", False)
+    evidence = evidence or ("value" if isinstance(among, Ladder) and not _exact(among) else "likelihood")
+    if compare and not lists:
+        raise ParameterError("--compare", got="models that are no lists", expected="--ladder, with lists of kernels")
     known = spec.known if rewards == "known" else spec.known.without_rewards
     environment = FiniteEnvironment(env, known=known, reward_range=tuple(spec.rewards))
-    if not as_json and rewards == "known":
+    if not as_json and rewards == "known" and lists:
         settings: dict[str, Any] = {"episodes": episodes, "delta": delta, "evidence": evidence}
         forecast = preflight(among, spec.known, truths=FEW, members=FEW, **settings)
         tell(*f"preflight: {forecast}".splitlines(), *(["  here: --scope all"] if forecast.unidentifiable else []))
@@ -373,25 +393,167 @@ def _options(options: Sequence[str]) -> dict[str, Any]:
 @command()
 def select(
     log: Annotated[str, typer.Argument(help="A Parquet or CSV file, or minari:ID for a Minari dataset.")],
-    ladder: LadderName,
+    ladder: LadderName = None,
+    model: ModelName = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="ROLE=COLUMN,...", help="As in episode=shop,state=stock+weekday,action=order.")
+    ] = None,
+    order_by: Annotated[str | None, typer.Option(help="The column that orders the rows of an episode.")] = None,
     delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
     horizon: Horizon = None,
     evidence: Annotated[str | None, typer.Option(help="likelihood or value; default: by the ladder.")] = None,
+    agent: Annotated[Path | None, typer.Option(help="Also write an agent that has learned from the log.")] = None,
+    alarm: Annotated[float | None, typer.Option(help="Let the agent watch for changes: false alarms a step.")] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Find the smallest class of models that explains logged episodes.
+    """Say which of your models logged episodes need, what to do, and what it is worth.
 
     Exit code 3: there are not enough data; 4: no class explains them.
     """
-    from occamrl.envs.ladder_file import read_ladder
+    from occamrl.logs.log import read_log
     from occamrl.logs.select import select as test
 
-    found = test(log, read_ladder(ladder, horizon=horizon), delta=delta, evidence=evidence)
+    spec = _models(ladder, model, horizon)
+    steps = read_log(log, _columns(columns), order_by=order_by)
+    found = test(steps, spec, delta=delta, evidence=evidence)
     print_lines(found.as_data() if as_json else str(found).splitlines())
     if page is not None:
         from occamrl.report.page import write_page
 
         tell(f"The page: {write_page(found, page)}")
+    if agent is not None:
+        from occamrl.learners.occam import Occam
+        from occamrl.running.agent import Agent
+
+        Agent(Occam(ladder=spec.ladder), known=spec.known, alarm=alarm).learn_from(steps).save(agent)
+        tell(f"The agent: {agent}")
     if found.status in UNDECIDED:
         raise typer.Exit(UNDECIDED[found.status])
+
+
+@command()
+def act(
+    file: AgentFile,
+    state: StateName,
+    ladder: LadderName = None,
+    model: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Print what an agent would do now, in a state."""
+    found = _agent(file, ladder, model)
+    action = found.act(_label(state))
+    print_lines({"state": _label(state), "action": action} if as_json else [str(action)])
+
+
+@command()
+def observe(
+    file: AgentFile,
+    state: StateName,
+    action: Annotated[str, typer.Option(help="What was done, by whomever.")],
+    next_state: Annotated[str, typer.Option(help="Where that led.")],
+    reward: Annotated[
+        float | None, typer.Option(help="In your unit; may be left out where the models know it.")
+    ] = None,
+    ended: Annotated[bool, typer.Option("--ended", help="The episode is over.")] = False,
+    ladder: LadderName = None,
+    model: ModelName = None,
+) -> None:
+    """Tell an agent what happened in a step, and write its file."""
+    found = _agent(file, ladder, model)
+    found.observe(_label(state), _label(action), reward, _label(next_state), ended)
+    found.save(file)
+    if found.alarm is not None:
+        tell(str(found.alarm))
+
+
+def _agent(file: Path, ladder: str | None, model: str | None) -> Any:
+    """Return the agent in a file, or a new one of Occam."""
+    from occamrl.learners.occam import Occam
+    from occamrl.running.agent import Agent
+
+    if ladder is None and model is None and file.exists():
+        return Agent.load(file)
+    spec = _models(ladder, model, None)
+    algorithm = Occam(ladder=spec.ladder)
+    return Agent.load(file, algorithm) if file.exists() else Agent(algorithm, known=spec.known)
+
+
+def _models(ladder: str | None, model: str | None, horizon: int | None) -> Any:
+    """Return the ladder in a TOML file, or the models in a Python file, with what is known and the unit of rewards."""
+    from types import SimpleNamespace
+
+    from occamrl.envs.ladder_file import read_ladder
+    from occamrl.errors import ParameterError
+    from occamrl.models.ladder import Ladder
+    from occamrl.models.model import Model, ParametricLadder
+
+    if (ladder is None) == (model is None):
+        got = "neither" if model is None else "both"
+        raise ParameterError("--model", got=got, expected="--model FILE.py:NAME, or --ladder TOML, one of them")
+    if ladder is not None:
+        return read_ladder(ladder, horizon=horizon)
+    found = _named(str(model))
+    if isinstance(found, Model):
+        found = found.ladder({"all parameters": list(found.box)})
+    if isinstance(found, ParametricLadder):
+        known = found.model.known
+        if horizon not in (None, known.horizon):
+            raise ParameterError("--horizon", got=horizon, expected=f"{known.horizon}, which the model has")
+        return SimpleNamespace(ladder=found, known=known, rewards=known.unit, names=found.names)
+    if isinstance(getattr(found, "ladder", None), Ladder):  # with what is known, as read_ladder returns it
+        return found
+    expected = "model.ladder({...}), an orl.Model, or what read_ladder returns"
+    raise ParameterError("--model", got=f"{model}, a {type(found).__name__}", expected=expected)
+
+
+def _exact(ladder: Any) -> bool:
+    """Say whether a ladder has lists of kernels one of which may be the truth."""
+    return bool(ladder.finite and ladder.family.reach == 0.0)
+
+
+def _named(text: str) -> Any:
+    """Return what a Python file calls a name; the file is run."""
+    import importlib.util
+
+    from occamrl.errors import ParameterError, UnknownName
+
+    path, _, name = text.rpartition(":")
+    if not path.endswith(".py") or not name.isidentifier() or not Path(path).is_file():
+        raise ParameterError("--model", got=text, expected="FILE.py:NAME, a file that exists and a name in it")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec is not None  # noqa: S101  # it ends in .py
+    assert spec.loader is not None  # noqa: S101
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # of the user's code, which may raise anything
+        got = f"{type(error).__name__}: {error}"
+        raise ParameterError(f"--model {path}", got=got, expected="a file that runs") from error
+    if not hasattr(module, name):
+        raise UnknownName(f"--model {path}", got=name, known=[each for each in vars(module) if each[0] != "_"])
+    return getattr(module, name)
+
+
+def _columns(text: str | None) -> dict[str, Any] | None:
+    """Return ``role=column,role=one+two`` as a dict; nothing after the sign: there is none."""
+    from occamrl.errors import ParameterError
+
+    found: dict[str, Any] = {}
+    for part in [] if text is None else text.split(","):
+        role, sign, column = part.strip().partition("=")
+        if not role or not sign:
+            raise ParameterError("--columns", got=part, expected="role=column, or role=one+two")
+        found[role] = column.split("+") if "+" in column else column or None
+    return found or None
+
+
+def _label(text: str) -> Any:
+    """Return the name of a state or an action: a number where it is one, parts that are joined by + as a tuple."""
+    parts = []
+    for part in text.split("+"):
+        try:
+            parts.append(json.loads(part))
+        except ValueError:  # a text without quotes
+            parts.append(part)
+    return tuple(parts) if len(parts) > 1 else parts[0]

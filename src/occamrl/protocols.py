@@ -183,21 +183,28 @@ class Known:
     def _numbers(self) -> tuple[dict[Any, int] | None, dict[Any, int] | None]:
         if self.names is None:
             return None, None
-        reverse = reversed(list(enumerate(self.names.states)))  # of equal names the first
-        return {name: s for s, name in reverse}, {name: a for a, name in enumerate(self.names.actions)}
+        numbers: dict[Any, int] = {}
+        for s, name in enumerate(self.names.states):
+            numbers.setdefault(name, s)  # of equal names the first
+        return numbers, {name: a for a, name in enumerate(self.names.actions)}
 
     def describe_states(self, states: Sequence[int]) -> str:
-        """Return some states in words, runs of whole numbers joined: "0 to 4, 7", or "Mon: 0 to 4; Tue: 2"."""
+        """Return some states in words, runs of whole numbers joined: "0 to 4, 7", or "Mon, Thu: 0 to 4; Tue: 2"."""
+        names = [self.state_name(s) for s in states]
+        sizes = {len(name) if isinstance(name, tuple) else 0 for name in names}
+        axes = range(sizes.pop()) if len(sizes) == 1 else range(0)
+        counted = [axis for axis in axes if all(type(name[axis]) is int for name in names)]
+        axis = (counted or list(axes) or [-1])[-1]  # which of several parts runs on
         groups: dict[Any, list[Any]] = {}
-        for name in (self.state_name(s) for s in states):
-            front, last = (name[:-1], name[-1]) if isinstance(name, tuple) and name else ((), name)
+        for name in names:
+            front, last = ((*name[:axis], *name[axis + 1 :]), name[axis]) if axis >= 0 else ((), name)
             groups.setdefault(front, []).append(last)
-        texts = []
+        alike: dict[str, list[str]] = {}
         for front, lasts in groups.items():
             whole = all(type(each) is int for each in lasts)
             text = ", ".join(_runs(sorted(lasts)) if whole else map(str, lasts))
-            texts.append(f"{', '.join(map(str, front))}: {text}" if front else text)
-        return "; ".join(texts)
+            alike.setdefault(text, []).append(str(front[0]) if len(front) == 1 else f"({', '.join(map(str, front))})")
+        return "; ".join(f"{', '.join(fronts)}: {text}" if axis >= 0 else text for text, fronts in alike.items())
 
     @property
     def may_start(self) -> NDArray[np.bool_]:

@@ -15,6 +15,11 @@ n d - sqrt(2 n d) exceeds
     linear classes  (1/2) logdet(I + n G) + log(1/delta), G the expected sum of x x' in the coordinates of F_M
 
 and a class with the last of its kernels. These are estimates: plans change as kernels are rejected.
+
+Of classes with real parameters, truths are points inside the boxes of richer classes. The class plays the best policy
+of its fit and fits what that policy shows: both are found in turns. What is left of the relative entropy is the rate,
+and it has to exceed log((M + 1)/delta) + (p/2) log(1 + steps), for the fits of the p parameters of the truth's class
+have to be learned, too.
 """
 
 from __future__ import annotations
@@ -30,17 +35,20 @@ from occamrl import bellman
 from occamrl.errors import ParameterError, require_choice, require_integer, require_kind, require_number
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
+from occamrl.evidence.parametric import Counts, Parametric
 from occamrl.learners.occam import Occam
 from occamrl.learners.ucrl_vtr import law_of_starts
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import level
 from occamrl.models.ladder import Ladder
+from occamrl.models.model import ParametricLadder, spread_points
 from occamrl.problems.mdp import stream
 from occamrl.protocols import MOST_EPISODES, Floats, Ints, Known
 from occamrl.selectors.arl_gen import ARLGen
 
 _SHARE = 0.01  # of what is at stake: losing less is not much
 _NOTHING = 1e-12  # a rate that is rounding
+_TURNS = 3  # of the policy and the fit of a class with real parameters
 
 
 @dataclass(frozen=True)
@@ -51,15 +59,16 @@ class UnidentifiablePair:
     member: int  # P: a member of the ladder's list, or counted among those drawn from its class
     truth_class: int
     truth: int  # Q, likewise
-    loss_per_episode: float  # how much less P's policy earns under Q than Q's own
+    loss_per_episode: float  # how much less P's policy earns under Q than Q's own, in the unit of the rewards
     episodes_to_reject: float  # until what P's policy sees rejects every kernel of the class
+    parameters: str = ""  # of Q, where these are real; P is then the best fit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Preflight:
     """What was found; print it before a run, then play ``selector()``."""
 
-    ladder: Ladder
+    ladder: Ladder | ParametricLadder
     episodes: int
     delta: float
     evidence: str
@@ -73,12 +82,12 @@ class Preflight:
         """What ``selector()`` does about such pairs: "none", "all" (kernels that are left) or "largest" (class)."""
         if not self.unidentifiable:
             return "none"
-        return "all" if self.ladder.finite else "largest"
+        return "all" if self.evidence == "likelihood" or self.ladder.finite else "largest"
 
     def selector(self, **parameters: Any) -> Any:
         """Return the agent to play, with other ``parameters``: Occam or ARL-GEN by the evidence, or UCRL-VTR-LIN."""
         given: dict[str, Any] = {"delta": self.delta, **parameters}
-        if self.remedy == "largest":
+        if self.remedy == "largest" and isinstance(self.ladder, Ladder):
             largest = self.ladder.families[-1]
             return UCRLVTRLin(**{"features": largest.own_features, "norm_bound": largest.norm_bound, **given})
         given = {"ladder": self.ladder, "scope": "all" if self.unidentifiable else "smallest", **given}
@@ -96,12 +105,15 @@ class Preflight:
             worst = max(self.unidentifiable, key=lambda pair: pair.loss_per_episode)
             after = worst.episodes_to_reject
             unseen = "and is never noticed" if math.isinf(after) else f"unnoticed for {after:,.0f} episodes"
+            pair = f"kernel {worst.member} of {names[worst.wrong_class - 1]!r} under kernel {worst.truth} of"
+            if worst.parameters:
+                pair = f"the fit of {names[worst.wrong_class - 1]!r} under {worst.parameters} of"
             what = "optimism over all kernels that are left" if self.remedy == "all" else "play the largest class"
             lines += [
                 f"  {len(self.unidentifiable):,} unidentifiable pairs among {self.pairs_tried:,} tried: "
                 "a wrong class can confirm itself",
-                f"  worst: kernel {worst.member} of {names[worst.wrong_class - 1]!r} under kernel {worst.truth} of "
-                f"{names[worst.truth_class - 1]!r} loses {worst.loss_per_episode:.3g} an episode, {unseen}",
+                f"  worst: {pair} {names[worst.truth_class - 1]!r} "
+                f"loses {worst.loss_per_episode:.3g} an episode, {unseen}",
                 f"  remedy, in selector(): {what}",
             ]
         if math.isfinite(self.grid_episodes):
@@ -152,13 +164,13 @@ def candidates(ladder: Ladder, known: Known, members: int, truths: int) -> list[
     return pairs
 
 
-def visits(kernel: bellman.Kernel, policy: Ints, start: Floats) -> Floats:
+def visits(kernel: bellman.Kernel, policy: Ints, start: Floats, discount: float = 1.0) -> Floats:
     """Return the probability of being in s at step h [H, S]."""
     found, every = np.zeros(policy.shape), np.arange(start.size)
     here, actions = start, kernel.reward.size // start.size
     for h, acts in enumerate(policy):
         found[h] = here
-        here = np.asarray(here @ kernel.matrix[every * actions + acts])
+        here = np.asarray(here @ kernel.matrix[every * actions + acts]) / discount
     return found
 
 
@@ -243,13 +255,70 @@ class Rates:
         return episodes_until(float(rates.min()), most), episodes_until(float(rates[plan.number]), most)
 
 
+def played_alone(by: Parametric, m: int, truth: Floats, start: Floats) -> tuple[float, float, float]:
+    """Return how fast evidence against class m (from 1) grows in an episode if it plays alone, steps, and its loss.
+
+    ``truth`` are parameters as shares of the box. The class plays the best policy of its fit and fits what it sees.
+    """
+    known, free, theta = by.known, by.free[m - 1], by.default.copy()
+    theta[free] = truth[free]
+    law, kernel = by.probability(truth), by.kernel(truth)
+    best = bellman.solve([kernel], known.states, known.horizon)[0][0]
+    for _ in range(_TURNS):
+        policy = bellman.solve([by.kernel(theta)], known.states, known.horizon)[1]
+        seen = visits(kernel, policy, start, known.discount)
+        row = by.model.row_of(np.arange(known.states), policy)  # [H, S], -1 at rest
+        steps = np.bincount(row[row >= 0], seen[row >= 0], len(by.model.pairs))
+        counts = steps[by.row] * law
+        came = np.flatnonzero(counts > 0.0)
+        data = Counts(np.flatnonzero(steps).tolist(), came, counts[came], np.log(law[came]), np.zeros(steps.size))
+        fit = by.fit(data, free, by.starts(theta, True))
+        theta = fit.theta
+    loss = start @ (best - bellman.evaluate([kernel], policy)[0])
+    return max(-fit.likelihood - fit.slack, 0.0), float(steps.sum()), float(loss)
+
+
+def _real(
+    ladder: ParametricLadder, known: Known, episodes: int, delta: float, truths: int, least_loss: float | None
+) -> Preflight:
+    """Try truths inside the boxes of richer classes against each class with real parameters."""
+    by, start = Parametric(ladder, known, delta), law_of_starts(known, np.zeros(known.states, np.int64))
+    found, typical, tried = list[UnidentifiablePair](), list[float](), 0
+    for m in range(1, ladder.classes):
+        times = []
+        for richer, number in ((m2, i) for m2 in range(m + 1, ladder.classes + 1) for i in range(truths)):
+            truth, free = by.default.copy(), by.free[richer - 1]
+            truth[free] = spread_points(len(free), truths)[number]
+            rate, steps, loss = played_alone(by, m, truth, start)
+            price, half = math.log((ladder.classes + 1) / delta), 0.5 * len(free)
+
+            def most(n: float, price: float = price, half: float = half, steps: float = steps) -> float:
+                return price + half * math.log1p(n * steps)
+
+            times.append(max(1.0, episodes_until(rate, most)))
+            kernel = by.kernel(truth)
+            stakes = start @ bellman.solve([kernel], known.states, known.horizon)[0][0]
+            worst = bellman.Kernel(kernel.matrix, np.where(np.isfinite(kernel.reward), -kernel.reward, -np.inf))
+            stakes += start @ bellman.solve([worst], known.states, known.horizon)[0][0]
+            least = _SHARE * float(stakes) if least_loss is None else least_loss
+            if loss > least and times[-1] > episodes:
+                point = by.point(truth)
+                named = ", ".join(f"{name} = {point[name]:.3g}" for name in ladder.free[richer - 1])
+                amount = known.unit.scale * loss
+                found.append(UnidentifiablePair(m, -1, richer, number, amount, times[-1], named))
+        typical.append(float(np.median(times)))
+        tried += len(times)
+    about: dict[str, Any] = {"ladder": ladder, "episodes": episodes, "delta": delta, "evidence": "likelihood"}
+    return Preflight(pairs_tried=tried, unidentifiable=found, rejection=typical, **about)
+
+
 def preflight(
-    ladder: Ladder,
-    known: Known,
+    ladder: Ladder | ParametricLadder,
+    known: Known | None = None,
     *,
     episodes: int,
     delta: float = 0.05,
-    evidence: Literal["value", "likelihood"] = "value",
+    evidence: Literal["value", "likelihood"] | None = None,
     truths: int | None = None,
     members: int | None = None,
     least_loss: float | None = None,
@@ -264,22 +333,30 @@ def preflight(
 
     Parameters
     ----------
-    ladder : Ladder
+    ladder : Ladder or ParametricLadder
     known : Known
-        ``mdp.known`` of the problem; episodes start anywhere where it does not say.
+        ``mdp.known`` of the problem; episodes start anywhere where it does not say. Models with real parameters know
+        it themselves.
     episodes : int
     delta : float
-    evidence : "value" | "likelihood"
-        By what classes are to be rejected, as :class:`ARLGen` or as :class:`Occam` does.
+    evidence : "value" | "likelihood", optional
+        By what classes are to be rejected, as :class:`ARLGen` (the default) or as :class:`Occam` does, which alone
+        judges real parameters.
     truths, members : int, optional
-        The most kernels outside and inside each class to try; 64 of a list, 6 of a linear class.
+        The most kernels outside and inside each class to try; 64 of a list, 6 of a linear class. Of real parameters 6
+        truths in each richer class, and the best fit inside.
     least_loss : float, optional
-        What counts as much, per episode; by default 1 % of the most that the best policy earns above the worst.
+        What counts as much, per episode, in the unit of the rewards; by default 1 % of the most that the best policy
+        earns above the worst.
     """
-    require_kind("ladder", ladder, Ladder)
+    require_kind("ladder", ladder, (Ladder, ParametricLadder))
+    if isinstance(ladder, ParametricLadder):
+        known, evidence = ladder.model.known if known is None else known, evidence or "likelihood"
     require_kind("known", known, Known)
+    assert known is not None  # noqa: S101  # for mypy
     require_integer("episodes", episodes, 1)
     require_number("delta", delta, 1e-300, 1.0)
+    evidence = evidence or "value"
     require_choice("evidence", evidence, ("value", "likelihood"))
     few = 64 if ladder.finite else 6
     truths = require_integer("truths", few if truths is None else truths, 1)
@@ -287,6 +364,12 @@ def preflight(
     require_number("least_loss", 0.0 if least_loss is None else least_loss, 0.0, math.inf)
     if not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
+    if least_loss is not None:
+        least_loss /= known.unit.scale
+    if isinstance(ladder, ParametricLadder):
+        if evidence == "value":
+            raise ParameterError("evidence", got='"value"', expected='"likelihood", or a list of models for value rows')
+        return _real(ladder, known, episodes, delta, truths, least_loss)
     if evidence == "likelihood":
         Occam(ladder=ladder)  # refuses what it cannot play
     start = law_of_starts(known, np.zeros(known.states, np.int64))
@@ -305,9 +388,12 @@ def preflight(
             rows = rates.rows(plan)
             for truth in theirs:
                 loss = float(start @ (truth.values[0] - bellman.evaluate([truth.kernel], plan.policy)[0]))
-                of_class, own = rates.until(m, plan, rows, truth, visits(truth.kernel, plan.policy, start))
+                of_class, own = rates.until(
+                    m, plan, rows, truth, visits(truth.kernel, plan.policy, start, known.discount)
+                )
                 times.append(of_class)
                 if loss > least_loss and own > episodes:
+                    loss = known.unit.scale * loss
                     pair = UnidentifiablePair(m, plan.number, truth.first, truth.number, loss, of_class)
                     unidentifiable.append(pair)
         typical.append(float(np.median(times)) if times else math.inf)

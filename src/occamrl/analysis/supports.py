@@ -43,10 +43,12 @@ from scipy.linalg import helmert, qr
 
 from occamrl.errors import ParameterError, require_delta, require_kind
 from occamrl.evidence import likelihood, value
+from occamrl.evidence.parametric import Parametric
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.logs.log import Log
 from occamrl.models.families import simplex_minimum
 from occamrl.models.features import FeatureMap
+from occamrl.models.model import ParametricLadder
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Known
 from occamrl.running.result import Result, table_of_rows
@@ -264,14 +266,59 @@ def compatible(by: ValueRows | Counts, delta: float) -> tuple[dict[tuple[int, ..
     return {members: best - scores[members] for members in ordered}, max(best - least, 0.0), largest
 
 
+@dataclass(frozen=True)
+class ParameterSets:
+    """Which real parameters matter: every minimal set that can explain the data, the others having their defaults."""
+
+    sets: tuple[dict[str, float], ...]  # the best values of each, smallest sets first; the truth needs one of them
+    excess: tuple[float, ...]  # nats of likelihood below the best fit of all
+    allowance: float  # the excess at which a set is excluded
+    episodes: int
+    delta: float
+
+    def __str__(self) -> str:
+        lines = [f"parameters after {self.episodes:,} episodes, delta {self.delta:g}:"]
+        for values, excess in zip(self.sets, self.excess, strict=True):
+            named = ", ".join(f"{name} = {value:.4g}" for name, value in values.items()) or "all at their defaults"
+            lines.append(f"  {named} (excess {excess:.2f} of {self.allowance:.2f})")
+        return "\n".join(lines if self.sets else [*lines, "  no values of these parameters explain the data"])
+
+
+def _parameters(source: Any, ladder: ParametricLadder, delta: float) -> ParameterSets:
+    """Return the sets of parameters that the confidence region of all of them meets."""
+    model, by = ladder.model, Parametric(ladder, ladder.model.known, delta)
+    if isinstance(source, Result):
+        if getattr(source.agent, "ladder", None) is not ladder or not isinstance(source.state, dict):
+            raise ParameterError("source", got=f"a run of {source.label}", expected="one of Occam on this ladder")
+        state, episodes = source.state, source.total_episodes
+    else:
+        require_kind("source", source, Log)
+        state, episodes, table = by.begin(), source.episodes, model.known.transition_rewards
+        for flow in source.flows(model.known, table or model.mdp_at(model.probability(model.middle)).outcomes):
+            by.add(state, flow)
+    data, least, found = by.counts_of(state), by.least(state), dict[tuple[str, ...], Any]()
+    needed = [name for name in model.box if name not in model.defaults]
+    whole = by.fit(data, list(range(len(model.box))), by.starts(state["theta"][-1], True))
+    for size in range(len(model.box) - len(needed) + 1):
+        for more in combinations([name for name in model.box if name in model.defaults], size):
+            free = tuple(name for name in model.box if name in (*needed, *more))
+            if not any(set(smaller) <= set(free) for smaller in found):
+                fit = by.fit(data, [by.parameters.index(name) for name in free], by.starts(by.default, True))
+                if fit.likelihood + fit.slack >= least:
+                    found[free] = fit
+    values = tuple({name: by.point(fit.theta)[name] for name in free} for free, fit in found.items())
+    excess = tuple(max(0.0, whole.likelihood - fit.likelihood) for fit in found.values())
+    return ParameterSets(values, excess, max(0.0, whole.likelihood - least), episodes, delta)
+
+
 def supports(
     source: Result | Log,
-    simulators: Simulators | None = None,
+    simulators: Simulators | ParametricLadder | None = None,
     *,
     delta: float = 0.05,
     evidence: str | None = None,
     known: Known | None = None,
-) -> Supports:
+) -> Any:
     """Report which simulators matter: every minimal set of which some mixture is compatible with the data.
 
     >>> import numpy as np
@@ -287,8 +334,9 @@ def supports(
     source : Result or Log
         A run on the features of the simulators (UCRLVTRLin and selectors built on it: value rows; OccamMixture:
         likelihood), or a log, with ``simulators`` and ``known``, for both.
-    simulators : Simulators, optional
-        For names and errors of estimates. By default coordinates are exact kernels, called "1", "2", ...
+    simulators : Simulators or ParametricLadder, optional
+        A ladder with real parameters asks which of these matter, others at their defaults (:class:`ParameterSets`).
+        Simulators are for names and errors of estimates. By default coordinates are exact kernels, called "1", "2", ...
     delta : float
         With probability 1 - delta, at all times together, the true set contains one of the sets reported.
     evidence : "likelihood" | "value", optional
@@ -297,6 +345,8 @@ def supports(
         With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
     """
     require_delta(delta)
+    if isinstance(simulators, ParametricLadder):
+        return _parameters(source, simulators, delta)
     if simulators is not None:
         require_kind("simulators", simulators, Simulators)
     features, known, state, values, episodes = _read(source, simulators, known)

@@ -55,6 +55,7 @@ _NOVEL = 0.01  # the same for all novel outcomes together: reserving for them co
 _GROWTH, _FIT_STEPS, _MOST_STEPS = 1.02, 3, 15  # EM: 3 steps for every 2 % that the data have grown
 _DRAW_STEPS = 20
 _TINY = 1e-300  # a prediction is never smaller, so that evidence stays finite
+_UNLIKELY = -14.0  # the logarithm of what stands for 0 where every member makes something impossible
 _NEVER = -1e290  # the logarithm of 0: no sum of other logarithms is so small, and its product with 0 is 0
 _TABLED = 2**26  # logarithms of probabilities that are kept
 _TOGETHER = 2**23  # numbers that are worked on at once
@@ -129,12 +130,15 @@ class Members:
         probability = self.probability(members)
         return np.log(probability, out=np.full(probability.shape, _NEVER), where=probability > 0.0)
 
-    def likelihoods(self, count: Ints) -> Floats:
-        """Return the likelihood of every member, less that of the frequencies; minus infinity: made impossible."""
+    def likelihoods(self, count: Ints | Floats, impossible: float = -math.inf) -> Floats:
+        """Return the likelihood of every member, less that of the frequencies.
+
+        What a member makes impossible has a probability of 0, or one whose logarithm is ``impossible``.
+        """
         counts, frequency = count.astype(np.float64), log_frequencies(count, self.outcomes)
         found = np.zeros(self.size)
         for part in self._parts():
-            logs = self._log(part) if self._logs is None else self._logs[part]
+            logs = np.maximum(self._log(part) if self._logs is None else self._logs[part], max(impossible, _NEVER))
             rough = logs @ counts - frequency @ counts
             # differences are taken before sums, so that the digits of the best members are not lost at large counts
             near = np.flatnonzero(rough >= rough.max(initial=-np.inf) - 100.0 - 1e-12 * counts.sum())
@@ -178,6 +182,13 @@ def enter(state: dict[str, Any], outcomes: Outcomes, pair: Ints, flow: Flow, bon
     return block
 
 
+def symbol_at(outcomes: Outcomes, row: int, next_state: int, bonus: float) -> int:
+    """Return the number of one outcome of a pair, -1 if it is not listed; of equal next states the nearest bonus."""
+    first, last = outcomes.start[row : row + 2].tolist()
+    found = first + np.flatnonzero(outcomes.next_state[first:last] == next_state)
+    return int(found[np.abs(outcomes.bonus[found] - bonus).argmin()]) if found.size else -1
+
+
 def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hull: Floats | None = None) -> None:
     """Count the outcomes of a flow; ``hull`` are the probabilities of the members of the largest hull [n, symbols].
 
@@ -204,7 +215,7 @@ def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hul
             state["fitted"][c] = total
 
 
-def log_frequencies(count: Ints, outcomes: Outcomes) -> Floats:
+def log_frequencies(count: Ints | Floats, outcomes: Outcomes) -> Floats:
     """Return log(c_o/N_sa) of every symbol; 0 where there are none."""
     totals = np.add.reduceat(count, outcomes.start[:-1])[outcomes.pair]
     found = np.zeros(count.size)
@@ -445,6 +456,11 @@ class Lists:
         """The members as likelihood sees them."""
         return Members.of(self.ladder.family, self.known)
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes that can be told apart, by pair s*A + a."""
+        return self.members.outcomes
+
     def begin(self) -> dict[str, Any]:
         """Return the evidence before any data."""
         members = self.members
@@ -517,9 +533,11 @@ class Lists:
         return divmod(pair, self.known.actions)
 
     def likeliest(self, state: dict[str, Any], m: int) -> int:
-        """Return the likeliest member of class m, from 0."""
-        found = scores(state, self.members)[: self.ladder.level.size]
-        return int(np.where(self.ladder.level <= m, found, -np.inf).argmax())
+        """Return the likeliest member of class m, from 0; where all call impossible what was seen, the nearest."""
+        inside, found = self.ladder.level <= m, self.members.likelihoods(state["count"])
+        if not np.isfinite(found[inside]).any():
+            found = self.members.likelihoods(state["count"], _UNLIKELY)
+        return int(np.where(inside, found, -np.inf).argmax())
 
     def best(self, state: dict[str, Any], m: int) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
         """Return the likeliest member of class m, from 0, and no parameters, which a list has not."""
@@ -529,3 +547,14 @@ class Lists:
         """Return outcomes, how often each was seen, and its probability under the likeliest member of class m."""
         member = self.likeliest(state, m)
         return self.members.outcomes, state["count"], self.members.probability(slice(member, member + 1))[0]
+
+    def refitted(self, count: Floats, m: int) -> Floats:
+        """Return the probabilities of the outcomes under the member of class m that fits some counts best."""
+        found = np.where(self.ladder.level <= m, self.members.likelihoods(count), -np.inf)
+        member = int(found.argmax())
+        return np.asarray(self.members.probability(slice(member, member + 1))[0])
+
+    def place(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
+        """Return the pair and the outcome of a step; -1 for what is not listed."""
+        pair, outcomes = s * self.known.actions + a, self.members.outcomes
+        return pair, symbol_at(outcomes, pair, next_state, reward - float(self.known.base_reward[s, a]))

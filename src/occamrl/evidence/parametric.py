@@ -26,10 +26,13 @@ several starts, then by Fisher scoring; what a last scoring step still promises,
 
 from __future__ import annotations
 
+import itertools
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp
 
@@ -41,13 +44,16 @@ from occamrl.models.model import ParametricLadder, spread_points
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 
 _GROWTH = 1.02  # a class is fitted anew when the data have grown by 2 %
+_REJECTED_GROWTH = 1.5  # the same for a class that is ruled out
 _TINY, _SMALL = 1e-300, 1e-12  # probabilities are not taken to be smaller, in logarithms and in derivatives
 _STEP = 1e-5  # of differences, as a share of the box
 _INSIDE = 3  # further starts of a thorough search
 _FLAT = 1e-2  # information, in shares of the box, that is always there
 _MANY = 40  # points of a region that answers look at
 _SLOPE = 1e-3  # of differences of a worth
+_TURNS, _HALVINGS = 2, 8  # of the search for an end of the region
 _DRAWS = 12  # points of the region that optimism looks at
+_KEPT, _KEPT_LEAST = 2**22, 8  # probabilities that are kept, and of how many points at least
 _SCORING, _ENOUGH = 6, 1e-4  # most steps, and the promise of one that is not worth it
 
 
@@ -97,6 +103,7 @@ class Parametric:
         self.row = model.row[first]  # of each symbol, which pair
         start = np.searchsorted(self.row, np.arange(len(model.pairs) + 1))
         self.outcomes = Outcomes(start, model.next_state[first], told_apart[first])
+        self._kept: dict[bytes, tuple[NDArray[np.bool_], Floats]] = {}  # probabilities by theta, and of which pairs
 
     @property
     def classes(self) -> int:
@@ -127,9 +134,19 @@ class Parametric:
         return {**self.model.defaults, **dict(zip(self.parameters, values.tolist(), strict=True))}
 
     def probability(self, theta: Floats, rows: Any = None) -> Floats:
-        """Return the probabilities of the symbols, of some pairs or of all."""
-        found = np.bincount(self.symbol, self.model.probability(self.point(theta), rows), self.row.size)
-        return found.astype(np.float64)
+        """Return the probabilities of the symbols, of some pairs at least or of all."""
+        key, pairs = theta.tobytes(), len(self.model.pairs)
+        done, found = self._kept.pop(key, (np.zeros(pairs, bool), np.zeros(self.row.size)))
+        wanted = np.arange(pairs) if rows is None else np.asarray(rows, dtype=np.int64)
+        missing = wanted[~done[wanted]]
+        if missing.size:  # others stay as they were found: models are slow
+            more = self.model.probability(self.point(theta), missing.tolist())
+            done, found = done.copy(), found + np.bincount(self.symbol, more, self.row.size)
+            done[missing] = True
+        self._kept[key] = done, found
+        if len(self._kept) > max(_KEPT_LEAST, _KEPT // self.row.size):
+            del self._kept[next(iter(self._kept))]  # the one that was not asked for longest
+        return found
 
     def counts_of(self, state: dict[str, Any]) -> Counts:
         """Return what was seen."""
@@ -174,22 +191,22 @@ class Parametric:
         def search(share: Floats) -> Floats:
             return np.clip(minimize(objective, share, jac=True, bounds=[(0.0, 1.0)] * len(free)).x, 0.0, 1.0)
 
-        best = starts[0][free]
-        if len(starts) > 1 and free:
-            best = min((search(each[free]) for each in starts), key=lambda share: objective(share)[0])
-        for _ in range(_SCORING):
-            value, gradient, information = self.derivatives(data, whole(best), free)
-            inner = ~(((best <= 0.0) & (gradient < 0.0)) | ((best >= 1.0) & (gradient > 0.0)))
-            step = np.zeros(len(free))
-            if inner.any():
-                step[inner] = np.linalg.lstsq(information[np.ix_(inner, inner)], gradient[inner], rcond=None)[0]
-            slack, moved = 0.5 * float(gradient @ step), np.clip(best + step, 0.0, 1.0)
-            if slack < _ENOUGH:
-                break
-            if self.log_likelihood(data, self.probability(whole(moved), data.rows)) < value + 0.1 * slack:
-                moved = search(best)  # the quadratic model is wrong here
-            best = moved
-        return Fit(whole(best), value, max(slack, 0.0), information)
+        def climb(share: Floats) -> Fit:
+            for _ in range(_SCORING):
+                value, gradient, information = self.derivatives(data, whole(share), free)
+                inner = ~(((share <= 0.0) & (gradient < 0.0)) | ((share >= 1.0) & (gradient > 0.0)))
+                step = np.zeros(len(free))
+                if inner.any():
+                    step[inner] = np.linalg.lstsq(information[np.ix_(inner, inner)], gradient[inner], rcond=None)[0]
+                slack, moved = 0.5 * float(gradient @ step), np.clip(share + step, 0.0, 1.0)
+                if slack < _ENOUGH:
+                    break
+                if self.log_likelihood(data, self.probability(whole(moved), data.rows)) < value + 0.1 * slack:
+                    moved = search(share)  # the quadratic model is wrong here
+                share = moved
+            return Fit(whole(share), value, max(slack, 0.0), information)
+
+        return max((climb(each[free]) for each in starts), key=lambda found: found.likelihood)
 
     def starts(self, theta: Floats, thorough: bool) -> list[Floats]:
         """Return where a search begins: at the last fit; to be thorough, also all over the box."""
@@ -244,8 +261,11 @@ class Parametric:
         for m, (theta, fitted) in enumerate(zip(state["theta"], state["fitted"].tolist(), strict=True)):
             now = self.log_likelihood(data, self.probability(theta, data.rows))
             state["likelihood"][m] = now
-            if not state["rejected"][m] and (total >= _GROWTH * fitted or now < least):
-                thorough = total.bit_length() // 2 > fitted.bit_length() // 2  # now and then, predictably
+            if state["rejected"][m] and total >= _REJECTED_GROWTH * fitted:  # to say how badly it fits at its best
+                found = self.fit(data, self.free[m], [theta])
+                state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
+            elif not state["rejected"][m] and (total >= _GROWTH * fitted or now < least):
+                thorough = total.bit_length() // 4 > fitted.bit_length() // 4  # now and then, predictably
                 found = self.fit(data, self.free[m], self.starts(theta, thorough))
                 if found.likelihood + found.slack < least:
                     found = self.fit(data, self.free[m], self.starts(found.theta, True))
@@ -311,6 +331,20 @@ class Parametric:
                     break
         return found
 
+    def edge(self, state: dict[str, Any], m: int, step: Floats, data: Counts, least: float) -> Floats:
+        """Return the point of the region that is farthest from the best fit of class m along a step, by bisection."""
+        best, inside, outside, share = state["theta"][m], 0.0, math.inf, 1.0
+        theta = best
+        for _ in range(_HALVINGS):
+            moved = best.copy()
+            moved[self.free[m]] = np.clip(best[self.free[m]] + share * step, 0.0, 1.0)
+            if self.log_likelihood(data, self.probability(moved, data.rows)) >= least:
+                inside, theta = share, moved
+            else:
+                outside = share
+            share = 0.5 * (inside + outside) if outside < math.inf else 1.3 * inside
+        return np.asarray(theta)
+
     def draws(self, state: dict[str, Any], m: int, draw: np.random.Generator, count: int) -> list[Floats]:
         """Return points near the boundary of the confidence region of class m, and its best fit first."""
         data, least, root = self.region(state, m)
@@ -326,20 +360,30 @@ class Parametric:
         kernels, data = [self.kernel(theta) for _, theta in points], self.counts_of(state)
         found = [self.log_likelihood(data, self.probability(theta, data.rows)) for _, theta in points]
 
+        @lru_cache(maxsize=_MANY)
+        def kernel_at(theta: bytes) -> bellman.Kernel:
+            return self.kernel(np.frombuffer(theta))
+
+        def slope(worth: Worth, theta: Floats, m: int) -> Floats:
+            slopes = []
+            for j in self.free[m]:
+                down, up = theta.copy(), theta.copy()
+                down[j], up[j] = max(theta[j] - _SLOPE, 0.0), min(theta[j] + _SLOPE, 1.0)
+                rise = worth(kernel_at(up.tobytes())) - worth(kernel_at(down.tobytes()))
+                slopes.append(rise / (up[j] - down[j]))
+            return np.array(slopes)
+
         def extremes(worth: Worth) -> list[bellman.Kernel]:
-            """Return the ends of the region along the gradient of the worth, in the metric of the information."""
+            """Return ends of the region along the gradient of the worth, in the metric of the information."""
             further = []
-            for m in ends:
-                data, least, root = self.region(state, m)
-                best, slope = state["theta"][m], np.zeros(len(self.free[m]))
-                for i, j in enumerate(self.free[m]):
-                    down, up = best.copy(), best.copy()
-                    down[j], up[j] = max(best[j] - _SLOPE, 0.0), min(best[j] + _SLOPE, 1.0)
-                    slope[i] = (worth(self.kernel(up)) - worth(self.kernel(down))) / (up[j] - down[j])
-                along = root.T @ slope
-                if np.linalg.norm(along) > 0.0:
-                    step = root @ along / np.linalg.norm(along)
-                    further += [self.kernel(each) for each in self.inside(state, m, [step, -step], data, least)]
+            for m, sign in itertools.product(ends, (1.0, -1.0)):
+                (data, least, root), theta = self.region(state, m), state["theta"][m]
+                for _ in range(_TURNS):
+                    along = sign * root.T @ slope(worth, theta, m)
+                    if not np.linalg.norm(along) > 0.0:
+                        break
+                    theta = self.edge(state, m, root @ along / np.linalg.norm(along), data, least)
+                further.append(self.kernel(theta))
             return further
 
         return Possible(np.array([m for m, _ in points]), np.array(found), kernels.__getitem__, extremes)
@@ -358,6 +402,22 @@ class Parametric:
     def fitted(self, state: dict[str, Any], m: int) -> tuple[Outcomes, Ints, Floats]:
         """Return outcomes, how often each was seen, and its probability under the best fit of class m."""
         return self.outcomes, state["count"], self.probability(state["theta"][m])
+
+    def likeliest(self, state: dict[str, Any], m: int) -> int:
+        """Return a number for the best fit of class m: another one when the data have doubled."""
+        return int(state["count"].sum()).bit_length()
+
+    def refitted(self, count: Floats, m: int) -> Floats:
+        """Return the probabilities of the outcomes under the fit of class m to some counts."""
+        fresh = self.begin()
+        data = self.counts_of({**fresh, "count": count})
+        return self.probability(self.fit(data, self.free[m], [fresh["theta"][m]]).theta)
+
+    def place(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
+        """Return the pair of the model and the outcome of a step; -1 at rest, and for what is not listed."""
+        row = int(self.model.row_of(np.array(s), np.array(a)))
+        bonus = reward if self.known.rewards_known else 0.0
+        return row, -1 if row < 0 else likelihood.symbol_at(self.outcomes, row, next_state, bonus)
 
     def resampled(self, state: dict[str, Any], m: int, draw: np.random.Generator) -> Floats:
         """Return the fit of class m to counts that are replaced by Gamma(c, 1)."""
@@ -380,7 +440,11 @@ class Parametric:
                 fit = self.fit(data, others, [theta])
                 return fit.likelihood + fit.slack - least
 
-            ends = [edge if above(edge) >= 0.0 else brentq(above, best[j], edge, xtol=1e-4) for edge in (0.0, 1.0)]
+            inside = above(best[j]) > 0.0
+            ends = [
+                edge if above(edge) >= 0.0 else brentq(above, best[j], edge, xtol=1e-4) if inside else best[j]
+                for edge in (0.0, 1.0)
+            ]
             value, low, high = (float(self.low[j] + share * self.width[j]) for share in (best[j], *ends))
             found[self.parameters[j]] = (value, low, high)
         return found

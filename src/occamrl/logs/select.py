@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from occamrl.control.answer import select_simulators
+from occamrl.control.ladder import SimulatorLadder
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
 from occamrl.evidence import value
 from occamrl.learners.occam import Occam
@@ -129,7 +131,7 @@ def select(
     delta: float = 0.05,
     evidence: str | None = None,
     progress: bool | None = None,
-) -> Answer:
+) -> Any:  # an Answer; of simulators, that of occamrl.control
     """Find out from logged episodes which model is needed, what to do, and what that is worth.
 
     >>> import occamrl as orl
@@ -144,7 +146,7 @@ def select(
     ----------
     log : Log, path, data frame or dataset
         What :func:`occamrl.read_log` takes.
-    ladder : Ladder, ParametricLadder, path or name
+    ladder : Ladder, ParametricLadder, SimulatorLadder, path or name
         A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along, as a model does.
     known : Known, optional
         ``mdp.known`` of the problem, in the unit of the log. Value rows need it, and so do the policy and its worth;
@@ -157,6 +159,8 @@ def select(
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
+    if isinstance(ladder, SimulatorLadder):
+        return select_simulators(log, ladder, delta=delta, progress=progress)
     if isinstance(ladder, (str, Path)):
         from occamrl.envs.ladder_file import read_ladder
 

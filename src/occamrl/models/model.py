@@ -46,6 +46,7 @@ ELSEWHERE = "(not listed)"
 MOST_STATES = 100_000
 _INSIDE = 6  # points inside the box that are looked at, beside its corners
 _MOST_CORNERS = 16
+_ROUNDING = 1e-12  # probabilities that are negative by less are 0
 _SAME = 1e-7  # probabilities that differ by less are equal
 _TRIAL = 500  # pairs after which only points are looked at that have added an outcome
 
@@ -221,7 +222,7 @@ class Model:
             if len(row) not in (3, 4):
                 refuse(ParameterError, f"{row!r:.80}", "(probability, next state, reward, ended)")
             numbers = [isinstance(each, (int, float, np.number)) for each in (row[0], row[2])]
-            if not numbers[0] or not 0.0 <= row[0] <= 1.0 + TOLERANCE:
+            if not numbers[0] or not -_ROUNDING <= row[0] <= 1.0 + TOLERANCE:
                 refuse(ProbabilityError, f"a probability of {row[0]!r}", "a number in [0, 1]")
             if not numbers[1] or not math.isfinite(row[2]):
                 refuse(RewardError, f"a reward of {row[2]!r}", "a finite number")
@@ -264,7 +265,7 @@ class Model:
                         continue
                     found: dict[int, set[float]] = {}
                     for row in self.rows(self.states[s], action, point):
-                        if row[0] == 0.0:
+                        if row[0] <= 0.0:
                             continue
                         after, earned = self._number_of(row[1], len(row) == 4 and bool(row[3])), float(row[2])
                         found.setdefault(after, set()).add(earned)
@@ -353,6 +354,10 @@ class Model:
 
     def probability(self, point: Point, rows: Any = None) -> Floats:
         """Return the probability of every outcome [O] at a point, of some pairs only (their numbers) or of all."""
+        return np.clip(self._as_given(point, rows), 0.0, 1.0)  # 1 - 0.9 - 0.1
+
+    def _as_given(self, point: Point, rows: Any = None) -> Floats:
+        """Return what the user's function says, with its rounding."""
         found = np.zeros(self.reward.size)
         which = range(len(self.pairs)) if rows is None else rows
         if self.vectorised is not None:
@@ -368,6 +373,8 @@ class Model:
 
     def _at_once(self, point: Point, rows: Any, found: Floats) -> Floats:
         """Return the same from the user's array of probabilities."""
+        if not len(rows):
+            return found
         pairs = [(self.states[s], self.actions[a]) for s, a in (self.pairs[row] for row in rows)]
         place = np.concatenate([self._sequences[row] for row in rows])
         given = np.asarray(self.vectorised(pairs, **point), dtype=np.float64)  # type: ignore[misc]  # is not None here
@@ -388,14 +395,16 @@ class Model:
 
     def checked_probability(self, point: Point) -> Floats:
         """Return the probability of every outcome at a point that a user named; refuse what is no law."""
-        found = self.probability(point)
+        found = self._as_given(point)
         total = np.bincount(self.row, found, len(self.pairs))
-        for row in np.flatnonzero(~(np.isfinite(total) & (total <= 1.0 + TOLERANCE)))[:1]:
+        fine = np.isfinite(total) & (total <= 1.0 + TOLERANCE)
+        fine[self.row[found < -_ROUNDING]] = False
+        for row in np.flatnonzero(~fine)[:1]:
             s, a = self.pairs[row]
             self.rows(self.states[s], self.actions[a], point)  # says what is wrong
             got = f"a sum of {total[row]:.12g} at state {self.states[s]!r}, action {self.actions[a]!r}"
             raise ProbabilityError("probabilities", got=got, expected="what outcomes(...) yields")
-        return found
+        return np.clip(found, 0.0, 1.0)
 
     def mdp_at(self, probability: Floats, row: Any = None, next_state: Any = None, reward: Any = None) -> FiniteMDP:
         """Return the problem with these probabilities, of the outcomes or of others; the rest leads elsewhere."""
@@ -431,9 +440,14 @@ class Model:
         return self.mdp_at(self.checked_probability(self.point(**parameters)))
 
     @cached_property
+    def middle(self) -> dict[str, float]:
+        """The middle of the box."""
+        return self._points()[0]
+
+    @cached_property
     def known(self) -> Known:
         """What an agent may know of the system: everything but the parameters."""
-        return self.mdp_at(self.checked_probability(self._points()[0])).known
+        return self.mdp_at(self.checked_probability(self.middle)).known
 
     def family(self, values: Mapping[str, Sequence[float]]) -> FiniteFamily:
         """Return the list of the models at every combination of some values of parameters."""

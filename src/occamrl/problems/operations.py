@@ -1,26 +1,31 @@
-"""Practical problems: events that move a known system, and nested classes of the laws of these events.
+"""Practical problems: a function of what can happen, and nested classes of the laws of these events.
 
-At (s, a) something happens, and what it does to the state and the account is known. Unknown are the probabilities: sums
-of parameters theta_j, each times a known weight. So the kernel is linear in theta; a class of models is a list of
-parameters, and the classes are nested. Rewards have a unit of their own (money, minutes).
+At (s, a) something happens, and what it does to the state and the account is known. Unknown are probabilities. Each
+problem comes with two ladders. *Lists*: the kernel is affine in some numbers (the probability of each demand, say), a
+class is a list of their values, and 100,000 models take no more memory than these. *Real parameters*
+(:attr:`PracticalProblem.model`): the same function with a few parameters that are fitted. Rewards have a unit of their
+own (money, minutes).
 """
 
 from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import betainc, pdtr
 
 from occamrl.errors import ParameterError, require_choice, require_integers, require_sequences
-from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_only, reward_map
-from occamrl.protocols import Floats
+from occamrl.models.model import Model, ParametricLadder
+from occamrl.problems.mdp import FiniteMDP, Listing, RewardMap, Small, read_only
+from occamrl.protocols import Floats, Names
+
+Happens = Iterable[tuple[Any, Any, float]]  # probability, next state, amount
 
 
 class NestedClasses(ABC):
@@ -66,6 +71,13 @@ def negative_binomial(mean: float, size: float, shelf: int) -> Floats:
     return np.diff(np.concatenate([[0.0], betainc(size, np.arange(1.0, shelf + 1.0), size / (size + mean)), [1.0]]))
 
 
+def erratic(mean: float, empty: float, spread: float, shelf: int) -> Floats:
+    """Return the law with a share of empty days, and variance mean + spread mean^2 on the others."""
+    law = (1.0 - empty) * (poisson(mean, shelf) if spread < 1e-9 else negative_binomial(mean, 1.0 / spread, shelf))
+    law[0] += empty
+    return law
+
+
 def two_kinds_of_day(quiet: float, busy: float, share: float, shelf: int) -> Floats:
     """Return a mixture of two Poisson laws; ``share`` of the days are busy."""
     return (1.0 - share) * poisson(quiet, shelf) + share * poisson(busy, shelf)
@@ -80,23 +92,13 @@ def on_a_grid(levels: Sequence[int], parts: int, shelf: int) -> Floats:
     return laws
 
 
-class Entry(NamedTuple):
-    """P(next_state | state, action) has the term weight * theta[coordinate]; the move earns ``amount``."""
-
-    state: int
-    action: int
-    next_state: int
-    coordinate: int
-    weight: float
-    amount: float  # in the unit of the problem; a function of (state, action, next_state)
-
-
 @dataclass(frozen=True, kw_only=True)
 class PracticalProblem(NestedClasses):
     """A problem from practice with its ladder of plausible models.
 
-    A subclass says what can happen (:meth:`entries`), which laws each class holds (:meth:`classes`) and which one is
-    true (:attr:`theta`).
+    A subclass names states and actions and says what can happen (:meth:`outcomes`), which laws each class holds
+    (:meth:`laws`) and which one is true (:attr:`law`). For real parameters it says what can happen with them
+    (``happens``), and which are free in each class (``free``).
     """
 
     horizon: int
@@ -104,49 +106,90 @@ class PracticalProblem(NestedClasses):
     unit_name: ClassVar[str] = "EUR"
     class_names: ClassVar[tuple[str, ...]]
     needing: ClassVar[Small]  # the parameters of one problem per class whose truth needs that class and none below
-    start = 0  # the state in which episodes begin
+    constant: ClassVar[bool] = True  # whether probabilities have a part that no law changes; theta = (1, law) then
+    box: ClassVar[Mapping[str, tuple[float, float]]] = {}  # bounds of real parameters
+    free: ClassVar[Mapping[str, Sequence[str]]] = {}  # those of each class
+
+    @property
+    @abstractmethod
+    def names(self) -> Names:
+        """Names of the states, in the first of which episodes begin unless ``start`` is another, and of the actions."""
+
+    @property
+    @abstractmethod
+    def law(self) -> Floats:
+        """The true law."""
 
     @abstractmethod
-    def entries(self) -> Iterable[Entry]:
-        """Return everything that can happen, at every state and action."""
+    def outcomes(self, state: Any, action: Any, law: Any) -> Happens:
+        """Yield (probability, next state, amount); affine in the law, whose entries may be numbers or arrays."""
+
+    @abstractmethod
+    def laws(self) -> Sequence[Any]:
+        """Return the laws [n, d] that each class adds to those before it."""
+
+    @property
+    def start(self) -> Any:
+        """The state in which episodes begin."""
+        return self.names.states[0]
 
     @classmethod
     def truths(cls) -> Sequence[Self]:
         """Return one problem per class whose truth needs that class and none below."""
         return [cls(**parameters) for parameters in cls.needing]
 
-    @cached_property
-    def _columns(self) -> tuple[Any, ...]:
-        return tuple(np.array(column) for column in zip(*self.entries(), strict=True))
+    @property
+    def theta(self) -> Floats:
+        """theta* [d]: the true law, after a 1 where there is a constant part."""
+        return np.append(1.0, self.law) if self.constant else self.law
 
-    def _sparse(self, values: Floats, chosen: Any = slice(None)) -> sp.csr_array:
-        """Return a matrix (S*A, S) of values at the chosen entries, added up where a move comes twice."""
-        states, actions = (int(column.max()) + 1 for column in self._columns[:2])  # each has an entry
-        s, a, s2 = (column[chosen] for column in self._columns[:3])
-        return sp.csr_array((values, (s * actions + a, s2)), shape=(states * actions, states))
+    def classes(self) -> Sequence[Floats]:
+        """Return the parameters that each class adds."""
+        return [
+            np.insert(np.asarray(laws), 0, 1.0, axis=1) if self.constant else np.asarray(laws) for laws in self.laws()
+        ]
+
+    @cached_property
+    def _moves(self) -> tuple[Any, ...]:
+        """All that can happen: pair, next state, amount, and the probability if the law is 0, a unit vector, true."""
+        d, number = self.law.size, {state: i for i, state in enumerate(self.names.states)}
+        points = np.concatenate([np.zeros((1, d)), np.eye(d), self.law[None]]).T
+        every = []
+        for pair, at in enumerate(itertools.product(self.names.states, self.names.actions)):
+            every += [
+                (pair, number[s], float(paid), np.broadcast_to(p, d + 2)) for p, s, paid in self.outcomes(*at, points)
+            ]
+        return tuple(np.array(column) for column in zip(*every, strict=True))
 
     @cached_property
     def phi(self) -> list[sp.csr_array]:
         """One sparse matrix (S*A, S) per coordinate of theta."""
-        *_, j, weight, _ = self._columns
-        return [self._sparse(weight[j == each], j == each) for each in range(self.theta.size)]
-
-    @cached_property
-    def unit(self) -> RewardMap:
-        """What rewards of 0 and 1 are worth, in ``unit_name``: the smallest and the largest amount."""
-        return reward_map((self._columns[-1].min(), self._columns[-1].max()))
+        pair, after, _, chance = self._moves
+        shape = (len(self.names.states) * len(self.names.actions), len(self.names.states))
+        columns = np.concatenate([chance[:, :1], chance[:, 1:-1] - chance[:, :1]], axis=1).T[not self.constant :]
+        made = [sp.csr_array((column, (pair, after)), shape=shape) for column in columns]
+        for matrix in made:
+            matrix.eliminate_zeros()
+        return made
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; a reward is what the move earns, mapped onto [0, 1]."""
-        s, a, s2, j, weight, amount = self._columns
-        kernel: Any = self._sparse(weight * self.theta[j])
-        kernel.data = np.maximum(kernel.data, 0.0)  # 1 - 0.9 - 0.1
-        _, first, move = np.unique(np.stack([s, a, s2]), axis=1, return_index=True, return_inverse=True)
-        if (amount != amount[first][move]).any():
-            raise ParameterError("entries", got="two amounts for one move", expected="one per (s, a, s')")
-        reward = self._sparse(self.unit.to_unit(amount[first]), first)
-        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon, initial_state=self.start)
+        """The problem, with its names and its unit."""
+        pair, after, amount, chance = self._moves
+        chance, initial = np.maximum(chance[None, :, -1], 0.0), np.zeros(len(self.names.states))  # 1 - .9 - .1
+        initial[self.names.states.index(self.start)] = 1.0
+        listing = Listing(initial.size, len(self.names.actions), pair, after, chance, amount)
+        unit = RewardMap(float(amount.min()), float(amount.max()))
+        listing.validate(unit)
+        about: dict[str, Any] = {"unit": unit, "unit_name": self.unit_name, "names": self.names}
+        return FiniteMDP.of_listing(listing, horizon=self.horizon, initial=initial, **about)
+
+    @cached_property
+    def real_ladder(self) -> ParametricLadder:
+        """Nested classes with real parameters; ``real_ladder.model`` is the same system with these."""
+        about: dict[str, Any] = {"start": self.start, "actions": self.names.actions, "horizon": self.horizon}
+        happens: Any = getattr(self, "happens", None)  # of those that have real parameters
+        return Model(happens, parameters=self.box, unit=self.unit_name, **about).ladder(self.free)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +198,7 @@ class ShelfProblem(PracticalProblem):
 
     A customer who finds the shelf empty is lost, and unseen. The account of a day is margin times sales, less holding
     for what is left in the evening, less the fixed cost if something was ordered; goods left at the end are taken back
-    at cost.
+    at cost. Orders are in units.
     """
 
     shelf: int  # the largest stock
@@ -164,19 +207,23 @@ class ShelfProblem(PracticalProblem):
     holding: float  # EUR per unit and night
     fixed: float  # EUR per order
 
+    constant: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         require_integers(self, shelf=1, order_step=1)
         if self.order_step > self.shelf:
             raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
 
-    def orders(self) -> Iterable[tuple[int, int, int]]:
-        """Yield stock in the evening, order in steps, and stock after its delivery, for all stocks and orders."""
-        for stock, order in itertools.product(range(self.shelf + 1), range(self.shelf // self.order_step + 1)):
-            yield stock, order, min(stock + order * self.order_step, self.shelf)
+    def named(self, states: Iterable[Any]) -> Names:
+        """Return the names of states, and those of the orders."""
+        return Names(tuple(states), tuple(range(0, self.shelf + 1, self.order_step)))
 
-    def earned(self, filled: int, left: int, order: int) -> float:
-        """Return the account of a day that begins with ``filled`` units and ends with ``left``."""
-        return self.margin * (filled - left) - self.holding * left - self.fixed * (order > 0)
+    def day(self, stock: int, order: int, demand: Any) -> Happens:
+        """Yield what a day can do whose demand has this law [shelf + 1]."""
+        filled = min(stock + order, self.shelf)
+        for wanted, chance in enumerate(demand):
+            left = max(filled - wanted, 0)
+            yield chance, left, self.margin * (filled - left) - self.holding * left - self.fixed * (order > 0)
 
 
 DEMANDS = ("poisson", "negative-binomial", "bimodal", "other")
@@ -204,6 +251,8 @@ class LostSales(ShelfProblem):
         {"shelf": 5, "horizon": 3, "order_step": 2, "fixed": 0.5, "demand": "other"},
     )
     needing: ClassVar[Small] = tuple({"demand": demand} for demand in DEMANDS)
+    box = {"mean": (0.5, 12.0), "empty": (0.0, 0.6), "spread": (0.0, 2.0)}  # noqa: RUF012
+    free = {"Poisson": ["mean"], "empty days": ["mean", "empty"], "erratic": list(box)}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,23 +260,29 @@ class LostSales(ShelfProblem):
         if self.shelf % 5:
             raise ParameterError("shelf", got=self.shelf, expected="a multiple of 5")
 
-    def entries(self) -> Iterable[Entry]:
-        """Return what a demand of d units does; coordinate d of theta is its probability."""
-        for stock, order, filled in self.orders():
-            for demand in range(self.shelf + 1):
-                left = max(filled - demand, 0)
-                yield Entry(stock, order, left, demand, 1.0, self.earned(filled, left, order))
+    @property
+    def names(self) -> Names:
+        """The stock in the evening; units ordered."""
+        return self.named(range(self.shelf + 1))
 
-    def classes(self) -> Sequence[Floats]:
+    def outcomes(self, stock: int, order: int, law: Any) -> Happens:
+        """Yield what a day can do; the law is that of the demand."""
+        return self.day(stock, order, law)
+
+    def happens(self, stock: int, order: int, *, mean: float, empty: float = 0.0, spread: float = 0.0) -> Happens:
+        """Yield what a day can do, with a share of empty days and a variance of mean + spread mean^2 on the others."""
+        return self.day(stock, order, erratic(mean, empty, spread, self.shelf).tolist())
+
+    def laws(self) -> Sequence[Any]:
         """Return the laws of the demand that each class adds."""
         shelf = self.shelf
         first = [poisson(mean, shelf) for mean in _MEANS]
         second = [negative_binomial(mean, size, shelf) for mean in _MEANS for size in _SIZES]
         third = [two_kinds_of_day(q, b, w, shelf) for q in _QUIET for b in _BUSY for w in _SHARES]
-        return [*map(np.array, (first, second, third)), on_a_grid(range(0, shelf + 1, shelf // 5), _PARTS, shelf)]
+        return [first, second, third, on_a_grid(range(0, shelf + 1, shelf // 5), _PARTS, shelf)]
 
     @property
-    def theta(self) -> Floats:
+    def law(self) -> Floats:
         """The true law of the demand [shelf + 1]."""
         shelf, other = self.shelf, np.zeros(self.shelf + 1)
         other[[0, shelf // 5, 4 * shelf // 5]] = 0.25, 0.375, 0.375
@@ -243,7 +298,7 @@ _PATTERNS = ((0,) * 7, (0, 0, 0, 0, 0, 1, 1), (0, 0, 0, 0, 0, 1, 2), (3, 0, 0, 0
 class WeekdayInventory(ShelfProblem):
     """A shelf whose demand follows the week: Poisson with the mean of the day.
 
-    The state is (weekday, stock in the morning before the delivery), numbered weekday * (shelf + 1) + stock.
+    The state is (weekday, stock in the morning before the delivery).
     """
 
     means: tuple[float, ...] = (6.0,) * DAYS  # the true ones, Monday first, out of levels
@@ -263,6 +318,8 @@ class WeekdayInventory(ShelfProblem):
         {"means": (4.0, 4.0, 4.0, 4.0, 4.0, 12.0, 2.0)},
         {"means": (2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0)},
     )
+    box = {"mean": (1.0, 12.0), "weekend": (0.2, 3.0), "sunday": (0.2, 3.0)}  # noqa: RUF012
+    free = {"one mean": ["mean"], "weekend": ["mean", "weekend"], "Saturday, Sunday": list(box)}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -270,36 +327,49 @@ class WeekdayInventory(ShelfProblem):
         if len(self.means) != DAYS or not set(self.means) <= set(self.levels):
             raise ParameterError("means", got=self.means, expected=f"{DAYS} numbers out of {self.levels}")
 
-    def entries(self) -> Iterable[Entry]:
-        """Return what each demand does; coordinate day * L + i of theta says that the day has the mean levels[i]."""
-        size, laws = self.shelf + 1, [poisson(mean, self.shelf) for mean in self.levels]
-        for day, (stock, order, filled) in itertools.product(range(DAYS), self.orders()):
-            for left, (i, law) in itertools.product(range(filled + 1), enumerate(laws)):
-                after = (day + 1) % DAYS * size + left
-                chance = law[filled - left] if left else law[filled:].sum()
-                amount = self.earned(filled, left, order)
-                yield Entry(day * size + stock, order, after, day * len(laws) + i, chance, amount)
+    @property
+    def names(self) -> Names:
+        """Weekday, and stock in the morning; units ordered."""
+        return self.named(itertools.product(range(DAYS), range(self.shelf + 1)))
 
-    def parameters(self, means: Iterable[float]) -> Floats:
-        """Return theta of seven means."""
+    def week(self, state: tuple[int, int], order: int, demand: Any) -> Happens:
+        """Yield what a day can do whose demand has this law."""
+        for chance, left, earned in self.day(state[1], order, demand):
+            yield chance, ((state[0] + 1) % DAYS, left), earned
+
+    @cached_property
+    def _demand(self) -> Floats:
+        return np.array([poisson(mean, self.shelf) for mean in self.levels])
+
+    def outcomes(self, state: tuple[int, int], order: int, law: Any) -> Happens:
+        """Yield what a day can do; number day * L + i of the law says that the day has the mean levels[i]."""
+        first = state[0] * len(self.levels)
+        return self.week(state, order, self._demand.T @ law[first : first + len(self.levels)])
+
+    def happens(self, at: Any, order: int, *, mean: float, weekend: float = 1.0, sunday: float = 1.0) -> Happens:
+        """Yield what a day can do; Saturdays have ``weekend`` times the mean, Sundays ``sunday`` times that."""
+        today = mean * (1.0 if at[0] < 5 else weekend if at[0] == 5 else weekend * sunday)
+        return self.week(at, order, poisson(today, self.shelf).tolist())
+
+    def weights(self, means: Iterable[float]) -> Floats:
+        """Return the law of seven means."""
         return np.concatenate([np.equal(self.levels, mean).astype(np.float64) for mean in means])
 
-    def classes(self) -> Sequence[Floats]:
+    def laws(self) -> Sequence[Any]:
         """Return the weeks that each class adds."""
         made = []
         for pattern in _PATTERNS:
             free = itertools.product(self.levels, repeat=max(pattern) + 1)
-            made.append(np.array([self.parameters(choice[i] for i in pattern) for choice in free]))
+            made.append([self.weights(choice[i] for i in pattern) for choice in free])
         return made
 
     @property
-    def theta(self) -> Floats:
-        """theta* [7 L]: ones at the true means."""
-        return self.parameters(self.means)
+    def law(self) -> Floats:
+        """Ones at the true means."""
+        return self.weights(self.means)
 
 
 PHASES = 3
-CLOSED, OPEN = 0, 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,8 +377,8 @@ class QueueAdmission(PracticalProblem):
     """A help desk that may close its door; its phase - calm, busy, rush - is seen.
 
     Each minute the door is open or closed; at most one thing happens: a customer comes, or one is served. The state is
-    (phase, customers in the house), numbered phase * (room + 1) + customers; phases follow each other in a circle. The
-    account of a minute is ``worth`` for a customer let in, less one minute of waiting for everybody in the house:
+    (phase, customers in the house); phases follow each other in a circle. The account of a minute is ``worth`` for a
+    customer let in, less one minute of waiting for everybody in the house:
     Naor's (1969) terms, with phases.
     """
 
@@ -329,6 +399,8 @@ class QueueAdmission(PracticalProblem):
         {"arrivals": (0.1, 0.2, 0.4)},
         {"arrivals": (0.1, 0.2, 0.4), "services": (0.2, 0.3, 0.1)},
     )
+    box = {"arrival": (0.02, 0.24), "service": (0.02, 0.24), "rush": (0.25, 2.0), "slow": (0.25, 2.0)}  # noqa: RUF012
+    free = {"the same": list(box)[:2], "arrivals by phase": list(box)[:3], "services too": list(box)}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         require_integers(self, room=1)
@@ -340,37 +412,48 @@ class QueueAdmission(PracticalProblem):
         if max(self.arrival_levels) + max(self.service_levels) > 1.0:
             raise ParameterError("service_levels", got=self.service_levels, expected="at most 1 with every arrival")
 
-    def entries(self) -> Iterable[Entry]:
-        """Return what can happen; theta = (1, arrivals by phase, services by phase)."""
-        size = self.room + 1
-        for phase, customers, door in itertools.product(range(PHASES), range(size), (CLOSED, OPEN)):
-            comes = door == OPEN and customers < self.room
-            for step, chance in ((0, 1.0 - self.change), (1, self.change)):
-                base = (phase + step) % PHASES * size
-                pair = (phase * size + customers, door)
-                yield Entry(*pair, base + customers, 0, chance, -customers)
-                if comes:
-                    yield Entry(*pair, base + customers, 1 + phase, -chance, -customers)
-                    yield Entry(*pair, base + customers + 1, 1 + phase, chance, self.worth - customers)
-                if customers:
-                    yield Entry(*pair, base + customers, 1 + PHASES + phase, -chance, -customers)
-                    yield Entry(*pair, base + customers - 1, 1 + PHASES + phase, chance, -customers)
+    @property
+    def names(self) -> Names:
+        """Phase, and customers in the house; what is done with the door."""
+        return Names(tuple(itertools.product(range(PHASES), range(self.room + 1))), ("closed", "open"))
 
-    def classes(self) -> Sequence[Floats]:
+    def outcomes(self, state: tuple[int, int], door: str, law: Any) -> Happens:
+        """Yield what a minute can do; the law is (arrivals by phase, services by phase)."""
+        phase, customers = state
+        comes = law[phase] if door == "open" and customers < self.room else 0.0
+        served = law[PHASES + phase] if customers else 0.0
+        for after, chance in ((phase, 1.0 - self.change), ((phase + 1) % PHASES, self.change)):
+            yield chance * (1.0 - comes - served), (after, customers), -customers
+            if customers < self.room:
+                yield chance * comes, (after, customers + 1), self.worth - customers
+            if customers:
+                yield chance * served, (after, customers - 1), -customers
+
+    def happens(
+        self, at: Any, door: str, *, arrival: float, service: float, rush: float = 1.0, slow: float = 1.0
+    ) -> Happens:
+        """Yield what a minute can do; a rush has ``rush`` times the arrivals and ``slow`` times the services."""
+        rates = [
+            each * (1.0, 0.5 + 0.5 * more, more)[i]
+            for each, more in ((arrival, rush), (service, slow))
+            for i in range(3)
+        ]
+        return self.outcomes(at, door, rates)
+
+    def laws(self) -> Sequence[Any]:
         """Return the rates that each class adds."""
         levels = (self.arrival_levels, self.service_levels)
         same_arrivals, same_services = ([(level,) * PHASES for level in each] for each in levels)
         arrivals, services = (list(itertools.product(each, repeat=PHASES)) for each in levels)
         pairs = ((same_arrivals, same_services), (arrivals, same_services), (arrivals, services))
-        return [np.array([[1.0, *a, *s] for a, s in itertools.product(*each)]) for each in pairs]
+        return [[(*a, *s) for a, s in itertools.product(*each)] for each in pairs]
 
     @property
-    def theta(self) -> Floats:
-        """theta* [7]."""
-        return np.array([1.0, *self.arrivals, *self.services])
+    def law(self) -> Floats:
+        """The true rates [6]."""
+        return np.array([*self.arrivals, *self.services])
 
 
-KEEP, REPLACE = 0, 1
 _FIRST = (0.02, 0.05, 0.1, 0.2, 0.3)  # hazards of a new machine
 _SLOPES = (0.005, 0.01, 0.02, 0.03, 0.04)  # by which they grow per month, in the linear class
 _LEVELS = (0.02, 0.05, 0.1, 0.2, 0.4)  # of the monotone class
@@ -399,6 +482,8 @@ class MachineReplacement(PracticalProblem):
         {"hazard": tuple(0.02 + 0.03 * np.arange(15))},
         {"hazard": (0.02,) * 8 + (0.4,) * 7},
     )
+    box = {"new": (0.005, 0.4), "slope": (0.0, 0.05), "bend": (0.0, 0.004)}  # noqa: RUF012
+    free = {"constant": ["new"], "linear": ["new", "slope"], "curved": list(box)}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         require_integers(self, oldest=1, stretch=1)
@@ -408,29 +493,35 @@ class MachineReplacement(PracticalProblem):
         if len(self.hazard) != self.oldest + 1:
             raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.oldest + 1)
 
-    def entries(self) -> Iterable[Entry]:
-        """Return what can happen; theta = (1, hazards by age)."""
-        for age, action in itertools.product(range(self.oldest + 1), (KEEP, REPLACE)):
-            runs, paid = (age, 0.0) if action == KEEP else (0, self.planned)
-            older = min(runs + 1, self.oldest)
-            yield Entry(age, action, older, 0, 1.0, -paid)
-            yield Entry(age, action, older, 1 + runs, -1.0, -paid)
-            yield Entry(age, action, 0, 1 + runs, 1.0, -paid - self.failure)
+    @property
+    def names(self) -> Names:
+        """The age in months; what is done with the machine."""
+        return Names(tuple(range(self.oldest + 1)), ("keep", "replace"))
 
-    def classes(self) -> Sequence[Floats]:
+    def outcomes(self, age: int, action: str, law: Any) -> Happens:
+        """Yield what a month can do; the law is the hazard by age."""
+        runs, paid = (age, 0.0) if action == "keep" else (0, self.planned)
+        yield 1.0 - law[runs], min(runs + 1, self.oldest), -paid
+        yield law[runs], 0, -paid - self.failure
+
+    def happens(self, age: int, action: str, *, new: float, slope: float = 0.0, bend: float = 0.0) -> Happens:
+        """Yield what a month can do if the hazard is a parabola of the age."""
+        ages = np.arange(self.oldest + 1)
+        return self.outcomes(age, action, np.minimum(new + slope * ages + bend * ages**2, _LONGEST).tolist())
+
+    def laws(self) -> Sequence[Any]:
         """Return the hazards that each class adds."""
         age = np.arange(self.oldest + 1)
         constant = [np.full(age.size, p) for p in _FIRST]
         linear = [np.minimum(p + slope * age, _LONGEST) for p in _FIRST for slope in _SLOPES]
         pieces = self.oldest // self.stretch
         rising = itertools.combinations_with_replacement(_LEVELS, pieces)
-        steps = [np.array(levels)[np.minimum(age // self.stretch, pieces - 1)] for levels in rising]
-        return [np.array([[1.0, *hazard] for hazard in each]) for each in (constant, linear, steps)]
+        return [constant, linear, [np.array(each)[np.minimum(age // self.stretch, pieces - 1)] for each in rising]]
 
     @property
-    def theta(self) -> Floats:
-        """theta* [1 + S]."""
-        return np.array([1.0, *self.hazard])
+    def law(self) -> Floats:
+        """The true hazard."""
+        return np.array(self.hazard)
 
 
 LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are made of
@@ -467,19 +558,23 @@ class Pricing(PracticalProblem):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
 
     @property
-    def start(self) -> int:  # type: ignore[override]  # a constant in the base class, here it depends on the stock
+    def names(self) -> Names:
+        """What is left of the stock; the prices."""
+        return Names(tuple(range(self.stock + 1)), tuple((a + 1) / self.prices for a in range(self.prices)))
+
+    @property
+    def start(self) -> int:
         """The full stock."""
         return self.stock
 
-    def entries(self) -> Iterable[Entry]:
-        """Return what can happen; theta = (1, probability of a sale at each price)."""
-        for s, a in itertools.product(range(self.stock + 1), range(self.prices)):
-            yield Entry(s, a, s, 0, 1.0, 0.0)
-            if s > 0:
-                yield Entry(s, a, s, 1 + a, -1.0, 0.0)
-                yield Entry(s, a, s - 1, 1 + a, 1.0, (a + 1) / self.prices)
+    def outcomes(self, left: int, price: float, law: Any) -> Happens:
+        """Yield what a step can do; the law is the probability of a sale at each price."""
+        sale = law[round(price * self.prices) - 1] if left else 0.0
+        yield 1.0 - sale, left, 0.0
+        if left:
+            yield sale, left - 1, price
 
-    def classes(self) -> Sequence[Floats]:
+    def laws(self) -> Sequence[Any]:
         """Return the curves that each class adds."""
         price = np.arange(1, self.prices + 1) / self.prices
         grid = np.linspace(0.1, 12.0, 240)
@@ -491,9 +586,9 @@ class Pricing(PracticalProblem):
         levels, rounded = np.array(LEVELS), []
         for curves in (exponential, logit.reshape(-1, self.prices)):
             rounded.append(np.unique(levels[np.abs(curves[..., None] - levels).argmin(axis=-1)], axis=0))
-        return [np.insert(curves, 0, 1.0, axis=1) for curves in (*rounded, np.array(falling), np.array(every))]
+        return [*rounded, falling, every]
 
     @property
-    def theta(self) -> Floats:
-        """theta* [1 + A]."""
-        return np.concatenate([[1.0], self.demand])
+    def law(self) -> Floats:
+        """The true curve."""
+        return np.array(self.demand)

@@ -22,6 +22,7 @@ import numpy as np
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.experiments.tables import Runs, interval
 from occamrl.protocols import Floats, Ints
+from occamrl.running.answer import plain
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
 
@@ -390,13 +391,16 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
 
     axes = plt.gca() if axes is None else axes
     rows = np.array(answer.history if len(answer.history) else [[answer.episodes, *answer.judgement.against]])
-    top = 3.0 * max(answer.threshold, float(rows[:, 1:].max(where=np.isfinite(rows[:, 1:]), initial=0.0)))
+    top = max(math.log(1e9), 1.5 * answer.threshold)
     for m, name in enumerate(answer.ladder.names, start=1):
-        against = np.clip(rows[:, m], -answer.threshold, top)
-        axes.plot(rows[:, 0], against, label=name, marker="." if len(rows) < 30 else "")
-    axes.axhline(answer.threshold, color="black", linestyle="--", linewidth=1.0, label="ruled out above")
-    axes.set(xscale="log", xlabel="episodes", ylabel="evidence against the model")
-    axes.set_yscale("symlog", linthresh=2.0 * answer.threshold)
+        style = {**look(m - 1), "marker": "", "label": text_of(name), "linewidth": 2.0}
+        axes.plot(rows[:, 0], np.clip(rows[:, m], 0.0, top), **style)
+    axes.axhline(answer.threshold, color="grey", linewidth=1.0)
+    axes.annotate("ruled out above", (rows[0, 0], answer.threshold), textcoords="offset points", xytext=(2, 3))
+    shown = {1.0: "1", 1e3: "1,000", 1e6: "a million", 1e9: "a billion", 1.0 / answer.delta: plain(1.0 / answer.delta)}
+    axes.set_yticks([math.log(each) for each in shown], list(shown.values()))
+    what = "times worse" if answer.evidence == "likelihood" else "evidence against it"
+    axes.set(xscale="log", xlabel="episodes", ylabel=what, ylim=(-0.04 * top, 1.04 * top))
     axes.legend(fontsize="small")
     return axes
 
@@ -409,8 +413,10 @@ def draw_worth(amounts: Mapping[str, Any], unit: str, axes: Axes) -> Axes:
         if math.isfinite(low):
             axes.plot([low, high], [i, i], color="tab:blue", linewidth=6, alpha=0.35, solid_capstyle="butt")
         axes.plot([value], [i], "o", color="tab:blue")
-        axes.annotate(f"{value:,.4g}", (value, i), textcoords="offset points", xytext=(0, 8), ha="center")
-    axes.set_yticks(range(len(names)), names)
+        axes.annotate(plain(value), (value, i), textcoords="offset points", xytext=(0, 8), ha="center")
+    axes.set_yticks(range(len(names)), [textwrap.fill(text_of(name), 16) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.7)
+    axes.margins(x=0.12)
+    axes.locator_params(axis="x", nbins=5)
     axes.set_xlabel(f"per episode, {unit}" if unit else "per episode")
     return axes

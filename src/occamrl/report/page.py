@@ -14,7 +14,9 @@ import base64
 import hashlib
 import html
 import io
+import itertools
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -24,12 +26,13 @@ from occamrl.errors import as_path
 from occamrl.experiments.records import Records, load, shown
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
-from occamrl.running.answer import Answer, times
+from occamrl.running.answer import Answer, plain, said, times
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "main.js")
 _MOST_STATES = 200  # whose actions are listed
+_MOST_STRETCHES = 6  # of steps that the table of a policy shows
 _MOST_PHASES = 40  # that are listed
 
 _PAGE = """<!doctype html>
@@ -106,7 +109,7 @@ def picture(draw: Callable[[Any], object], label: str, height: float = 3.4) -> s
     """Return what ``draw`` draws on axes as an image inside the page."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, height))  # small, so that its letters can be read on a phone
+    figure = Figure(figsize=(5.4, height))  # small, so that its letters can be read on a phone
     draw(figure.subplots())
     written = io.BytesIO()
     figure.savefig(written, format="png", dpi=150, bbox_inches="tight")
@@ -142,7 +145,7 @@ def render_result(result: Result) -> str:
     answered = (
         bool(result.total_episodes) and isinstance(verdict.get("chosen"), int) and hasattr(result.agent, "ladder")
     )
-    title = result.answer.sentences[0] if answered else verdict.sentences[0]
+    title = result.answer.headline if answered else verdict.sentences[0]
     sections = answer_sections(result.answer) if answered else {"Answer": paragraphs(*verdict.sentences[1:])}
     if result.total_episodes:
         label = "cumulative regret" if result.exact else "returns of the episodes, and the class in play"
@@ -163,44 +166,61 @@ def render_result(result: Result) -> str:
         f"Agent: {result.agent!r:.400}",
         f"Seed {result.seed}, {result.total_episodes:,} episodes, {result.plans:,} plans.",
     )
-    return render_static(title, sections, f'<p class="note">{html.escape(where)}</p>')
+    head = f'<p class="note">{html.escape(where)}</p>' + (questions(result.answer) if answered else "")
+    return render_static(title, sections, head)
 
 
-def amounts(kind: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return best guesses and ranges as rows."""
-    return [{kind: name, "best guess": each.value, "from": each.low, "to": each.high} for name, each in found.items()]
+def amounts(kind: str, found: Mapping[str, Any], unit: str = "") -> list[dict[str, Any]]:
+    """Return best guesses and ranges as rows; a range that is not known has no numbers."""
+    names = (kind, f"best guess{unit and ', '}{unit}", "from", "to")
+    numbers = ([plain(number) if math.isfinite(number) else "" for number in each] for each in found.values())
+    return [dict(zip(names, (name, *each), strict=True)) for name, each in zip(found, numbers, strict=True)]
+
+
+def questions(answer: Answer) -> str:
+    """Return the answer to each question, as the first screen shows it."""
+    rows = "".join(
+        f"<dt>{html.escape(question)}</dt><dd>{paragraphs(*lines)}</dd>" for question, lines in answer.questions.items()
+    )
+    return f'<div class="headline"><dl>{rows}</dl></div>'
 
 
 def answer_sections(answer: Answer) -> dict[str, str]:
     """Return the sections of a page about an answer, by title."""
-    sections = {"In short": paragraphs(*answer.sentences[1:])}
-    if answer.known.rewards_known and answer.judge.possible is not None:
-        worth = {"recommended policy": answer.worth}
-        gains = {} if answer.today is None else {"the policy that the log shows": answer.today}
-        for name, policy in gains.items():
-            worth[name] = answer.worth_of(policy)
-        for name in answer.price_of_simplicity:
-            worth[f"best policy of {name!r}"] = answer.worth_of(answer.simple_policies[name])
+    sections = {}
+    if answer.valued:
+        worth = {"recommended": answer.worth}
+        if answer.today is not None:
+            worth["today, by the log"] = answer.worth_of(answer.today)
+        for name, policy in answer.simple_policies.items():
+            worth[f"best of {name!r}"] = answer.worth_of(policy)
         unit = answer.known.unit_name
         drawn = picture(lambda axes: draw_worth(worth, unit, axes), "what each policy earns", 0.9 + 0.5 * len(worth))
-        sections["What it is worth"] = drawn + table(amounts("policy", worth))
-        rows = answer.policy.rows
-        more = f"The other {len(rows) - _MOST_STATES:,} rows are in policy.to_csv(...)." * (len(rows) > _MOST_STATES)
-        sections["What to do"] = table(rows[:_MOST_STATES]) + paragraphs(more)
-    models = [
-        {
-            "model": row["name"],
-            "verdict": "ruled out" if row["evidence_against"] > answer.threshold else "possible",
-            "times worse than the best explanation": times(row["evidence_against"]),
-            "ruled out after": row["rejected_after"],
-        }
-        for row in answer.rows
-    ]
+        sections["What it is worth"] = table(amounts("policy", worth, unit)) + drawn
+        rows, steps = answer.policy.rows, len(answer.policy.stretches)
+        short = [dict(itertools.islice(row.items(), 1 + _MOST_STRETCHES)) for row in rows[:_MOST_STATES]]
+        cut = len(rows) > _MOST_STATES or steps > _MOST_STRETCHES
+        more = (
+            f"The table has {len(rows):,} rows and {steps:,} stretches of steps; all are in policy.to_csv(...)." * cut
+        )
+        sections["What to do"] = table(short) + paragraphs(more)
+    models = []
+    for row in answer.rows:
+        out = answer.misspecified or row["class"] < answer.chosen
+        models.append({"model": row["name"], "verdict": "ruled out" if out else "possible"})
+        if answer.evidence == "likelihood":
+            models[-1]["times worse than the best"] = times(row["evidence_against"])
+        if answer.ruled_out:
+            models[-1]["after episodes"] = row["rejected_after"]
     fitted = table(amounts("parameter", answer.parameters)) if answer.parameters else ""
     sections["Which model"] = fitted + table(models)
     sections["Which model"] += picture(answer.plot, "the evidence against each model as the data grew")
     if answer.misspecified and answer.misfits:
-        sections["Where it misfits"] = table(answer.misfits)
+        rows = [
+            {name: said(each) if isinstance(each, tuple) else each for name, each in row.items() if name != "nats"}
+            for row in answer.misfits
+        ]
+        sections["Where it misfits"] = table(rows)
     sections["Small print"] = paragraphs(
         f"{answer.episodes:,} episodes, {answer.steps:,} steps; evidence by {answer.evidence}.",
         f"A model class that holds the truth is ruled out with probability {answer.delta:g} at most, over all times; "
@@ -212,8 +232,9 @@ def answer_sections(answer: Answer) -> dict[str, str]:
 
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer."""
-    question = f"Which model, which policy, what is it worth? {answer.source}"
-    return render_static(answer.sentences[0], answer_sections(answer), f'<p class="note">{html.escape(question)}</p>')
+    about = f"{answer.source}: {answer.episodes:,} episodes, {answer.steps:,} steps"
+    head = f'<p class="note">{html.escape(about)}</p>{questions(answer)}'
+    return render_static(answer.headline, answer_sections(answer), head)
 
 
 def write_page(answer: Result | Answer, path: str | Path) -> Path:

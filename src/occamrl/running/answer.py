@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _CANDIDATES = 12  # policies among which one is recommended
 _RANKED = 64  # models on which they are compared
 _NAMED = 3  # pairs that a sentence names
+_LONG = 110  # letters that list states
+_LISTED = 10  # pairs whose misfit is listed
 
 
 class Amount(NamedTuple):
@@ -64,23 +66,50 @@ class Policy:
         return self.known.action_name(int(self.actions[step, self.known.state_number(state)]))
 
     @cached_property
-    def rows(self) -> list[dict[str, str]]:
-        """A row for each run of states with equal actions, a column for each stretch of equal steps."""
-        reached = np.flatnonzero(self.reached)
-        table = self.actions[:, reached]
+    def stretches(self) -> dict[str, int]:
+        """The first steps, from 0, of stretches over which nothing changes, by what they are called."""
+        table = self.actions[:, self.reached]
         cuts = [0, *(h for h in range(1, len(table)) if (table[h] != table[h - 1]).any()), len(table)]
-        stretches = list(itertools.pairwise(cuts))
-        found: list[dict[str, str]] = []
+        if len(cuts) == 2:
+            return {"action": 0}
+        return {
+            f"step {first + 1}" if end == first + 1 else f"steps {first + 1} to {end}": first
+            for first, end in itertools.pairwise(cuts)
+        }
+
+    def _joined(self, steps: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
+        """Return the states that are reached, by their actions at some steps."""
         groups: dict[tuple[int, ...], list[int]] = {}
-        for column, s in enumerate(reached.tolist()):
-            groups.setdefault(tuple(int(table[first, column]) for first, _ in stretches), []).append(s)
-        for chosen, states in groups.items():
-            row = {"state": self.known.describe_states(states)}
-            for (first, end), a in zip(stretches, chosen, strict=True):
-                name = "action" if len(stretches) == 1 else f"step {first + 1}" + f" to {end}" * (end > first + 1)
-                row[name] = str(self.known.action_name(a))
-            found.append(row)
+        for s in np.flatnonzero(self.reached).tolist():
+            groups.setdefault(tuple(self.actions[list(steps), s].tolist()), []).append(s)
+        return groups
+
+    def _states(self, states: Sequence[int]) -> str:
+        """Return some states in words, not too many of them."""
+        text = self.known.describe_states(states)
+        if len(text) <= _LONG:
+            return text
+        return f"{text[: text.rindex(' ', 0, _LONG)].rstrip(';:,')} ... ({count_of(len(states), 'state')})"
+
+    @cached_property
+    def rows(self) -> list[dict[str, str]]:
+        """A row for all states with equal actions, a column for each stretch of equal steps."""
+        found = []
+        for chosen, states in self._joined(list(self.stretches.values())).items():
+            names = (str(self.known.action_name(a)) for a in chosen)
+            found.append({"state": self._states(states), **dict(zip(self.stretches, names, strict=True))})
         return found
+
+    @property
+    def brief(self) -> list[str]:
+        """What to do at the first step, and until something changes: a line for each action."""
+        first, groups = next(iter(self.stretches)), self._joined([0])
+        when = "" if first == "action" else f" ({first})"
+        each = [(self.known.action_name(a), states) for (a,), states in groups.items()]
+        each.sort(key=lambda row: -len(row[1]))
+        if len(each) == 1:
+            return [f"always {said(each[0][0])}{when}"]
+        return [f"{said(action)} in state {self._states(states)}{when}" for action, states in each]
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each state and step."""
@@ -92,7 +121,7 @@ class Policy:
         ]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write step, state and action of every state that can be reached."""
+        """Write step, from 0 as in logs, state and action of every state that can be reached."""
         text = io.StringIO()
         writer = csv.DictWriter(text, ["step", "state", "action"])
         writer.writeheader()
@@ -161,6 +190,13 @@ class LinearEvidence:
         against, slack = excess + math.log(1.0 / self.agent.delta), math.log(1.0 / self.agent.delta)
         left = [int(m >= plan.facts["chosen"]) for m in range(1, self.ladder.classes + 1)]
         return Judgement(against, left, [], int(state["novel"]), -against, -slack)
+
+    def best(self, state: Any, m: int) -> tuple[None, dict[str, Any]]:
+        """Return no model and no parameters."""
+        return None, {}
+
+    def fitted(self, state: Any, m: int) -> None:
+        """Return nothing: value rows do not count outcomes."""
 
 
 class MoreData(NamedTuple):
@@ -236,6 +272,8 @@ class Answer:
 
     def rejected_after(self, m: int) -> int | None:
         """Return since how many episodes class m, from 1, has been ruled out; None if it is not."""
+        if "rejected" in self.state:  # for good
+            return int(self.state["rejected"][m - 1]) or None
         if self.since is not None:
             return None if self.judgement.left[m - 1] and not self.misspecified else self.since.get(m)
         when = None
@@ -304,9 +342,21 @@ class Answer:
 
     # What to do, and what it is worth ---------------------------------------------------------------------------------
 
+    @property
+    def valued(self) -> bool:
+        """Whether policies and their worth can be told: rewards are known, and so is what is possible."""
+        return self.known.rewards_known and self.judge.possible is not None
+
+    def _require_valued(self) -> None:
+        if not self.known.rewards_known:
+            raise OccamRLError("no worth and no policy: rewards are not known; give known=mdp.known, or use orl.Model")
+        if not self.valued:
+            raise OccamRLError("no worth and no policy: linear classes have no list of what is possible")
+
     @cached_property
     def possible(self) -> Possible:
         """The models that are not ruled out."""
+        self._require_valued()
         found: Possible = self.judge.possible(self.state)
         return found
 
@@ -320,6 +370,7 @@ class Answer:
 
     def _amount(self, worth: Callable[[bellman.Kernel], float], *, change: bool = False) -> Amount:
         """Return a worth in the user's unit: under the best guess, and its range."""
+        self._require_valued()
         low, high = (math.nan, math.nan) if self.misspecified else self.possible.range(worth)
         guess = worth(self._best[0])
         found = np.array([guess, min(low, guess), max(high, guess)])
@@ -327,7 +378,8 @@ class Answer:
 
     @cached_property
     def _recommended(self) -> Ints:
-        """The policy with the largest guaranteed worth among optimal ones of models that are possible."""
+        """The policy with the largest guaranteed worth among optimal ones of what is possible, and today's."""
+        self._require_valued()
         S, H = self.known.states, self.known.horizon
         own = bellman.solve([self._best[0]], S, H)[1]
         if self.misspecified:
@@ -337,18 +389,25 @@ class Answer:
         kernels = [self._best[0], *(self.possible.kernel(int(i)) for i in spread)]
         few = kernels[:: max(1, len(kernels) // _CANDIDATES)]
         policies = [own, *(bellman.solve([kernel], S, H)[1] for kernel in few[1:])]
+        if self.today is not None:
+            policies.append(self.today.argmax(axis=2))  # what was done most often
         different = list({policy.tobytes(): policy for policy in policies}.values())
         floor = [min(self._worth(policy)(kernel) for kernel in kernels) for policy in different]
         return different[int(np.argmax(floor))]
 
     @cached_property
     def policy(self) -> Policy:
-        """What to do."""
-        reached, here = np.zeros(self.known.states, bool), self.law > 0.0
-        for h in range(self.known.horizon):
-            reached |= here
-            pairs = np.flatnonzero(here) * self.known.actions + self._recommended[h, here]
-            here = np.asarray(self._best[0].matrix[pairs].sum(axis=0)).ravel() > 0.0
+        """What to do, in the states that can be reached under some model that is possible."""
+        kernels = [self._best[0]]
+        if not self.misspecified:
+            kernels += [self.possible.kernel(i) for i in range(self.possible.level.size)]
+        reached = np.zeros(self.known.states, bool)
+        for kernel in kernels:
+            here = self.law > 0.0
+            for h in range(self.known.horizon):
+                reached |= here
+                pairs = np.flatnonzero(here) * self.known.actions + self._recommended[h, here]
+                here = np.asarray(kernel.matrix[pairs].sum(axis=0)).ravel() > 0.0
         return Policy(self._recommended, self.known, reached & ~self.known.rests)
 
     @cached_property
@@ -389,9 +448,9 @@ class Answer:
     @cached_property
     def simple_policies(self) -> dict[str, Ints]:
         """The best policy of each simpler class, by its name."""
-        kernels = {str(name): self.judge.best(self.state, m)[0] for m, name in enumerate(self.ladder.names)}
-        simpler = list(kernels.items())[: self.chosen - 1]
-        return {name: bellman.solve([each], self.known.states, self.known.horizon)[1] for name, each in simpler}
+        S, H, names = self.known.states, self.known.horizon, self.ladder.names[: self.chosen - 1]
+        kernels = {str(name): self.judge.best(self.state, m)[0] for m, name in enumerate(names)}
+        return {name: bellman.solve([kernel], S, H)[1] for name, kernel in kernels.items()}
 
     @cached_property
     def price_of_simplicity(self) -> dict[str, Amount]:
@@ -410,25 +469,29 @@ class Answer:
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.where(seen > 0, seen * np.log(seen / np.maximum(expected, 1e-300)), 0.0)
         by_pair = np.add.reduceat(gain, outcomes.start[:-1])
-        rows = []
-        for pair in np.argsort(-by_pair)[:10]:
+        rows = [self._impossible(*row) for row in self.state["novel"][np.argsort(-self.state["novel"][:, 2])].tolist()]
+        for pair in np.argsort(-by_pair)[: max(0, _LISTED - len(rows))]:
             if by_pair[pair] <= 0.0:
                 break
             own = slice(outcomes.start[pair], outcomes.start[pair + 1])
             worst = own.start + int(np.abs(seen[own] - expected[own]).argmax())
             s, a = self.judge.pair_of(int(pair))
-            rows.append(
-                {
-                    "state": self.known.state_name(s),
-                    "action": self.known.action_name(a),
-                    "next state": self.known.state_name(int(outcomes.next_state[worst])),
-                    "seen": int(seen[worst]),
-                    "predicted": float(expected[worst]),
-                    "of": int(visits[pair]),
-                    "nats": float(by_pair[pair]),
-                }
-            )
-        return rows
+            facts = int(seen[worst]), int(visits[pair]), float(expected[worst]), float(by_pair[pair])
+            rows.append(self._misfit(s, a, int(outcomes.next_state[worst]), *facts))
+        return rows[:_LISTED]
+
+    def _misfit(self, s: int, a: int, after: int, seen: int, of: int, predicted: float, nats: float) -> dict[str, Any]:
+        names = self.known.state_name(s), self.known.action_name(a), self.known.state_name(after)
+        columns = ("state", "action", "next state", "seen", "of", "predicted", "nats")
+        return dict(zip(columns, (*names, seen, of, predicted, nats), strict=True))
+
+    def _impossible(self, pair: float, after: float, seen: float, bonus: float) -> dict[str, Any]:
+        """Return what every model calls impossible."""
+        visits = np.add.reduceat(self.state["count"], self.judge.outcomes.start[:-1])
+        novel = self.state["novel"]
+        of = visits[int(pair)] + novel[novel[:, 0] == pair, 2].sum()
+        s, a = self.judge.pair_of(int(pair))
+        return self._misfit(s, a, int(after), int(seen), int(of), 0.0, math.inf)
 
     @cached_property
     def to_try(self) -> list[dict[str, Any]]:
@@ -445,7 +508,7 @@ class Answer:
             pair = states * self.known.actions + self._recommended[h]
             gaps = [bellman.lookahead(kernel, values[h + 1]).ravel()[pair] for kernel in (low, high)]
             spread += here * np.abs(gaps[1] - gaps[0])
-            here = here @ np.asarray(self._best[0].matrix[pair]) / self.known.discount
+            here = self._best[0].matrix[pair].T @ here / self.known.discount
         found = []
         for s in np.argsort(-spread)[:_NAMED].tolist():
             if spread[s] > 0.0:
@@ -458,19 +521,48 @@ class Answer:
 
     def money(self, amount: float) -> str:
         """Return an amount in the user's unit."""
-        return f"{amount:,.4g} {self.known.unit_name}".rstrip()
+        return f"{plain(amount)} {self.known.unit_name}".rstrip()
 
     def span(self, amount: Amount) -> str:
         """Return an amount with its range."""
         if math.isnan(amount.low):
             return f"{self.money(amount.value)} (no range: no model fits)"
-        return f"{self.money(amount.value)} ({amount.low:,.4g} to {amount.high:,.4g})"
+        if amount.low == amount.high:  # one model is left
+            return self.money(amount.value)
+        return f"{self.money(amount.value)} ({plain(amount.low)} to {plain(amount.high)})"
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
         """The answer for a person to read."""
-        valued = self.known.rewards_known and self.judge.possible is not None
-        return (*self._which(), *(self._what() if valued else ()), *self._next())
+        valued = (*self._earned(), *self._matters(), *self._wide()) if self.valued else ()
+        return (*self._which(), *valued, *self._next())
+
+    @cached_property
+    def gain(self) -> Amount | None:
+        """How much more the recommended policy earns than the one that the log shows; None without a log."""
+        return None if self.today is None else self.compared_with(self.today)
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        if self.misspecified:
+            return "None of your models fits the data."
+        if not self.valued:
+            return f"You need {self.model!r}."
+        text = f"You need {self.model!r}: its policy earns {self.money(self.value)} per episode"
+        if self.gain is not None:
+            text += f", {self.money(abs(self.gain.value))} {'more' if self.gain.value >= 0.0 else 'less'} than today's"
+        return text + "."
+
+    @cached_property
+    def questions(self) -> dict[str, list[str]]:
+        """The answer as lines to four questions."""
+        found = {"Which model?": self._which()}
+        if self.valued:
+            found |= {"What to do?": self.policy.brief, "What is it worth?": self._earned()}
+            found["Does it matter?"] = self._matters() or ["There is nothing simpler to compare it with."]
+        steps = [each[6].upper() + each[7:] for each in self._next()]  # without "Next: "
+        return {**found, "What next?": [*steps, *(self._wide() if self.valued else [])]}
 
     def _which(self) -> list[str]:
         """Say which model is needed, and what was ruled out."""
@@ -484,21 +576,26 @@ class Answer:
                 found.append(f"{self.judgement.novel:,} steps are transitions that every model calls impossible.")
             for row in self.misfits[:_NAMED]:
                 found.append(
-                    f"It misfits in state {row['state']}, action {row['action']}: next state {row['next state']} was "
-                    f"seen {row['seen']:,} times of {row['of']:,}, predicted {row['predicted']:,.4g} times."
+                    f"It misfits in state {said(row['state'])}, action {said(row['action'])}: next state "
+                    f"{said(row['next state'])} was seen {row['seen']:,} times of {row['of']:,}, predicted "
+                    f"{plain(row['predicted'])} times."
                 )
             return found
         place = f"{ordinal(self.chosen)} of {count(len(names))} models"
         values = [
-            f"{name} {each.value:.4g} ({each.low:.4g} to {each.high:.4g})" for name, each in self.parameters.items()
+            f"{name} {plain(each.value)} ({plain(each.low)} to {plain(each.high)})"
+            for name, each in self.parameters.items()
         ]
         found.append(f"You need {self.model!r} ({place}){': ' * bool(values)}{listed(values) if values else ''}.")
         for name, (when, worse) in self.ruled_out.items():
             after = "" if when is None else f" after {when:,} episode{'s' * (when != 1)}"
             less = f"it explains the data {times(math.log(worse))} times worse than the best explanation"
-            if math.isinf(worse):
+            if self.evidence == "value":
+                less = "it predicts the value of next states too badly"
+            elif math.isinf(worse):
                 less = "it makes impossible what was seen"
-            found.append(f"{name!r} was ruled out{after}: {less} (the limit is {1.0 / self.delta:,.0f} times).")
+            limit = "" if self.evidence == "value" else f" (the limit is {1.0 / self.delta:,.0f} times)"
+            found.append(f"{name!r} was ruled out{after}: {less}{limit}.")
         if self.chosen == 1 and len(names) > 1:
             found.append("It is the simplest, and nothing in the data speaks against it so far.")
         if self.status in ("at least", "not enough data"):
@@ -509,21 +606,31 @@ class Answer:
             found.append(f"{self.more.never:,} richer models predict the same at every step: only other data can tell.")
         return found
 
-    def _what(self) -> list[str]:
-        """Say what the policy is worth, against today's and against those of simpler models."""
-        found = [f"The recommended policy earns {self.span(self.worth)} per episode."]
-        if self.today is not None:
+    def _earned(self) -> list[str]:
+        """Say what the policy is worth."""
+        return [f"The recommended policy earns {self.span(self.worth)} per episode."]
+
+    def _matters(self) -> list[str]:
+        """Say what it is worth against today's and against those of simpler models."""
+        found = []
+        if self.gain is not None:
+            less = self.gain.value < 0.0
+            gain = Amount(-self.gain.value, -self.gain.high, -self.gain.low) if less else self.gain
             found.append(
-                f"It earns {self.span(self.compared_with(self.today))} more than the policy that the log shows."
+                f"It earns {self.span(gain)} {'less' if less else 'more'} than today's, estimated from the log."
             )
         for name, loss in self.price_of_simplicity.items():
-            text = f"lose {self.span(loss)} of that" if loss.value > 0.0 else "do about as well"
+            text = f"earn {self.span(loss)} less" if loss.value > 0.0 else "do about as well"
             found.append(f"The best policy of {name!r} would {text}.")
+        return found
+
+    def _wide(self) -> list[str]:
+        """Say what would narrow a wide range."""
         width, scale = self.worth.high - self.worth.low, max(abs(self.worth.value), self.known.unit.scale)
         if width > 0.1 * scale and self.to_try:
-            pairs = [f"{row['action']} in state {row['state']}" for row in self.to_try]
-            found.append(f"The range is wide; to narrow it, try {listed(pairs)}.")
-        return found
+            pairs = [f"action {said(row['action'])} in state {said(row['state'])}" for row in self.to_try]
+            return [f"The range is wide; to narrow it, try {listed(pairs)}."]
+        return []
 
     def _next(self) -> list[str]:
         """Say what to do next."""
@@ -533,6 +640,8 @@ class Answer:
             return ["Next: list finer values, or fit real parameters (orl.Model)."]
         if self.judgement.novel:
             return ["Next: allow what happened in your models; or look for a variable that is missing from the state."]
+        if self.ladder.finite:  # nothing tells whether values between those listed would do
+            return ["Next: fit real parameters (orl.Model): finer values may do. If not, a variable may be missing."]
         return ["Next: add a richer class, or look for a variable that is missing from the state."]
 
     def __str__(self) -> str:
@@ -545,7 +654,6 @@ class Answer:
 
     def as_data(self) -> dict[str, Any]:
         """Return the answer as plain data, as JSON takes it."""
-        valued = self.known.rewards_known and self.judge.possible is not None
         data: dict[str, Any] = {
             "model": self.model,
             "chosen": self.chosen,
@@ -558,14 +666,31 @@ class Answer:
             "episodes": self.episodes,
             "delta": self.delta,
             "evidence": self.evidence,
+            "headline": self.headline,
             "sentences": list(self.sentences),
         }
-        if valued:
+        if self.valued:
             simpler = {name: list(each) for name, each in self.price_of_simplicity.items()}
             data |= {"value": self.value, "interval": list(self.interval), "price_of_simplicity": simpler}
             data |= {"misfits": self.misfits, "policy": self.policy.rows}
         plain: dict[str, Any] = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
         return plain
+
+
+def plain(number: float) -> str:
+    """Return a number with four digits that count, never with an exponent where it can be avoided."""
+    rounded = float(f"{number:.4g}") + 0.0
+    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return "1 state", "2 states"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def said(name: Any) -> str:
+    """Return what the user calls a state or an action, as a sentence says it."""
+    return f"({', '.join(map(str, name))})" if isinstance(name, tuple) else str(name)
 
 
 def times(nats: float) -> str:
@@ -576,31 +701,48 @@ def times(nats: float) -> str:
 
 
 def as_policy(policy: Any, known: Known) -> Any:
-    """Return actions [H, S] or probabilities [H, S, A] of a policy in any form."""
+    """Return actions [H, S] or probabilities [H, S, A] of a policy in any form; refuse what is not allowed."""
     H, S, A = known.horizon, known.states, known.actions
     if isinstance(policy, Policy):
         return policy.actions
-    if isinstance(policy, Mapping) or callable(policy):
+    if isinstance(policy, Mapping):
+        policy = _of_mapping(policy, known)
+    elif callable(policy):
         chosen = np.argmax(known.allowed, axis=1)
-        for s in range(S):
-            name = known.state_name(s)
-            if not isinstance(policy, Mapping):
-                if not known.rests[s]:
-                    chosen[s] = known.action_number(policy(name))
-            elif name in policy:
-                chosen[s] = known.action_number(policy[name])
-        wrong = np.flatnonzero(~known.allowed[np.arange(S), chosen])
-        for s in wrong[:1].tolist():
-            got = f"{known.action_name(int(chosen[s]))!r} in state {known.state_name(s)!r}"
-            raise ParameterError("policy", got=got, expected="an action that is allowed there")
-        return np.tile(chosen, (H, 1))
+        for s in np.flatnonzero(~known.rests).tolist():
+            chosen[s] = known.action_number(policy(known.state_name(s)))
+        policy = chosen
     found = np.asarray(policy)
-    if found.shape == (S,) and found.dtype.kind in "iu":
-        return np.tile(found, (H, 1))
-    if found.shape not in ((H, S), (H, S, A)):
+    whole = found.dtype.kind in "iu"
+    if found.shape == (S,) and whole:
+        found = np.tile(found, (H, 1))
+    if not (whole and found.shape == (H, S)) and found.shape != (H, S, A):
         expected = f"a dict, a function, actions {(H, S)} or probabilities {(H, S, A)}"
-        raise ParameterError("policy", got=f"an array of shape {found.shape}", expected=expected)
+        raise ParameterError("policy", got=f"an array of {found.dtype}, shape {found.shape}", expected=expected)
+    if found.ndim == 3:
+        if not ((found >= 0.0).all() and np.allclose(found.sum(axis=2), 1.0)):
+            raise ParameterError("policy", got="other numbers", expected="probabilities of actions that add up to 1")
+        taken = found > 0.0
+    else:
+        if found.size and not 0 <= found.min() <= found.max() < A:
+            got = f"action {found.min() if found.min() < 0 else found.max()}"
+            raise ParameterError("policy", got=got, expected=f"actions 0 to {A - 1}")
+        taken = np.eye(A, dtype=bool)[found]
+    for h, s, a in np.argwhere(taken & ~known.allowed)[:1].tolist():
+        got = f"{known.action_name(a)!r} in state {known.state_name(s)!r}, step {h}"
+        raise ParameterError("policy", got=got, expected="an action that is allowed there")
     return found
+
+
+def _of_mapping(policy: Mapping[Any, Any], known: Known) -> Ints:
+    """Return the actions of a dict from the names of states to those of actions."""
+    chosen = np.where(known.rests, np.argmax(known.allowed, axis=1), -1)
+    for name, action in policy.items():
+        chosen[known.state_number(name)] = known.action_number(action)
+    for s in np.flatnonzero(chosen < 0)[:1].tolist():
+        expected = "an action for every state; or a function of the state"
+        raise ParameterError("policy", got=f"no action in state {known.state_name(s)!r}", expected=expected)
+    return chosen
 
 
 def answer_of(result: Any) -> Answer:

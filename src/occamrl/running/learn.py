@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import gymnasium as gym
 import numpy as np
@@ -188,8 +188,22 @@ class EnvironmentSource(Source):
         return told
 
 
-def learn(
-    agent: Learner,
+R_co = TypeVar("R_co", covariant=True)
+
+
+class LearnsItself(Protocol[R_co]):
+    """An agent that has its own way to learn in an environment, as :class:`occamrl.OccamControl`."""
+
+    def learn_in(self, env: Any, **options: Any) -> R_co:
+        """Return what came of it."""
+
+
+@overload
+def learn(agent: Learner, env: gym.Env[Any, Any] | FiniteEnvironment, **options: Any) -> Result: ...
+@overload
+def learn(agent: LearnsItself[R_co], env: gym.Env[Any, Any], **options: Any) -> R_co: ...
+def learn(  # type: ignore[misc]  # the options of both are spelled out here
+    agent: Any,
     env: gym.Env[Any, Any] | FiniteEnvironment,
     *,
     episodes: int,
@@ -204,8 +218,8 @@ def learn(
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
-    continue_from: Result | None = None,
-) -> Result:
+    continue_from: Any = None,
+) -> Any:
     """Let an agent learn in a Gymnasium environment.
 
     >>> import gymnasium as gym
@@ -217,7 +231,8 @@ def learn(
 
     Parameters
     ----------
-    agent : Learner
+    agent : Learner or OccamControl
+        The latter learns on a Box as it is, and takes none of ``known`` to ``discretiser``.
     env : gymnasium.Env or FiniteEnvironment
         With finite spaces, or a ``discretiser`` for its Box.
     episodes : int
@@ -240,6 +255,18 @@ def learn(
 
     An EnvironmentFault, and Interrupted for Ctrl-C, have the ``result`` so far.
     """
+    if not isinstance(agent, Learner) and hasattr(agent, "learn_in"):  # with simulators, on spaces as they are
+        given: dict[str, Any] = {
+            "known": known,
+            "horizon": horizon,
+            "reward_range": reward_range,
+            "discretiser": discretiser,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        given |= {"callbacks": callbacks, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+        return agent.learn_in(
+            env, episodes=episodes, seed=seed, progress=progress, continue_from=continue_from, **given
+        )
     finite = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
     if continue_from is not None:
         require_kind("continue_from", continue_from, Result)

@@ -82,6 +82,7 @@ class Result:
     blocks: Blocks = field(repr=False)
     cut: Cut | None = field(default=None, repr=False)  # the last block, if the end of the run cut it short
     at: int | None = field(default=None, repr=False)  # where the last episode ended, if the next one begins there
+    drive: Any = field(default=None, repr=False)  # what an agent that is told step by step keeps between two calls
 
     @property
     def total_episodes(self) -> int:

@@ -221,6 +221,9 @@ def save(result: Result, path: str | Path) -> None:
     except CheckpointError:  # it has a part that no file can hold: load needs the agent itself
         writer, agent = Writer(), None
     parts = {name: part for name, part in parts_of(result).items() if name not in ("agent", "blocks")}
+    model = getattr(getattr(result.agent, "ladder", None), "model", None)
+    if model is not None and result.known is model.known:  # names may be anything: the model itself has them
+        parts["known"] = None
     columns = {name: np.array(getattr(result.blocks, name), dtype=kind) for name, kind in _COLUMNS.items()}
     document = {
         "identity": identity(result.agent),
@@ -257,6 +260,8 @@ def load(path: str | Path, agent: Learner | None = None, mdp: FiniteMDP | Proble
         if changed := changes(document["identity"], identity(played)):
             expected = "the agent, and the code, that wrote the file; or another file or folder, or name of the agent"
             raise CheckpointError("agent", got=f"another one ({changed})", expected=expected)
+        if parts["known"] is None:
+            parts["known"] = played.ladder.model.known
         blocks = Blocks(**{name: columns[name].tolist() for name in _COLUMNS}, phases=columns["phases"])
         blocks.total_episodes = sum(blocks.episodes)
         return Result(**parts, agent=played, blocks=blocks)

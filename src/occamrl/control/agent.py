@@ -1,0 +1,314 @@
+"""OccamControl: act in a continuous system while finding out which simulator it needs.
+
+The evidence (:mod:`occamrl.control.evidence`) never depends on how one acts. Acting is model-predictive control, in
+
+- ``"plausible"``: the heaviest member that is not rejected, at every step;
+- ``"sampling"``: a member drawn by weight at the beginning of an episode;
+- ``"average"``: the heaviest few at once, each with its share of the planner's particles;
+- ``"optimism"``: of the heaviest few, the one that promises most at the beginning of an episode.
+
+When every member is rejected (misspecified), it is the best one corrected by what was learned of its errors. Random
+numbers have an address, (seed, purpose, step of all): a run that goes on from a file equals an uninterrupted one, and
+draws are fresh at every step.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import numbers
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from occamrl.control import errors, evidence
+from occamrl.control.ladder import Simulator, SimulatorLadder
+from occamrl.control.planners import CEM, Planner
+from occamrl.errors import (
+    CheckpointError,
+    ParameterError,
+    ShapeError,
+    as_floats,
+    as_path,
+    require_choice,
+    require_integer,
+    require_kind,
+    require_number,
+)
+from occamrl.protocols import Floats, Ints
+from occamrl.running.identity import changes, identity
+from occamrl.running.run import generator
+from occamrl.running.storage import Reader, Writer, read_document, write_document
+from occamrl.running.verdict import Verdict
+
+if TYPE_CHECKING:
+    from occamrl.control.answer import Answer
+    from occamrl.control.learning import ControlResult
+
+FEW, RANGE = 4, math.log(20.0)  # members that average and optimism look at, and how much lighter they may be
+REFINE_EVERY, MOST_ADDED, FINEST = 25, 64, 1e-3  # steps; members; share of a parameter's range
+
+
+@dataclass(kw_only=True, eq=False)
+class OccamControl:
+    """An agent for continuous systems with a ladder of simulators: act, observe, ask for the verdict.
+
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> def walk(states, actions, rng):
+    ...     return states + 0.1 * actions + 0.05 * rng.normal(size=states.shape)
+    >>> ladder = orl.SimulatorLadder({"walk": [walk]}, reward=lambda s, a, after: -after[:, 0] ** 2,
+    ...                              horizon=10, actions=orl.Box(-1, 1), start=[0.5])
+    >>> agent = orl.OccamControl(ladder=ladder)
+    >>> action = agent.act([0.5])
+    >>> agent.observe([0.5], action, reward=-0.2, next_state=[0.45])
+    >>> agent.verdict["chosen"]
+    1
+
+    Parameters
+    ----------
+    ladder : SimulatorLadder
+    delta : float
+        The smallest class that holds the true simulator is ever rejected with probability at most delta.
+    acting : "plausible" | "sampling" | "average" | "optimism"
+    planner : Planner
+        CEM, MPPI, or an object of yours with one method (:mod:`occamrl.control.planners`).
+    refine : bool
+        Add members between the best one and its neighbours while learning, where they are ``functools.partial`` with
+        numeric keywords. A member begins with capital 1 when it is added: the guarantee is for listed members, and
+        for an added one from then on; a truth that is never listed may be rejected.
+    seed : int
+    """
+
+    ladder: SimulatorLadder
+    delta: float = 0.05
+    acting: str = "plausible"
+    planner: Planner = field(default_factory=CEM)
+    refine: bool = False
+    seed: int = 0
+    state: dict[str, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_kind("ladder", self.ladder, SimulatorLadder)
+        require_number("delta", self.delta, 1e-300, 1.0)
+        require_choice("acting", self.acting, ("plausible", "sampling", "average", "optimism"))
+        require_integer("seed", self.seed, 0)
+        if not callable(getattr(self.planner, "plan", None)):
+            raise ParameterError(
+                "planner", got=repr(self.planner), expected="CEM(), MPPI() or an object with a method plan"
+            )
+        self.dimension = self.ladder.first_state(generator(0, "dimension")).size
+        self.state = {"episode": 0, "step": 0, "earned": 0.0, "returns": [], "warm": None, "member": -1}
+        self.state |= {"added": [], "history": [], "path": []}
+        self.state["evidence"] = evidence.begin(self.ladder, self.dimension)
+        self._made: list[Simulator] = list(self.ladder.members)
+
+    @property
+    def members(self) -> list[Simulator]:
+        """The simulators of the ladder, and those that were added."""
+        for parent, keywords in self.state["added"][len(self._made) - len(self.ladder.members) :]:
+            self._made.append(partial(self._made[parent], **keywords))
+        return self._made
+
+    # acting ----------------------------------------------------------------------------------------------------------
+
+    def begin_episode(self) -> None:
+        """Begin an episode; the one before counts as over."""
+        if self.state["step"]:
+            self._end()
+
+    def act(self, state: Any) -> Floats:
+        """Return an action [m] for a state [n]."""
+        now, at = self.state, self._vector("state", state)
+        left = max(1, self.ladder.horizon - now["step"])
+        simulate = self._model(at, left)
+        rng = self._address("plan")
+        action, now["warm"] = self.planner.plan(
+            simulate, self.ladder.reward, at, left, self.ladder.actions, rng, now["warm"]
+        )
+        return np.asarray(action, dtype=float)
+
+    def ranking(self) -> Ints:
+        """Return the members by weight, heaviest first: those that are not rejected, or all where all are."""
+        now = self.state["evidence"]
+        left = evidence.alive(now)
+        left = left if left.size else np.arange(now["level"].size)
+        return left[np.argsort(-now["log_weight"][left], kind="stable")]
+
+    def _model(self, at: Floats, left: int) -> Simulator:
+        """Return the simulator to plan with."""
+        now, order, members = self.state, self.ranking(), self.members
+        if not evidence.alive(now["evidence"]).size:
+            return self.corrected(int(order[0]))
+        weight = now["evidence"]["log_weight"]
+        few = order[:FEW][weight[order[:FEW]] > weight[order[0]] - RANGE]
+        if self.acting == "average" and few.size > 1:
+            return averaged([members[i] for i in few], np.exp(weight[few]), getattr(self.planner, "particles", 4))
+        if self.acting in ("sampling", "optimism"):
+            if now["member"] not in order:  # none yet, or rejected
+                now["member"] = int(
+                    self._drawn(order, weight) if self.acting == "sampling" else self._promising(few, at, left)
+                )
+            return members[int(now["member"])]
+        return members[int(order[0])]
+
+    def _drawn(self, order: Ints, weight: Floats) -> int:
+        share = np.exp(weight[order] - weight[order[0]])
+        return int(self._address("member").choice(order, p=share / share.sum()))
+
+    def _promising(self, few: Ints, at: Floats, left: int) -> int:
+        values = []
+        for i in few:
+            arguments = self.ladder.reward, at, left, self.ladder.actions, self._address("promise"), None
+            values.append(float(getattr(self.planner.plan(self.members[i], *arguments)[1], "value", 0.0)))
+        return int(few[np.argmax(values)])
+
+    def corrected(self, member: int) -> Simulator:
+        """Return a member shifted by the mean of its errors, linear in the view and the action."""
+        beta, _, _ = errors.coefficients(self.state["evidence"]["errors"], member)
+        ladder, simulate = self.ladder, self.members[member]
+
+        def corrected(states: Floats, actions: Floats, rng: np.random.Generator) -> Floats:
+            phi = np.clip(evidence.features(ladder, ladder.view(states), actions), -3.0, 3.0)
+            return simulate(states, actions, rng) + phi @ beta
+
+        return corrected
+
+    # learning --------------------------------------------------------------------------------------------------------
+
+    def observe(self, state: Any, action: Any, reward: float, next_state: Any, ended: bool = False) -> None:
+        """Take note of a real step, whoever chose the action; ``ended`` where the episode is over."""
+        s, y = self._vector("state", state), self._vector("next_state", next_state)
+        a = np.atleast_1d(as_floats("action", action))
+        if a.shape != (self.ladder.actions.dimension,):
+            raise ShapeError("action", got=a.shape, expected=(self.ladder.actions.dimension,))
+        now = self.state
+        step = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
+        now["path"] = [*(now["path"] if now["step"] else []), np.stack([y, step.mean, step.scale])]
+        now["step"] += 1
+        now["earned"] += float(reward)
+        steps = now["evidence"]["steps"]
+        if self.refine and (steps % REFINE_EVERY == 0 or not evidence.alive(now["evidence"]).size):
+            self._refine()
+        facts = self.facts()
+        if steps <= 100 or steps % (steps // 50) == 0 or steps in facts["rejected_after"]:
+            now["history"].append([float(steps), *facts["statistics"]])
+        if ended or now["step"] >= self.ladder.horizon:
+            self._end()
+
+    def _end(self) -> None:
+        now = self.state
+        now["returns"].append(now["earned"])
+        now |= {"episode": now["episode"] + 1, "step": 0, "earned": 0.0, "warm": None, "member": -1}
+
+    def _refine(self) -> None:
+        """Add members half-way between the heaviest one and its neighbours, parameter by parameter."""
+        now, best = self.state["evidence"], int(np.argmax(self.state["evidence"]["log_weight"]))
+        members = self.members
+        chosen: Any = members[best]
+        for name, value in parameters(chosen).items():
+            alike = [each for each in members if _differ_in(each, chosen, name)]
+            values = np.array([parameters(each)[name] for each in alike])
+            span = np.ptp(values) if values.size else 0.0
+            near = [values[values > value].min(initial=np.inf), values[values < value].max(initial=-np.inf)]
+            for other in near:
+                room = len(self.state["added"]) < MOST_ADDED
+                if room and math.isfinite(other) and abs(other - value) > FINEST * span:
+                    self.state["added"].append((best, {name: float(f"{(other + value) / 2:.6g}")}))
+                    evidence.enlarge(now, int(now["level"][best]), float(now["log_weight"][best]) - math.log(4.0))
+
+    def _vector(self, name: str, value: Any) -> Floats:
+        found = np.ravel(as_floats(name, value))
+        if found.size != self.dimension or not np.isfinite(found).all():
+            raise ShapeError(name, got=f"{value!r:.100}", expected=f"{self.dimension} finite numbers")
+        return found
+
+    def _address(self, purpose: str) -> np.random.Generator:
+        return generator(self.seed, purpose, self.state["evidence"]["steps"])  # no two steps share one
+
+    # answers and files -----------------------------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was decided so far, by name."""
+        return evidence.classes(self.state["evidence"], self.ladder.names)
+
+    @property
+    def answer(self) -> Answer:
+        """What the data say so far."""
+        from occamrl.control.answer import Answer
+
+        return Answer(self)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The class that is needed: facts by name, and sentences."""
+        return self.answer.verdict
+
+    def fresh(self, seed: int | None = None) -> OccamControl:
+        """Return the same agent before any data."""
+        return replace(self, seed=self.seed if seed is None else seed)
+
+    def copy(self) -> OccamControl:
+        """Return the same agent with all it has learned."""
+        made = self.fresh()
+        made.state = copy.deepcopy(self.state)
+        return made
+
+    def save(self, path: str | Path) -> None:
+        """Write all that was learned to one file: data, never code."""
+        writer = Writer()
+        document = {"identity": identity(self), "state": writer.put(self.state), "objects": writer.objects}
+        write_document(as_path("path", path), document, writer.arrays)
+
+    def load(self, path: str | Path) -> OccamControl:
+        """Return this agent with what a file holds; it must be of the same simulators and parameters."""
+        document, arrays = read_document(as_path("path", path))
+        try:
+            if changed := changes(document["identity"], identity(self)):
+                raise ValueError(f"another agent: {changed}")
+            state = Reader(arrays, document["objects"]).get(document["state"])
+            if sorted(state) != sorted(self.state):
+                raise ValueError("another kind of state")
+        except Exception as error:  # whatever a foreign file leads to
+            expected = "what save of the same agent wrote"
+            raise CheckpointError(path, got=f"{type(error).__name__}: {error}", expected=expected) from error
+        made = self.fresh()
+        made.state = state
+        return made
+
+    def learn_in(self, env: Any, **options: Any) -> ControlResult:
+        """Learn in an environment; :func:`occamrl.learn` calls it."""
+        from occamrl.control.learning import learn_in
+
+        return learn_in(self, env, **options)
+
+
+def averaged(members: list[Simulator], weights: Floats, particles: int) -> Simulator:
+    """Return a simulator that runs row i in the member of particle i mod ``particles``, by weight."""
+    shares = np.cumsum(weights) / weights.sum()
+    pattern = np.searchsorted(shares, (np.arange(particles) + 0.5) / particles)
+
+    def simulate(states: Floats, actions: Floats, rng: np.random.Generator) -> Floats:
+        after, turn = np.empty_like(states), pattern[np.arange(len(states)) % particles]
+        for k in np.unique(pattern):
+            after[turn == k] = members[k](states[turn == k], actions[turn == k], rng)
+        return after
+
+    return simulate
+
+
+def parameters(member: Any) -> dict[str, float]:
+    """Return the numeric keywords that a partial fixes."""
+    found = member.keywords if isinstance(member, partial) else {}
+    return {k: float(v) for k, v in found.items() if isinstance(v, numbers.Real) and not isinstance(v, bool)}
+
+
+def _differ_in(one: Any, other: Any, name: str) -> bool:
+    """Say whether two partials are of one function and differ in one parameter at most."""
+    if not (isinstance(one, partial) and isinstance(other, partial)) or one.func is not other.func:
+        return False
+    rest = [{k: v for k, v in each.keywords.items() if k != name} for each in (one, other)]
+    return name in parameters(one) and one.args == other.args and repr(rest[0]) == repr(rest[1])

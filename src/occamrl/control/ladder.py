@@ -1,0 +1,279 @@
+"""A user's simulators, of increasing richness, and the contract that they keep.
+
+A simulator is a function ``step(states [N, n], actions [N, m], rng) -> next_states [N, n]``: row i is a draw of the
+state that follows row i, independent of the other rows. No density, no grid and no derivative is asked for.
+Classes are nested: class m consists of the members that classes 1, ..., m list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from occamrl.errors import InvalidInput, ParameterError, as_floats, require_integer
+from occamrl.protocols import Floats, Ints
+from occamrl.running.identity import code_of, name_of
+from occamrl.running.run import generator
+
+Simulator = Callable[[Floats, Floats, np.random.Generator], Floats]
+Reward = Callable[[Floats, Floats, Floats], Floats]
+FAR = 1e12  # beyond which a number is as good as infinite
+_ROWS, _CALLS, _WALK = 64, 16, 8  # of the contract check: rows of a call, calls, steps away from the start
+
+
+class SimulatorError(InvalidInput):
+    """A simulator breaks its contract; the message says what to change."""
+
+
+class Box:
+    """Actions between two bounds, numbers or arrays.
+
+    >>> import occamrl as orl
+    >>> orl.Box(-2, 2).dimension
+    1
+    """
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low, self.high = np.broadcast_arrays(np.atleast_1d(as_floats("low", low)), as_floats("high", high))
+        if self.low.ndim != 1 or not np.all(np.isfinite(self.high - self.low) & (self.low < self.high)):
+            raise ParameterError("Box", got=f"({low!r}, {high!r})", expected="finite bounds, low < high")
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers an action has."""
+        return self.low.size
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Floats:
+        """Return actions drawn uniformly [rows, m]."""
+        return rng.uniform(self.low, self.high, (rows, self.low.size))
+
+    def __repr__(self) -> str:
+        return f"Box({self.low.tolist()}, {self.high.tolist()})"
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """A list of actions [K, m]; the k-th is the k-th action of a Discrete space."""
+
+    values: Floats
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers an action has."""
+        return int(self.values.shape[1])
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Floats:
+        """Return actions drawn uniformly [rows, m]."""
+        return self.values[rng.integers(len(self.values), size=rows)]
+
+
+Actions = Box | Choices
+
+
+class SimulatorLadder:
+    """Nested classes of simulators, simplest first, with what a planner needs to know of the task.
+
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> def walk(states, actions, rng, *, wind=0.0):
+    ...     return states + 0.1 * actions + wind + 0.05 * rng.normal(size=states.shape)
+    >>> ladder = orl.SimulatorLadder(
+    ...     {"calm": [walk], "wind": [partial(walk, wind=w) for w in (-0.1, 0.1)]},
+    ...     reward=lambda states, actions, next_states: -np.abs(next_states[:, 0]),
+    ...     horizon=20, actions=orl.Box(-1, 1), start=[0.0])
+    >>> ladder.sizes
+    [1, 3]
+
+    Parameters
+    ----------
+    classes : dict
+        For each class, by name, the simulators that it adds to those before it.
+    reward : callable
+        ``reward(states, actions, next_states) -> [N]``.
+    horizon : int
+        Steps of an episode.
+    actions : Box or list
+        Bounds, or the list of discrete actions.
+    start : array, or callable of a generator
+        A first state; for the contract check, for scales, and for what a policy is worth.
+    view : callable, optional
+        Coordinates in which laws are fitted, ``view(states [N, n]) -> [N, d]``: sine and cosine of an angle, say.
+    resolution : array, optional
+        Noise added to each coordinate of the view, so that deterministic simulators have a law: differences far below
+        it are not seen. By default a thousandth of the typical change in a step.
+    draws : int
+        How many draws a real step is ranked among. One step multiplies the evidence by ``draws + 1`` at most.
+    check : bool
+        Run :func:`check_simulator` on every member.
+    """
+
+    def __init__(
+        self,
+        classes: Mapping[str, Sequence[Simulator]],
+        *,
+        reward: Reward,
+        horizon: int,
+        actions: Any,
+        start: Any,
+        view: Callable[[Floats], Floats] | None = None,
+        resolution: Any = None,
+        draws: int = 39,
+        check: bool = True,
+    ) -> None:
+        if not isinstance(classes, Mapping) or not classes or not all(len(each) for each in classes.values()):
+            raise ParameterError("classes", got=f"{classes!r:.80}", expected="a dict: names, and lists of simulators")
+        self.names = tuple(str(name) for name in classes)
+        self.members: list[Simulator] = [member for each in classes.values() for member in each]
+        self.level: Ints = np.repeat(np.arange(len(classes)), [len(each) for each in classes.values()])
+        self.reward, self.view, self.start = reward, view or (lambda states: states), start
+        self.horizon, self.draws = require_integer("horizon", horizon, 1), require_integer("draws", draws, 4)
+        listed = isinstance(actions, Box)
+        self.actions: Actions = actions if listed else Choices(np.atleast_2d(as_floats("actions", actions).T).T)
+        for i, member in enumerate(self.members):
+            if not callable(member):
+                raise SimulatorError(
+                    "classes", index=(i,), got=repr(member), expected="a function of states, actions, rng"
+                )
+        states, chosen, changes = self._explore(generator(0, "explore"))
+        if check:
+            for i, member in enumerate(self.members):
+                check_simulator(member, states, chosen, name=f"{self.names[self.level[i]]}: {self.label(i)}")
+        seen = self.view(states)
+        self.centre, self.spread = np.median(seen, axis=0), _spread(seen)
+        if resolution is None:
+            resolution = 1e-3 * _spread(changes)
+        self.resolution = np.broadcast_to(as_floats("resolution", resolution), seen.shape[1:]).copy()
+        if not np.all(self.resolution > 0):
+            raise ParameterError("resolution", got=self.resolution, expected="numbers > 0")
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many members each class has, those of smaller classes included."""
+        return [int((self.level <= m).sum()) for m in range(len(self.names))]
+
+    def label(self, i: int) -> str:
+        """Return a member in words."""
+        return label_of(self.members[i])
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of names, sizes, parameters and code: agents with equal ones may go on from each other's files."""
+        about: list[Any] = [self.names, self.sizes, self.horizon, self.draws, self.resolution.tolist()]
+        about += [repr(self.actions) if isinstance(self.actions, Box) else self.actions.values.tolist()]
+        codes: dict[Any, str] = {}
+        for function in (*self.members, self.reward, self.view):
+            inner: Any = function.func if isinstance(function, partial) else function
+            thing = inner if hasattr(inner, "__qualname__") else type(inner)
+            if thing not in codes:
+                codes[thing] = name_of(thing) + code_of(thing)
+            about.append((codes[thing], label_of(function) if isinstance(function, partial) else ""))
+        return hashlib.sha256(repr(about).encode()).hexdigest()
+
+    def first_state(self, rng: np.random.Generator) -> Floats:
+        """Return a first state [n]."""
+        return np.atleast_1d(as_floats("start", self.start(rng) if callable(self.start) else self.start))
+
+    def _explore(self, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """Walk at random in a few members; return states, actions and changes of the view."""
+        chosen = np.unique(np.linspace(0, len(self.members) - 1, 4).astype(int))
+        found = []
+        for i in chosen:
+            states = np.stack([self.first_state(rng) for _ in range(_WALK)])
+            for _ in range(_WALK):
+                actions = self.actions.draw(_WALK, rng)
+                after = _called(self.members[i], states, actions, rng, self.label(i))
+                found.append((states, actions, self.view(after) - self.view(states)))
+                states = after
+        states, actions, changes = (np.concatenate(each) for each in zip(*found, strict=True))
+        return states, actions, changes
+
+
+def label_of(member: Any) -> str:
+    """Return a simulator in words: its name, and the arguments that a partial fixes."""
+    inner = member.func if isinstance(member, partial) else member
+    name = getattr(inner, "__name__", type(inner).__name__)
+    fixed = (
+        [*map(repr, member.args), *(f"{k}={v!r}" for k, v in member.keywords.items())] if inner is not member else []
+    )
+    return f"{name}({', '.join(fixed)})" if fixed else str(name)
+
+
+def _spread(values: Floats) -> Floats:
+    """Return a robust scale of each column: the median distance from the median, or what is not zero."""
+    around = np.abs(values - np.median(values, axis=0))
+    found = 1.4826 * np.median(around, axis=0)
+    found = np.where(found > 0, found, around.mean(axis=0))
+    return np.where(found > 0, found, np.maximum(1.0, np.abs(values).max(axis=0)))
+
+
+def _called(member: Simulator, states: Floats, actions: Floats, rng: np.random.Generator, name: str) -> Floats:
+    """Run a simulator once; refuse what has another shape, is not finite, or writes to what it was given."""
+    given = states.copy(), actions.copy()
+    try:
+        after = np.asarray(member(states, actions, rng))
+    except (TypeError, ValueError, IndexError) as error:
+        got, expected = f"{type(error).__name__}: {error}", "step(states [N, n], actions [N, m], rng) for every N"
+        raise SimulatorError(name, got=got, expected=expected) from error
+    if after.shape != states.shape or after.dtype.kind not in "fiu":
+        got, expected = f"{after.dtype}{list(after.shape)} for {len(states)} rows", f"floats {list(states.shape)}"
+        raise SimulatorError(name, got=got, expected=f"{expected}: one next state a row, no row dropped or added")
+    if not np.isfinite(after).all():
+        row = int(np.flatnonzero(~np.isfinite(after).all(axis=1))[0])
+        got = f"{after[row]} after {states[row]} by {actions[row]}"
+        raise SimulatorError(name, got=got, expected="finite numbers: clip what may overflow")
+    if not (np.array_equal(states, given[0]) and np.array_equal(actions, given[1])):
+        raise SimulatorError(name, got="its arguments changed", expected="a new array: copy the states before writing")
+    return after.astype(np.float64)
+
+
+def check_simulator(member: Simulator, states: Floats, actions: Floats, *, name: str = "simulator") -> None:
+    """Check the contract of a simulator on some states and actions; raise a SimulatorError that says what to change.
+
+    Right shapes, for one row too; finite; arguments left alone; the same with the same generator state; fresh draws a
+    row; rows that do not depend on their neighbours.
+    """
+
+    def run(states: Floats, actions: Floats, call: int) -> Floats:
+        return _called(member, states, actions, generator(call, "contract"), name)
+
+    first = run(states, actions, 0)
+    run(states[:1], actions[:1], 0)
+    if not np.array_equal(first, run(states, actions, 0)):
+        expected = "the same: draw from rng alone (not np.random), and keep nothing between calls"
+        raise SimulatorError(name, got="other numbers from the same generator state", expected=expected)
+    i, j = 0, len(states) // 2  # two states to start from
+    one = np.repeat(states[[i]], _ROWS, axis=0), np.repeat(actions[[i]], _ROWS, axis=0)
+    calls = np.stack([run(*one, call) for call in range(1, _CALLS + 1)])  # [calls, rows, n]
+    size = 1e-9 * (1.0 + np.abs(calls).max(axis=(0, 1)))
+    within, between = calls.var(axis=1, ddof=1).mean(axis=0), calls.mean(axis=1).var(axis=0, ddof=1)
+    random = np.sqrt(within + between) > size
+    ratio = np.where(random, between * _ROWS / np.maximum(within, size**2), 1.0)  # near 1 for independent rows
+    if (ratio > 8.0).any():
+        got = f"rows of a call that share a draw (coordinate {int(ratio.argmax())})"
+        raise SimulatorError(
+            name, got=got, expected="fresh draws a row: rng.normal(size=len(states)), not rng.normal()"
+        )
+    if (ratio < 0.05).any():
+        got = f"rows of a call that balance each other (coordinate {int(ratio.argmin())})"
+        raise SimulatorError(name, got=got, expected="independent rows: no antithetic or stratified draws")
+    mixed = np.tile([i, j], _ROWS)
+    beside = run(states[mixed], actions[mixed], 0)[::2]  # state i among others
+    for k in range(beside.shape[1]):
+        if random[k]:
+            pooled = np.sort(np.concatenate([calls[..., k].ravel(), beside[:, k]]))
+            ranks = [
+                np.searchsorted(np.sort(part), pooled, "right") / part.size
+                for part in (calls[..., k].ravel(), beside[:, k])
+            ]
+            alike = np.abs(ranks[0] - ranks[1]).max() < 0.36  # p < 1e-6 by Kolmogorov and Smirnov
+        else:
+            alike = np.abs(beside[:, k] - calls[0, :, k]).max() <= 1e3 * size[k]
+        if not alike:
+            got = f"coordinate {k} of a row that depends on the other rows of the call"
+            raise SimulatorError(name, got=got, expected="every row treated alone (axis=1, not the mean of all rows)")

@@ -1,0 +1,193 @@
+r"""Planning by trying: the cross-entropy method, and model-predictive path integrals.
+
+A planner has one method, ``plan(simulate, reward, state, horizon_left, actions, rng, warm) -> (action, warm)``:
+
+- ``simulate(states [N, n], actions [N, m], rng) -> next_states`` and ``reward(states, actions, next_states) -> [N]``;
+- ``state`` [n], ``horizon_left`` the steps until the end, ``actions`` a :class:`~occamrl.Box` or a list ``.values``;
+- ``rng``, the only source of randomness; ``warm``, what the last call of this episode returned, None at its beginning:
+  arrays, plain data and NamedTuples, so that a file can hold it. ``acting="optimism"`` reads ``warm.value``, the return
+  that the planner counts on.
+
+Where an average over several simulators is planned for, row i of a call is run in simulator i mod ``particles``.
+
+Both planners here keep a law of plans, independent over steps: Gaussian for a Box, probabilities for a list. They draw
+candidates from it, run each ``particles`` times, and fit the law to the good ones, several times over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from occamrl.control.ladder import Actions, Box, Choices, Reward, Simulator
+from occamrl.errors import require_integers, require_number
+from occamrl.protocols import Floats, Ints
+
+
+class Planner(Protocol):
+    """What plans: yours, too."""
+
+    def plan(
+        self,
+        simulate: Simulator,
+        reward: Reward,
+        state: Floats,
+        horizon_left: int,
+        actions: Actions,
+        rng: np.random.Generator,
+        warm: Any,
+    ) -> tuple[Floats, Any]:
+        """Return an action [m] and what to begin with at the next step."""
+
+
+class Warm(NamedTuple):
+    """A law of plans: where the next search begins."""
+
+    law: Floats  # the mean actions [h, m], or the probabilities of the listed actions [h, K]
+    value: float  # the return that is counted on
+
+
+def returns(
+    simulate: Simulator, reward: Reward, state: Floats, plans: Floats, particles: int, rng: np.random.Generator
+) -> Floats:
+    """Return the mean return of plans [C, h, m] from a state; plans that lead to no finite return are worth -inf."""
+    candidates, steps, _ = plans.shape
+    states, total = np.tile(state, (candidates * particles, 1)), np.zeros(candidates * particles)
+    for t in range(steps):
+        chosen = np.repeat(plans[:, t], particles, axis=0)
+        after = simulate(states, chosen, rng)
+        total, states = total + reward(states, chosen, after), after
+    found = total.reshape(candidates, particles).mean(axis=1)
+    return np.where(np.isfinite(found), found, -np.inf)
+
+
+class Search:
+    """The part that both planners share: a law of plans, candidates drawn from it, and the law fitted to weights."""
+
+    def __init__(self, actions: Actions, steps: int, warm: Warm | None, width: float) -> None:
+        self.actions = actions
+        if isinstance(actions, Box):
+            self.half = (actions.high - actions.low) / 2
+            rest: Any = (actions.low + actions.high) / 2
+            self.width = np.tile(width * self.half, (steps, 1))
+        else:
+            rest = np.full(len(actions.values), 1 / len(actions.values))
+        self.law = np.tile(rest, (steps, 1))
+        if warm is not None:  # one step later
+            kept = warm.law[1 : steps + 1]
+            self.law[: len(kept)] = kept
+        self.plans = self.law[None]
+        self.chosen: Ints = np.zeros((1, steps), np.int64)
+
+    def draw(self, candidates: int, rng: np.random.Generator) -> Floats:
+        """Return candidates [C, h, m], the first of them the middle of the law."""
+        steps = len(self.law)
+        if isinstance(self.actions, Box):
+            plans = self.law + self.width * rng.normal(size=(candidates, *self.law.shape))
+            plans[0] = self.law
+            self.plans = np.clip(plans, self.actions.low, self.actions.high)
+            return self.plans
+        below = rng.random((candidates, steps, 1)) > np.cumsum(self.law, axis=1)
+        self.chosen = np.minimum(below.sum(axis=2), self.law.shape[1] - 1)
+        self.chosen[0] = self.law.argmax(axis=1)
+        return self.actions.values[self.chosen]
+
+    def fit(self, weights: Floats, narrow: bool) -> None:
+        """Fit the law to the candidates, weighted; ``narrow`` fits its width, too."""
+        if isinstance(self.actions, Choices):
+            seen = np.eye(self.law.shape[1])[self.chosen]  # [C, h, K]
+            self.law = 0.9 * np.einsum("c,chk->hk", weights, seen) + 0.1 / self.law.shape[1]
+            return
+        self.law = np.einsum("c,chm->hm", weights, self.plans)
+        if narrow:
+            spread = np.sqrt(np.einsum("c,chm->hm", weights, (self.plans - self.law) ** 2))
+            self.width = np.maximum(spread, 0.05 * self.half)
+
+    def first(self) -> Floats:
+        """Return the first action of the law."""
+        if isinstance(self.actions, Choices):
+            return np.asarray(self.actions.values[self.law[0].argmax()])
+        return np.asarray(np.clip(self.law[0], self.actions.low, self.actions.high))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trying:
+    """What CEM and MPPI share: draw candidates, run them, weigh them, fit the law, several times over."""
+
+    candidates: int = 64
+    iterations: int = 3
+    horizon: int = 20  # steps ahead
+    particles: int = 4  # runs of each candidate
+    width: float = 0.5  # of the first law, in half widths of the Box
+    narrow = True  # fit the width, too
+
+    def __post_init__(self) -> None:
+        require_integers(self, candidates=2, iterations=1, horizon=1, particles=1)
+        require_number("width", self.width, 0.0, np.inf, open_low=True)
+
+    def weigh(self, found: Floats) -> Floats:
+        """Return weights of candidates by their returns; they sum to one."""
+        raise NotImplementedError
+
+    def plan(
+        self,
+        simulate: Simulator,
+        reward: Reward,
+        state: Floats,
+        horizon_left: int,
+        actions: Actions,
+        rng: np.random.Generator,
+        warm: Warm | None,
+    ) -> tuple[Floats, Warm]:
+        """Return an action and the law of plans."""
+        search, value = Search(actions, min(self.horizon, horizon_left), warm, self.width), 0.0
+        for _ in range(self.iterations):
+            found = returns(simulate, reward, state, search.draw(self.candidates, rng), self.particles, rng)
+            weights = self.weigh(found)
+            value = float(weights @ np.nan_to_num(found, neginf=-1e300))
+            search.fit(weights, self.narrow)
+        return search.first(), Warm(search.law, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CEM(Trying):
+    """The cross-entropy method: fit the law of plans to the best of the candidates (Rubinstein 1999).
+
+    >>> import occamrl as orl
+    >>> orl.CEM(candidates=32).elites
+    8
+    """
+
+    elites: int = 8
+
+    def weigh(self, found: Floats) -> Floats:
+        """Return even weights of the elites."""
+        weights, kept = np.zeros(found.size), min(self.elites, found.size)
+        weights[np.argsort(-found, kind="stable")[:kept]] = 1 / kept
+        return weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class MPPI(Trying):
+    """Model-predictive path integrals: weigh candidates by the exponential of their return (Williams et al. 2017).
+
+    >>> import occamrl as orl
+    >>> orl.MPPI(temperature=0.1).candidates
+    128
+    """
+
+    candidates: int = 128
+    iterations: int = 1
+    temperature: float = 0.2  # in standard deviations of the candidates' returns
+    narrow = False
+
+    def weigh(self, found: Floats) -> Floats:
+        """Return weights proportional to the exponential of returns."""
+        finite = found[np.isfinite(found)]
+        if not finite.size:
+            return np.full(found.size, 1 / found.size)
+        weights = np.exp((found - finite.max()) / (self.temperature * (finite.std() + 1e-12)))
+        normed: Floats = weights / weights.sum()
+        return normed

@@ -1,0 +1,251 @@
+"""The answer: ranges by brute force, what is recommended, coverage, what is said when nothing fits, policy tables."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import occamrl as orl
+from occamrl.errors import OccamRLError, ParameterError
+from occamrl.evidence.parametric import Parametric
+from occamrl.logs.log import simulate_log
+from occamrl.models.model import ParametricLadder
+from occamrl.protocols import Floats
+from occamrl.running.answer import Amount, Answer, Policy, plain
+from occamrl.running.flow import walk
+from tests import cases
+
+RUNS, DELTA = 40, 0.1
+Rows = Iterable[tuple[Any, ...]]
+CASE, TRUTH = cases.CASES["random starts"], {"rate": 0.37, "rush": 0.21}
+
+
+def log_of(mdp: orl.FiniteMDP, episodes: int, seed: int = 0) -> dict[str, Any]:
+    """Return a log of random actions that are allowed, in the user's names."""
+    draw, known = np.random.default_rng([seed, 27]), mdp.known
+    share = np.tile(known.allowed / known.allowed.sum(axis=1, keepdims=True), (mdp.horizon, 1, 1))
+    flows = [walk(mdp, share, draw) for _ in range(episodes)]
+    found: dict[str, Any] = {"episode": [k for k, flow in enumerate(flows) for _ in flow.state]}
+    for role in ("state", "action", "next_state"):
+        name = known.action_name if role == "action" else known.state_name
+        found[role] = [name(int(each)) for flow in flows for each in getattr(flow, role)]
+    return {**found, "reward": known.unit.low + known.unit.scale * np.concatenate([flow.reward for flow in flows])}
+
+
+def value(kernel: Floats, policy: Any) -> float:
+    """Return what a policy [H, S] earns, forward in time."""
+    total, here = 0.0, cases.RANDOM_STARTS
+    for chosen in policy:
+        rows = np.arange(here.size), chosen
+        total, here = total + float(here @ CASE.mdp.known.base_reward[rows]), here @ kernel[rows]
+    return total
+
+
+@pytest.mark.parametrize("evidence", ["likelihood", "value"])
+@pytest.mark.parametrize("episodes", [1, 10, 60, 1000])
+def test_ranges_are_extremes_over_what_is_alive_and_the_best_guarantee_is_recommended(
+    episodes: int, evidence: str
+) -> None:
+    mdp, kernels = CASE.mdp, CASE.kernels
+    answer = orl.select(simulate_log(mdp, episodes=episodes), CASE.ladder, mdp.known, evidence=evidence)
+    scores = answer.judgement.scores[: len(kernels)]
+    alive = np.flatnonzero(scores >= answer.judgement.least)
+    optimal = [orl.FiniteMDP(transition=P, reward=mdp.known.base_reward, horizon=4).optimal_policy for P in kernels]
+
+    def over(policy: Any) -> Floats:
+        return np.array([value(kernels[i], policy) for i in alive])
+
+    worth, other = over(answer.policy.actions), np.ones((4, 3), int)
+    assert answer.interval == pytest.approx((worth.min(), worth.max()))
+    guess = int(np.where(CASE.ladder.level < answer.chosen, scores, -np.inf).argmax())
+    assert answer.value == pytest.approx(value(kernels[guess], answer.policy.actions))
+    change, gap = answer.compared_with(other), worth - over(other)
+    assert change[1:] == pytest.approx((gap.min(), gap.max()))
+    assert change.low >= worth.min() - over(other).max() - 1e-12  # sharper than a difference of ranges
+    assert answer.today is not None
+    candidates = [*(optimal[i] for i in alive), answer.today.argmax(axis=2)]
+    assert answer.interval[0] == pytest.approx(max(over(each).min() for each in candidates))
+    lost = worth - over(optimal[int(scores[:2].argmax())])
+    expected = {"two": pytest.approx((lost.min(), lost.max()))} if answer.chosen == 2 else {}
+    assert {name: each[1:] for name, each in answer.price_of_simplicity.items()} == expected
+
+
+def shop(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
+    """At most one customer a day, more often when the stock is odd; a sale earns 3."""
+    chance, filled = rate + rush * (stock % 2), min(stock + order, 4)
+    yield 1 - chance, filled, -0.1 * stock - order, False
+    yield chance, max(filled - 1, 0), 3.0 * (filled > 0) - 0.1 * stock - order, False
+
+
+@cache
+def ladder() -> ParametricLadder:
+    bounds = {"rate": (0.1, 0.6), "rush": (0.0, 0.3)}
+    model = orl.Model(shop, start=2, actions=[0, 1], horizon=6, unit="EUR", parameters=bounds)
+    return model.ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
+
+
+@cache
+def answered(episodes: int, seed: int = 0, delta: float = 0.05) -> Answer:
+    found: Answer = orl.select(log_of(ladder().model.mdp(**TRUTH), episodes, seed), ladder(), delta=delta)
+    return found
+
+
+@pytest.mark.parametrize(("episodes", "points"), [(5, 41), (300, 161)])
+def test_a_range_holds_that_of_a_fine_grid_of_the_region(episodes: int, points: int) -> None:
+    """Up to 2 % of its width, since the extremes are searched for; and it is not much wider."""
+    answer = answered(episodes)
+    by, data = answer.judge, answer.judge.counts_of(answer.state)
+    grid = [np.array(each) for each in itertools.product(np.linspace(0.0, 1.0, points), repeat=2)]
+    likely = [by.log_likelihood(data, by.probability(each, data.rows)) for each in grid]
+    inside = [each for each, found in zip(grid, likely, strict=True) if found >= answer.judgement.least]
+    kernels = [by.kernel(each) for each in inside[:: max(1, len(inside) // 1500)]]
+    for actions in (answer.policy.actions, np.zeros((6, by.known.states), int), np.ones((6, by.known.states), int)):
+        worth = [by.known.amount(answer._worth(actions)(kernel)) for kernel in kernels]
+        found, slack = answer.worth_of(actions), 0.02 * (max(worth) - min(worth))
+        assert min(worth) - 3 * slack <= found.low <= min(worth) + slack
+        assert max(worth) - slack <= found.high <= max(worth) + 3 * slack
+
+
+class Narrow(Parametric):
+    """The control: a region that is far too small."""
+
+    def least(self, state: Any) -> float:
+        return float(state["likelihood"].max()) - 0.02
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_ranges_cover_the_truth_and_the_control_does_not(control: bool) -> None:
+    """Exact binomial tests on what is recommended, its gain and the parameters, after 30 episodes."""
+    missed, kernel = {"worth": 0, "change": 0, "rate": 0, "rush": 0}, ladder().model.mdp(**TRUTH).kernels[0]
+    for seed in range(RUNS):
+        answer = answered(30, seed, DELTA)
+        if control:
+            answer = replace(answer, judge=Narrow(ladder(), answer.known, DELTA))
+        own, today = (answer.known.amount(answer._worth(each)(kernel)) for each in (answer._recommended, answer.today))
+        found = {"worth": (own, answer.worth), "change": (own - today, answer.compared_with(answer.today))}
+        found |= {name: (TRUTH[name], each) for name, each in answer.judge.intervals(answer.state, 1).items()}
+        for name, (true, each) in found.items():
+            missed[name] += not each[1] <= true <= each[2]
+    for name, misses in missed.items():
+        p = binomtest(misses, RUNS, DELTA, alternative="greater").pvalue
+        assert (p < 1e-6) if control else (p > 0.01), (name, misses)
+
+
+def lists(*rates: float) -> orl.Ladder:
+    return orl.Ladder([ladder().model.family({"rate": rates})], names=["steady"])
+
+
+def test_a_richer_class_is_asked_for_only_where_finer_values_do_not_fit() -> None:
+    mdp = ladder().model.mdp(rate=0.37)
+    log, known = log_of(mdp, 2000), mdp.known
+    blend, alone = (orl.select(log, lists(*rates), known) for rates in ((0.2, 0.3, 0.5), (0.5,)))
+    assert (blend.misspecified, alone.misspecified) == (True, True)
+    assert not orl.select(log, ladder().only(1)).misspecified
+    assert "Blends of the 'steady' models fit" in str(blend)
+    for answer in (blend, alone):
+        assert "richer class" not in str(answer)
+        assert "finer values" in str(answer)
+        assert (math.isnan(answer.interval[0]), math.isfinite(answer.value)) == (True, True)
+    poor = orl.select(log_of(ladder().model.mdp(rate=0.2, rush=0.3), 500), ladder().only(1))
+    assert poor.misspecified
+    assert "add a richer class" in str(poor)
+
+
+@pytest.mark.parametrize("strange", [False, True])
+def test_the_pair_that_misfits_comes_first(strange: bool) -> None:
+    """A planted pair, where sales are rarer; or where everything is stolen, which no model allows."""
+
+    def planted(stock: int, order: int, *, rate: float) -> Rows:
+        if (stock, order) == (3, 1) and strange:
+            return [(1.0, 0, -1.3, False)]
+        return shop(stock, order, rate=rate - 0.3 * ((stock, order) == (3, 1)))
+
+    mdp = orl.Model(planted, start=2, actions=[0, 1], horizon=6, parameters={"rate": (0.3, 0.6)}).mdp(rate=0.4)
+    log = log_of(mdp, 1500)
+    for answer in (orl.select(log, ladder().only(1)), orl.select(log, lists(0.1, 0.4), ladder().model.known)):
+        first = answer.misfits[0]
+        assert answer.misspecified
+        assert (first["state"], first["action"]) == (3, 1)
+        assert strange == (first["predicted"] == 0.0) == ("allow what happened" in str(answer))
+        assert "It misfits in state 3, action 1" in str(answer)
+        assert 0.55 < answer._best[0].matrix[0].max() < 0.65  # rate .4: the nearest model, whatever is impossible
+
+
+def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_path: Path) -> None:
+    policy, known = answered(300).policy, ladder().model.known
+    shown = [tuple(row.values())[1:] for row in policy.rows]
+    assert len(shown) == len(set(shown))
+    here, reached = {2}, set[int]()
+    for h in range(6):
+        reached |= here
+        here = {row[1] for stock in here for row in shop(stock, policy(stock, h), rate=0.3)}
+    policy.to_csv(tmp_path / "policy.csv")
+    policy.to_json(tmp_path / "policy.json")
+    rows = json.loads((tmp_path / "policy.json").read_text())
+    assert {(row["state"], row["step"]) for row in rows} == set(itertools.product(reached, range(6)))
+    assert all(policy(row["state"], row["step"]) == row["action"] for row in rows)
+    with (tmp_path / "policy.csv").open() as file:
+        assert [{name: int(each) for name, each in row.items()} for row in csv.DictReader(file)] == rows
+    still = Policy(np.zeros((6, known.states), int), known, np.arange(known.states) < 3)
+    assert still.rows == [{"state": known.describe_states([0, 1, 2]), "action": "0"}]
+
+
+def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:
+    mdp, table, chosen = cases.SOME_ALLOWED.mdp, {"low": "wait", "middle": "go", "high": "wait"}, np.array([0, 1, 0])
+    answer = orl.select(log_of(mdp, 50), orl.Ladder([orl.FiniteFamily([mdp])]), mdp.known)
+    for same in (table.__getitem__, chosen, np.tile(chosen, (4, 1)), np.tile(np.eye(2)[chosen], (4, 1, 1))):
+        assert answer.compared_with(same) == pytest.approx(answer.compared_with(table))
+    assert answer.compared_with(answer.policy) == Amount(0.0, 0.0, 0.0)
+    wrong: dict[str, Any] = {
+        "'wait' in state 'middle'": {**table, "middle": "wait"},
+        "'go' in state 'high', step 0": np.tile([0, 1, 1], (4, 1)),
+        "'wait' in state 'middle', step 0": np.full((4, 3, 2), 0.5),
+        "no action in state 'middle'": {"low": "wait"},
+        "'hihg'": {**table, "hihg": "go"},
+        "'run'": lambda state: "run",
+        "action 2": np.full((4, 3), 2),
+        r"shape \(3, 4\)": np.zeros((3, 4), int),
+        "add up to 1": np.zeros((4, 3, 2)),
+    }
+    for message, policy in wrong.items():
+        with pytest.raises(ParameterError, match=message):
+            answer.compared_with(policy)
+
+
+def test_without_rewards_or_a_list_there_is_a_model_and_no_worth(tmp_path: Path) -> None:
+    log = simulate_log(CASE.mdp, episodes=300)
+    for answer in (orl.select(log, CASE.ladder), orl.select(log, cases.nested(CASE), CASE.mdp.known)):
+        assert answer.model == answer.ladder.names[answer.chosen - 1]
+        assert "earns" not in str(answer)
+        assert "value" not in answer.as_data()
+        assert "What it is worth" not in answer.page(tmp_path / "page.html").read_text()
+        for ask in ("value", "interval", "policy"):
+            with pytest.raises(OccamRLError, match="no worth and no policy"):
+                getattr(answer, ask)
+
+
+def test_runs_of_arl_gen_and_occam_answer(tmp_path: Path) -> None:
+    for agent in (orl.Occam(ladder=CASE.ladder), orl.ARLGen(ladder=CASE.ladder), orl.ARLGen(ladder=cases.nested(CASE))):
+        result = orl.run(agent, CASE.mdp, episodes=400)
+        answer = result.answer
+        assert (answer.chosen, answer.today) == (result.verdict["chosen"], None)
+        if answer.valued:
+            true = value(CASE.kernels[2], answer.policy.actions)
+            assert answer.interval[0] - 1e-9 <= true <= answer.interval[1] + 1e-9
+        assert answer.page(tmp_path / "page.html").stat().st_size > 10_000
+
+
+def test_amounts_have_four_digits() -> None:
+    numbers = (0.0, 3.14159, -0.00012, 999.96, 1234.5, 98765.4, -1e7 / 3)
+    assert [plain(each) for each in numbers] == ["0", "3.142", "-0.00012", "1,000", "1,234", "98,770", "-3,333,000"]

@@ -1,0 +1,382 @@
+"""Simulators that can only be run: the test by exchangeability, the contract, acting, files, refinement."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import occamrl as orl
+from occamrl.control import evidence
+from occamrl.control.answer import transitions
+from occamrl.control.ladder import SimulatorError, check_simulator
+from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, ParameterError, ShapeError, SpaceError
+from occamrl.protocols import Floats
+from occamrl.running.run import generator
+from studies.control import peeking, reused, shared
+from studies.systems import System, World
+
+Rng = np.random.Generator
+QUICK = orl.CEM(candidates=8, elites=2, iterations=1, horizon=5, particles=2)
+
+
+def cart(
+    states: Floats, actions: Floats, rng: Rng, *, wind: float = 0.0, drag: float = 0.0, sd: float = 0.05
+) -> Floats:
+    """A cart on a line: place and speed."""
+    speed = states[:, 1] + 0.2 * actions[:, 0] + wind - drag * states[:, 1] + sd * rng.normal(size=len(states))
+    return np.stack([states[:, 0] + 0.1 * speed, speed], axis=1)
+
+
+def reward(states: Floats, actions: Floats, after: Floats) -> Floats:
+    """Stay where you are."""
+    found: Floats = -(after**2).sum(axis=1)
+    return found
+
+
+CLASSES: dict[str, list[Any]] = {"calm": [cart], "wind": [partial(cart, wind=w) for w in (-0.1, 0.1)]}
+
+
+def ladder_of(classes: Any = CLASSES, **options: Any) -> orl.SimulatorLadder:
+    """Return a ladder of carts."""
+    about: dict[str, Any] = {"reward": reward, "horizon": 30, "actions": orl.Box(-1, 1), "start": [0.5, 0.0]}
+    return orl.SimulatorLadder(classes, **(about | options))
+
+
+def walk(agent: orl.OccamControl, truth: Any, steps: int, seed: int = 0, actions: Any = None) -> orl.OccamControl:
+    """Let an agent watch random actions."""
+    rng, state = np.random.default_rng(seed), np.array([0.5, 0.0])
+    for t in range(steps):
+        action = agent.ladder.actions.draw(1, rng) if actions is None else actions(t)
+        after = truth(state[None], action, rng)[0]
+        agent.observe(state, action[0], float(reward(state[None], action, after[None])[0]), after)
+        state = after if agent.state["step"] else np.array([0.5, 0.0])
+    return agent
+
+
+class Cart(World):
+    """A cart as an environment; ``fail`` is raised at step ``at`` of all."""
+
+    def __init__(self, step: Any, fail: BaseException | None = None, at: int = -1, actions: Any = None) -> None:
+        task = System(cart, {}, {}, {}, reward, lambda rng: np.array([0.5, 0.0]), actions or orl.Box(-1, 1))
+        super().__init__(task, step)
+        self.fail, self.left = fail, at
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        if self.left == 0 and self.fail is not None:
+            raise self.fail
+        return super().step(action)
+
+
+# The test -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_bets_of_exchanged_outcomes_have_mean_one() -> None:
+    """Whatever the scores are, the N + 1 values of e that arise when each plays the part of y add up to N + 1."""
+    rng = np.random.default_rng(0)
+    scores = [rng.normal(size=8), 50 * rng.normal(size=8), rng.standard_cauchy(8), np.full(8, -np.inf), np.zeros(8)]
+    scores += [np.where(rng.random(8) < 0.5, -np.inf, 0.0), np.array([900.0, *np.full(7, -900.0)])]
+    for log_w in scores:
+        bets = [np.exp(evidence.bet(np.roll(log_w, k))) for k in range(8)]
+        assert np.isclose(np.mean(bets), 1.0, atol=1e-12)
+
+
+def test_the_score_does_not_look_at_the_outcome() -> None:
+    """Brute force: with laws and history fixed, each of the N + 1 points is put in the place of the outcome."""
+    ladder = ladder_of(draws=6)
+    agent = walk(orl.OccamControl(ladder=ladder), partial(cart, wind=0.05), 20)
+    rng, state = np.random.default_rng(1), agent.state["evidence"]
+    state["rejected"][:] = -1
+    active, top = evidence.awake(state)
+    where = np.array([0.3, -0.2]), np.array([0.5])
+    laws = evidence.fit(state, active, rng.normal(size=(3, 6, 2)), ladder.resolution)
+    points, before = rng.normal(size=(3, 7, 2)), state["laws"].copy()
+    total = np.zeros((3, 2))
+    for k in range(7):
+        state["laws"] = before.copy()
+        total += np.exp(evidence.score(state, active, top, laws, np.roll(points, k, axis=1), ladder, where)[0])
+    assert np.allclose(total, 7.0)
+
+
+def rejections(runs: int, steps: int, wrap: Callable[[Any], Any] = lambda step: step, **options: Any) -> Floats:
+    """Return the largest log capital against the true simulator of every run, acting by what came before."""
+    classes = {name: [wrap(each) for each in members] for name, members in CLASSES.items()}
+    ladder, peaks = ladder_of(classes, check=False, **options), []
+    for i in range(runs):
+        agent = orl.OccamControl(ladder=ladder, seed=i)
+        walk(agent, partial(cart, wind=0.1), steps, 100 + i, lambda t: np.array([[-1.0 + 2 * (t % 3 == 0)]]))
+        peaks.append(agent.state["evidence"]["peak"][2])
+    return np.array(peaks)
+
+
+def test_the_true_simulator_is_rejected_as_rarely_as_promised() -> None:
+    peaks = rejections(50, 40)
+    for delta in (0.05, 0.5):
+        assert binom.sf(int((peaks >= -np.log(delta)).sum()) - 1, peaks.size, delta) > 1e-3
+
+
+@pytest.mark.parametrize(("wrap", "steps"), [(shared, 20), (reused, 90), (None, 90)])
+def test_broken_tests_reject_the_truth(wrap: Any, steps: int) -> None:
+    """Rows that share a draw, fits on the ranked draws, and a score that looks at the outcome."""
+    if wrap is None:
+        with peeking():
+            peaks = rejections(15, steps, draws=5)
+    else:
+        peaks = rejections(15, steps, wrap, draws=5)
+    assert binom.sf(int((peaks >= -np.log(0.05)).sum()) - 1, peaks.size, 0.05) < 1e-6
+
+
+def test_wrong_classes_are_rejected_and_the_right_one_is_named() -> None:
+    agent = walk(orl.OccamControl(ladder=ladder_of()), partial(cart, wind=0.1), 60)
+    verdict = agent.verdict
+    assert verdict["chosen"] == 2
+    assert verdict["rejected_after"][0] < 30
+    assert agent.answer.parameters == {"wind": 0.1}
+    assert "'wind'" in str(verdict)
+
+
+def test_deterministic_simulators_have_a_law() -> None:
+    exact = {"calm": [partial(cart, sd=0.0)], "wind": [partial(cart, sd=0.0, wind=w) for w in (0.01, 0.02)]}
+    agent = walk(orl.OccamControl(ladder=ladder_of(exact)), partial(cart, sd=0.0, wind=0.02), 40)
+    assert agent.state["evidence"]["rejected"].tolist()[2] == -1
+    assert max(agent.state["evidence"]["rejected"].tolist()[:2]) <= 4
+    assert min(agent.state["evidence"]["rejected"].tolist()[:2]) >= 1
+
+
+def test_a_truth_outside_is_noticed_named_and_corrected_for() -> None:
+    truth = partial(cart, wind=0.1, drag=0.4)
+    agent = walk(orl.OccamControl(ladder=ladder_of()), truth, 150)
+    assert agent.verdict["misspecified"]
+    assert "state[1] comes out lower" in agent.answer.misfit
+    assert "view[1]" in agent.answer.misfit
+    best, rng = int(agent.ranking()[0]), np.random.default_rng(0)
+    states, actions = rng.normal(size=(200, 2)) * [1.0, 0.3], rng.uniform(-1, 1, (200, 1))
+    wrong = [np.abs(each(states, actions, generator(0, "a")) - truth(states, actions, generator(0, "a"))).mean()
+             for each in (agent.members[best], agent.corrected(best))]  # fmt: skip
+    assert wrong[1] < 0.4 * wrong[0]
+    agent.act([0.5, 0.0])
+
+
+def test_many_simulators_take_turns() -> None:
+    """At most 32 are awake at a step, all get their turn, and nobody looks at outcomes that are still to come."""
+    winds = {"winds": [partial(cart, wind=w) for w in np.linspace(-0.01, 0.01, 100)]}
+    agent = orl.OccamControl(ladder=ladder_of(winds, check=False))
+    walk(agent, cart, 12)
+    state = agent.state["evidence"]
+    assert len(evidence.awake(state)[0]) == evidence.AWAKE
+    assert state["awake"].min() >= 1
+    assert state["awake"].sum() == 12 * evidence.AWAKE
+
+
+def test_no_two_steps_are_ranked_among_the_same_draws() -> None:
+    """Not even where episodes are longer than the horizon, in a log, or begun anew."""
+    met: set[bytes] = set()
+
+    def watched(states: Floats, actions: Floats, rng: Rng) -> Floats:
+        met.add(str(rng.bit_generator.state).encode())
+        return cart(states, actions, rng)
+
+    ladder = ladder_of({"calm": [watched]}, horizon=3, check=False)
+    met.clear()
+    rng = np.random.default_rng(0)
+    log = {"episode": np.repeat([0, 1, 2], 8), "states": rng.normal(size=(24, 2)), "actions": np.zeros((24, 1))}
+    orl.select(log, ladder)
+    assert len(met) == 21
+
+
+# The contract ---------------------------------------------------------------------------------------------------------
+
+
+TICK = itertools.count()
+
+BAD: list[tuple[Any, str]] = [
+    (lambda s, a, rng: s + rng.normal(), "share a draw"),
+    (lambda s, a, rng: s + rng.normal(size=2), "share a draw"),
+    (lambda s, a, rng: s + np.stack([np.full(len(s), rng.normal()), rng.normal(size=len(s))], axis=1), "coordinate 0"),
+    (lambda s, a, rng: s + np.resize([[1.0], [-1.0]], (len(s), 1)) * rng.normal(size=2), "balance each other"),
+    (lambda s, a, rng: s + np.random.normal(size=s.shape), "same generator state"),  # noqa: NPY002  # what is refused
+    (lambda s, a, rng: s + next(TICK), "same generator state"),
+    (lambda s, a, rng: np.where(a > -2, np.nan, s), "finite"),
+    (lambda s, a, rng: s[0], "one next state a row"),
+    (lambda s, a, rng: s[:, :1], "one next state a row"),
+    (lambda s, a: s, "step"),
+    (lambda s, a, rng: np.add(s, 1.0, out=s), "copy"),
+    (lambda s, a, rng: s - s.mean(axis=0) + 0.01 * rng.normal(size=s.shape), "depends on the other rows"),
+    (lambda s, a, rng: s - s.mean(axis=0), "depends on the other rows"),
+]
+
+
+@pytest.mark.parametrize(("step", "message"), BAD)
+def test_a_bad_simulator_is_told_what_to_change(step: Any, message: str) -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(SimulatorError, match=message.replace("[", r"\[")):
+        check_simulator(step, rng.normal(size=(20, 2)), rng.normal(size=(20, 1)))
+
+
+def test_arguments_are_checked_at_the_door() -> None:
+    with pytest.raises(SimulatorError, match="calm"):
+        ladder_of({"calm": [lambda s, a, rng: s + rng.normal()]})
+    bad: list[dict[str, Any]] = [{"classes": {}}, {"draws": 2}, {"horizon": 0}, {"resolution": 0.0}]
+    for options in bad:
+        with pytest.raises(ParameterError):
+            ladder_of(**options)
+    ladder = ladder_of()
+    bad = [{"delta": 0.0}, {"acting": "wildly"}, {"planner": None}, {"ladder": None}]
+    for options in bad:
+        with pytest.raises(orl.InvalidInput):
+            orl.OccamControl(**({"ladder": ladder} | options))
+    agent = orl.OccamControl(ladder=ladder)
+    with pytest.raises(ShapeError):
+        agent.act([0.0])
+    with pytest.raises(ShapeError):
+        agent.observe([0.0, np.nan], [0.0], 0.0, [0.0, 0.0])
+    with pytest.raises(SpaceError):
+        orl.learn(agent, Cart(cart, actions=[[-1.0], [1.0]]), episodes=1)
+    with pytest.raises(ParameterError):
+        orl.learn(agent, Cart(cart), episodes=1, horizon=3)
+
+
+# Planners -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("planner", [orl.CEM(), orl.MPPI(iterations=3)])
+def test_planners_find_the_best_action(planner: Any) -> None:
+    """One step ahead, -(x + a - 0.3)^2 is largest at a = 0.3 - x; of listed actions the nearest to that is."""
+
+    def step(states: Floats, actions: Floats, rng: Rng) -> Floats:
+        return states + actions
+
+    def aim(states: Floats, actions: Floats, after: Floats) -> Floats:
+        found: Floats = -((after[:, 0] - 0.3) ** 2)
+        return found
+
+    at = np.array([0.1])
+    action, warm = planner.plan(step, aim, at, 1, orl.Box(-1, 1), np.random.default_rng(0), None)
+    assert abs(action[0] - 0.2) < 0.05
+    assert -0.05 < warm.value <= 0.0
+    listed = ladder_of(actions=[[-1.0], [0.0], [0.25], [1.0]]).actions
+    action, warm = planner.plan(step, aim, at, 1, listed, np.random.default_rng(0), None)
+    assert action.tolist() == [0.25]
+
+
+@pytest.mark.parametrize("acting", ["plausible", "sampling", "average", "optimism"])
+def test_every_way_of_acting_acts_on_boxes_and_lists(acting: str) -> None:
+    agent = orl.OccamControl(ladder=ladder_of(horizon=5), acting=acting, planner=QUICK)
+    result = orl.learn(agent, Cart(partial(cart, wind=0.1)), episodes=2)
+    assert result.returns.shape == (2,)
+    agent = orl.OccamControl(ladder=ladder_of(horizon=5, actions=[[-1.0], [1.0]]), acting=acting, planner=QUICK)
+    assert orl.learn(agent, Cart(cart, actions=[[-1.0], [1.0]]), episodes=1).total_episodes == 1
+
+
+# Files, resuming, logs ------------------------------------------------------------------------------------------------
+
+
+def same(one: orl.OccamControl, other: orl.OccamControl) -> bool:
+    """Say whether two agents are the same, to the bit."""
+    from occamrl.checks import leaves
+
+    return leaves(one.state | {"warm": None}, "") == leaves(other.state | {"warm": None}, "")
+
+
+def test_a_run_that_goes_on_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, acting="sampling", refine=True)
+    truth, options = partial(cart, wind=0.05), {"seed": 3, "progress": False}
+    whole = orl.learn(agent, Cart(truth), episodes=6, **options).agent
+    assert agent.state["episode"] == 0  # what was given stays as it is
+    half = orl.learn(agent, Cart(truth), episodes=3, **options)
+    assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half).agent, whole)
+    orl.learn(agent, Cart(truth), episodes=2, checkpoint=tmp_path / "c", **options)
+    assert same(orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options).agent, whole)
+    for fail, kind in ((ZeroDivisionError("!"), EnvironmentFault), (KeyboardInterrupt(), Interrupted)):
+        with pytest.raises(kind) as stopped:
+            orl.learn(agent, Cart(truth, fail, at=25), episodes=6, **options)
+        so_far: Any = stopped.value.result  # type: ignore[attr-defined]  # both have one
+        assert so_far.total_episodes == 2
+        assert same(orl.learn(agent, Cart(truth), episodes=4, continue_from=so_far).agent, whole)
+    other = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, delta=0.1)
+    with pytest.raises(ParameterError, match="delta"):
+        orl.learn(other, Cart(truth), episodes=1, continue_from=half)
+
+
+def test_an_agent_goes_on_from_its_file_in_mid_episode(tmp_path: Path) -> None:
+    agent = orl.OccamControl(ladder=ladder_of(), planner=QUICK)
+    walk(agent, partial(cart, wind=0.1), 7)
+    agent.act([0.2, 0.1])
+    agent.save(tmp_path / "agent")
+    again = orl.OccamControl(ladder=ladder_of(), planner=QUICK).load(tmp_path / "agent")
+    assert same(agent, again)
+    assert np.array_equal(agent.act([0.2, 0.1]), again.act([0.2, 0.1]))  # warm start included
+    with pytest.raises(CheckpointError, match="another agent"):
+        orl.OccamControl(ladder=ladder_of({"calm": [cart]}), planner=QUICK).load(tmp_path / "agent")
+    (tmp_path / "agent").write_bytes((tmp_path / "agent").read_bytes()[:-100])
+    with pytest.raises(CheckpointError):
+        again.load(tmp_path / "agent")
+
+
+def test_a_log_is_judged_as_by_an_agent_that_watches() -> None:
+    import pyarrow as pa
+
+    ladder, rng, episodes = ladder_of(horizon=1_000), np.random.default_rng(0), []
+    watching = orl.OccamControl(ladder=ladder)
+    for _ in range(3):
+        path, moves = [np.array([0.5, 0.0])], rng.uniform(-1, 1, (15, 1))
+        for action in moves:
+            path.append(cart(path[-1][None], action[None], rng, wind=0.1)[0])
+            watching.observe(path[-2], action, 0.0, path[-1])
+        watching.begin_episode()
+        episodes.append(SimpleNamespace(observations=np.array(path), actions=moves))
+    longer = [np.concatenate([each.actions, [[0.0]]]) for each in episodes]  # a row more, for where it ended
+    states, actions = np.concatenate([each.observations for each in episodes]), np.concatenate(longer)
+    log: dict[str, Any] = {"episode": np.repeat([0, 1, 2], 16), "states": states, "actions": actions}
+    frame = pa.table(
+        {"episode": log["episode"], "state_0": states[:, 0], "state_1": states[:, 1], "action_0": actions[:, 0]}
+    )
+    minari = SimpleNamespace(iterate_episodes=lambda: iter(episodes))
+    for given in (log, frame, minari):
+        answer = orl.select(given, ladder)
+        assert np.array_equal(answer.evidence["capital"], watching.state["evidence"]["capital"])
+        assert answer.chosen == 2
+    assert [len(each[1]) for each in transitions(log)] == [15, 15, 15]
+    with pytest.raises(orl.InvalidInput, match="states"):
+        orl.select({"episode": [0], "actions": [[0.0]]}, ladder)
+
+
+# Refinement, worth, pages ---------------------------------------------------------------------------------------------
+
+
+def test_refinement_lists_a_truth_between_listed_values() -> None:
+    listed = {"wind": [partial(cart, wind=w) for w in (0.0, 0.1, 0.2)]}
+    truth = partial(cart, wind=0.16, sd=0.02)
+    listed = {"wind": [partial(each, sd=0.02) for each in listed["wind"]]}
+    coarse, fine = (walk(orl.OccamControl(ladder=ladder_of(listed), refine=r), truth, 200) for r in (False, True))
+    assert coarse.verdict["misspecified"]
+    assert not fine.verdict["misspecified"]
+    assert abs(fine.answer.parameters["wind"] - 0.16) < 0.02
+    assert "the guarantee is for those listed" in str(fine.verdict)
+
+
+def test_worth_is_the_expected_return() -> None:
+    """Without action and noise of the place, -sum over t of E x_t^2: x_t = 0.5 + sum of 0.1 v, v a random walk."""
+    agent = orl.OccamControl(ladder=ladder_of({"calm": [cart]}, horizon=10))
+    rows = agent.answer.worth(lambda states, t: np.zeros((len(states), 1)), runs=400)
+    v, x = np.arange(1, 11) * 0.05**2, [0.01 * 0.05**2 * sum(k * k for k in range(1, t + 1)) for t in range(1, 11)]
+    exact = -(10 * 0.25 + v.sum() + sum(x))
+    assert abs(rows[0]["worth"] - exact) < 4 * rows[0]["standard_error"]
+
+
+def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
+    result = orl.learn(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), Cart(cart), episodes=3)
+    result.answer.worth(runs=2, most=2)
+    text = result.page(tmp_path / "page.html").read_text("utf-8")
+    for part in ("Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
+        assert part in text
+    assert "1. calm" in str(result.answer)
+    result.save(tmp_path / "file")
