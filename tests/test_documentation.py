@@ -55,6 +55,16 @@ def test_output_is_compared_only_where_it_is_marked() -> None:
         assert text.count("<!-- output -->") == compared, name_of(page)
 
 
+def test_no_output_is_shown_that_is_not_compared() -> None:
+    """A text block that follows code on a page is its output, and marked as such."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        unmarked = re.findall(r"^```python\n(?:(?!^```).*\n)*```\n\s*^```text\n(.*)", text, re.M)
+        assert not unmarked, f"{name_of(page)}: {unmarked}"
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert readme.count("```text") == readme.count("<!-- output -->") > 0
+
+
 # Links ----------------------------------------------------------------------------------------------------------------
 
 

@@ -219,6 +219,14 @@ def test_swept_parameters_become_curves_and_tuning_seeds_are_not_shown() -> None
     assert len(model["league"]) == 1
 
 
+def test_what_is_printed_of_records_fits_a_screen() -> None:
+    cells = [record(f"problem {p}", f"agent {a}", 0, np.ones(10), total_return=1.0) for p in range(9) for a in range(9)]
+    lines = str(records(cells)).splitlines()
+    assert len(lines) <= 25
+    assert "61 more" in lines[-1]
+    assert max(map(len, lines)) < 160
+
+
 # ------------------------------------------------------------------------------------------------------------- figures
 
 
