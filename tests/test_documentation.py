@@ -33,6 +33,8 @@ def name_of(page: Path) -> str:
 @pytest.mark.parametrize("page", [page for page in PAGES if _BLOCK.search(page.read_text("utf-8"))], ids=name_of)
 def test_examples_of_a_page_run_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a page share a namespace; a text block marked ``<!-- output -->`` is what the code above it prints."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "data").symlink_to(ROOT / "docs" / "data")  # which examples read
     monkeypatch.chdir(tmp_path)  # examples may write files
     monkeypatch.setenv("MPLBACKEND", "Agg")
     scope: dict[str, object] = {"__name__": "__main__"}

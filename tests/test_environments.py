@@ -270,7 +270,8 @@ def test_every_problem_is_an_environment(name: str) -> None:
 
 def test_registered_problems_pay_in_their_unit_and_last_h_steps() -> None:
     env: Any = gym.make("occamrl.envs:occamrl/LostSales-v0")
-    unit, mdp = env.unwrapped.problem.unit, env.unwrapped.mdp
+    mdp = env.unwrapped.mdp
+    unit = mdp.known.unit
     result = orl.learn(orl.Optimal(mdp=mdp), env, episodes=3)
     assert tuple(result.environment.rewards) == (unit.low, unit.high)
     assert result.total_regret == pytest.approx(0.0, abs=1e-9)

@@ -98,6 +98,7 @@ class Log:
     ) -> None:
         self.source, self.tolerance, self.unlisted, self.split = table.source, tolerance, unlisted, split
         self.report: dict[str, int] = {}
+        self.coded = False  # whether states and actions are numbers of the models, and rewards in [0, 1]
         self.states, self.actions = Labels(), Labels()
         self._table, self._roles, self._order_by = table, roles, order_by
         self._sorted = None if order_by is None else self._sort()
@@ -303,7 +304,7 @@ class _Match:
     """What takes blocks of a log to the states, actions and rewards of some models."""
 
     def __init__(self, log: Log, known: Known, outcomes: Outcomes | None, rewards: RewardMap | None) -> None:
-        names, unit = getattr(known, "names", None), getattr(known, "unit", None)
+        names, unit = (None, None) if log.coded else (known.names, known.unit)
         sizes = {"state": known.states, "action": known.actions}
         self.names = {r: getattr(names, r + "s", None) or range(size) for r, size in sizes.items()}
         self.labels = {"state": log.states, "action": log.actions}
@@ -476,10 +477,13 @@ def read_log(
 def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
     """Return a log of simulated episodes of full length, by a uniformly random policy."""
     problem, draw = as_mdp(mdp), stream(seed, "log")
-    chances = np.full((problem.horizon, problem.states, problem.actions), 1.0 / problem.actions)
+    allowed = problem.known.allowed / problem.known.allowed.sum(axis=1, keepdims=True)
+    chances = np.tile(allowed, (problem.horizon, 1, 1))
     flows = [walk(problem, chances, draw) for _ in range(require_integer("episodes", episodes, 1))]
     names = ("state", "action", "next_state", "reward")
     columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
     columns["episode"] = np.repeat(np.arange(episodes), problem.horizon)
     table = table_of(columns)._replace(source=f"simulated, seed {seed}")
-    return Log(table, _roles_of(None, table.names))
+    log = Log(table, _roles_of(None, table.names))
+    log.coded = True
+    return log
