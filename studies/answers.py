@@ -191,8 +191,7 @@ def logs(size: Size, truths: int = 5, episodes: int = 2_000) -> str:
     tests = [p_value(int(column.sum()), len(every)) for column in misses.T]
     return (
         f"{told}\n\nExact tests that some range misses in at most {DELTA:g} of the logs: p = {tests[0]} for "
-        "parameters, "
-        f"{tests[1]} for worths; for the control, which has to fail, {tests[2]} and {tests[3]}."
+        f"parameters, {tests[1]} for worths; for the control, which has to fail, {tests[2]} and {tests[3]}."
     )
 
 

@@ -190,7 +190,7 @@ def outside(quick: bool) -> Iterator[str]:
 
 
 def sizes(quick: bool) -> Iterator[str]:
-    """Time models of many pairs, and long runs."""
+    """Time models of many pairs, and long runs, in seconds of one processor."""
     yield "| pairs | outcomes | build (s) | fit (s) | fit, probabilities= (s) | run, K = 10^3 (s) | K = 10^6 (s) |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for exponent in range(2, 4 if quick else 6):
@@ -209,22 +209,22 @@ def sizes(quick: bool) -> Iterator[str]:
         about["parameters"] = {"mean": (0.5, 4.0), "empty": (0.0, 0.6)}
         about["start"] = dict.fromkeys(range(shelf + 1), 1.0 / (shelf + 1))
         for probabilities in (None, at_once):
-            began = time.perf_counter()
+            began = time.process_time()
             model = orl.Model(large, probabilities=probabilities, **about)
-            row += [time.perf_counter() - began]
+            row += [time.process_time() - began]
             by = Parametric(model.ladder({"a": ["mean"], "b": ["mean", "empty"]}), model.known, 0.05)
             truth, state = model.mdp(mean=2.1, empty=0.13), by.begin()
-            began = time.perf_counter()
+            began = time.process_time()
             policy = np.zeros((20, truth.states), int)
             state["count"] = likely(by, simulate(truth, policy, 50 * (shelf + 1), np.random.default_rng(0)))
-            began = time.perf_counter()
+            began = time.process_time()
             by.fit(by.counts_of(state), by.free[1], by.starts(state["theta"][1], True))
-            row += [time.perf_counter() - began]
+            row += [time.process_time() - began]
         for episodes in (10**3, 10**6):
-            began = time.perf_counter()
+            began = time.process_time()
             if exponent < 5:
                 orl.run(orl.Occam(ladder=by.ladder), truth, episodes=episodes if not quick else 10, progress=False)
-            row += [time.perf_counter() - began if exponent < 5 else math.nan]
+            row += [time.process_time() - began if exponent < 5 else math.nan]
         build, fit, _, fast, *played = row
         yield (
             f"| {len(model.pairs):,} | {model.reward.size:,} | {build:.2g} | {fit:.2g} | {fast:.2g} | "
