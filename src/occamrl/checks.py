@@ -217,4 +217,4 @@ def check_problem(problem: Problem) -> str:
 
 
 def __dir__() -> list[str]:
-    return ["check_learner", "check_problem", "check_rule"]
+    return sorted(name for name in globals() if name.startswith("check_"))

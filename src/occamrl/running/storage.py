@@ -248,7 +248,8 @@ def load(path: str | Path, agent: Learner | None = None, mdp: FiniteMDP | Proble
         reader = Reader(arrays, document["objects"])
         parts, columns = reader.get(document["result"]), reader.get(document["blocks"])
         if problem is not None and parts["problem"] != problem.fingerprint:
-            changed = changes(*(identity_of_problem(known) for known in (parts["known"], problem.known)))
+            before = problem.known if parts["known"] is None else parts["known"]  # the agent's model has it
+            changed = changes(identity_of_problem(before), identity_of_problem(problem.known))
             got = f"another one ({changed or 'problem.transition has other numbers'})"
             raise CheckpointError(
                 "problem", got=got, expected="the problem that wrote the file; or another file or folder"
