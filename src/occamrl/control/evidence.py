@@ -33,7 +33,7 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from occamrl.control import errors
-from occamrl.control.ladder import FAR, Choices, Simulator, SimulatorLadder
+from occamrl.control.ladder import FAR, Simulator, SimulatorLadder
 from occamrl.protocols import Floats, Ints
 
 AWAKE, TOP = 32, 8  # members that are tested at a step at most; those that make q
@@ -188,11 +188,7 @@ def awake(state: dict[str, Any]) -> tuple[Ints, Ints]:
 
 def features(ladder: SimulatorLadder, view: Floats, action: Floats) -> Floats:
     """Return the features (1, view, action) of errors, of order 1."""
-    low, high = (
-        (ladder.actions.values.min(axis=0), ladder.actions.values.max(axis=0))
-        if isinstance(ladder.actions, Choices)
-        else (ladder.actions.low, ladder.actions.high)
-    )
+    low, high = ladder.actions.low, ladder.actions.high
     half = np.maximum((high - low) / 2, 1e-12)
     parts = np.clip((view - ladder.centre) / ladder.spread, -1e3, 1e3), (action - (low + high) / 2) / half
     return np.concatenate([np.ones((*view.shape[:-1], 1)), *parts], axis=-1)
