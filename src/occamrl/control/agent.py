@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.control import errors, evidence
+from occamrl.control import evidence
 from occamrl.control.ladder import Simulator, SimulatorLadder
 from occamrl.control.planners import CEM, Planner
 from occamrl.errors import (
@@ -168,7 +168,7 @@ class OccamControl:
 
     def corrected(self, member: int) -> Simulator:
         """Return a member shifted by the mean of its errors, linear in the view and the action."""
-        beta, _, _ = errors.coefficients(self.state["evidence"]["errors"], member)
+        beta, _, _ = evidence.coefficients(self.state["evidence"], member)
         ladder, simulate = self.ladder, self.members[member]
 
         def corrected(states: Floats, actions: Floats, rng: np.random.Generator) -> Floats:
@@ -186,8 +186,8 @@ class OccamControl:
         if a.shape != (self.ladder.actions.dimension,):
             raise ShapeError("action", got=a.shape, expected=(self.ladder.actions.dimension,))
         now = self.state
-        step = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
-        now["path"] = [*(now["path"] if now["step"] else []), np.stack([y, step.mean, step.scale])]
+        predicted = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
+        now["path"] = [*(now["path"] if now["step"] else []), np.stack([y, *predicted])]
         now["step"] += 1
         now["earned"] += float(reward)
         steps = now["evidence"]["steps"]

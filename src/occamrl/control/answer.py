@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.control import errors
+from occamrl.control import evidence
 from occamrl.control.agent import OccamControl, parameters
 from occamrl.control.ladder import SimulatorLadder, label_of
 from occamrl.errors import InvalidInput, ShapeError, as_floats, as_path
@@ -89,15 +89,15 @@ class Answer:
     @property
     def misfit(self) -> str:
         """Where, in which coordinate and in which direction the member named misfits, in a sentence."""
-        beta, error, scale = errors.coefficients(self.evidence["errors"], self.index)
+        beta, error, scale = evidence.coefficients(self.evidence, self.index)
         ladder = self.agent.ladder
         seen, chosen = ladder.resolution.size, ladder.actions.dimension
         names = ["", *(f"view[{i}]" for i in range(seen)), *(f"action[{i}]" for i in range(chosen))]
         strength = np.abs(beta) / error
         k = int(strength.max(axis=1).argmax())
         if strength[k].max() < SURE:
-            learned = self.evidence["errors"]
-            wide = np.sqrt(learned["squares"][self.index, 1] / (errors.PRIOR + learned["count"][self.index]))
+            seen = evidence.PRIOR + self.evidence["awake"][self.index]
+            wide = np.sqrt(self.evidence["squares"][self.index, 1] / seen)
             j = int(np.abs(np.log(wide)).argmax())
             if abs(math.log(wide[j])) < 0.1:
                 return "No linear misfit of its mean is visible."
