@@ -289,18 +289,18 @@ def same(one: orl.OccamControl, other: orl.OccamControl) -> bool:
 def test_a_run_that_goes_on_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, acting="sampling", refine=True)
     truth, options = partial(cart, wind=0.05), {"seed": 3, "progress": False}
-    whole = orl.learn(agent, Cart(truth), episodes=6, **options).agent
+    whole = orl.learn(agent, Cart(truth), episodes=6, **options)
     assert agent.state["episode"] == 0  # what was given stays as it is
     half = orl.learn(agent, Cart(truth), episodes=3, **options)
-    assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half).agent, whole)
+    assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half), whole)
     orl.learn(agent, Cart(truth), episodes=2, checkpoint=tmp_path / "c", **options)
-    assert same(orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options).agent, whole)
+    assert same(orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options), whole)
     for fail, kind in ((ZeroDivisionError("!"), EnvironmentFault), (KeyboardInterrupt(), Interrupted)):
         with pytest.raises(kind) as stopped:
             orl.learn(agent, Cart(truth, fail, at=25), episodes=6, **options)
         so_far: Any = stopped.value.result  # type: ignore[attr-defined]  # both have one
         assert so_far.total_episodes == 2
-        assert same(orl.learn(agent, Cart(truth), episodes=4, continue_from=so_far).agent, whole)
+        assert same(orl.learn(agent, Cart(truth), episodes=4, continue_from=so_far), whole)
     other = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, delta=0.1)
     with pytest.raises(ParameterError, match="delta"):
         orl.learn(other, Cart(truth), episodes=1, continue_from=half)
@@ -375,8 +375,9 @@ def test_worth_is_the_expected_return() -> None:
 def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
     result = orl.learn(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), Cart(cart), episodes=3)
     result.answer.worth(runs=2, most=2)
-    text = result.page(tmp_path / "page.html").read_text("utf-8")
+    text = result.answer.page(tmp_path / "page.html").read_text("utf-8")
     for part in ("Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
         assert part in text
-    assert "1. calm" in str(result.answer)
+    assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
+    assert "'calm'" in str(result.answer)
     result.save(tmp_path / "file")

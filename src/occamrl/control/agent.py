@@ -46,7 +46,6 @@ from occamrl.running.verdict import Verdict
 
 if TYPE_CHECKING:
     from occamrl.control.answer import Answer
-    from occamrl.control.learning import ControlResult
 
 FEW, RANGE = 4, math.log(20.0)  # members that average and optimism look at, and how much lighter they may be
 REFINE_EVERY, MOST_ADDED, FINEST = 25, 64, 1e-3  # steps; members; share of a parameter's range
@@ -124,11 +123,7 @@ class OccamControl:
         """Return an action [m] for a state [n]."""
         now, at = self.state, self._vector("state", state)
         left = max(1, self.ladder.horizon - now["step"])
-        simulate = self._model(at, left)
-        rng = self._address("plan")
-        action, now["warm"] = self.planner.plan(
-            simulate, self.ladder.reward, at, left, self.ladder.actions, rng, now["warm"]
-        )
+        action, now["warm"] = self.plan(self._model(at, left), at, left, self._address("plan"), now["warm"])
         return np.asarray(action, dtype=float)
 
     def ranking(self) -> Ints:
@@ -147,24 +142,19 @@ class OccamControl:
         few = order[:FEW][weight[order[:FEW]] > weight[order[0]] - RANGE]
         if self.acting == "average" and few.size > 1:
             return averaged([members[i] for i in few], np.exp(weight[few]), getattr(self.planner, "particles", 4))
-        if self.acting in ("sampling", "optimism"):
-            if now["member"] not in order:  # none yet, or rejected
-                now["member"] = int(
-                    self._drawn(order, weight) if self.acting == "sampling" else self._promising(few, at, left)
-                )
-            return members[int(now["member"])]
-        return members[int(order[0])]
+        if self.acting in ("plausible", "average"):
+            return members[int(order[0])]
+        if now["member"] not in order and self.acting == "sampling":  # none yet, or rejected
+            share = np.exp(weight[order] - weight[order[0]])
+            now["member"] = int(self._address("member").choice(order, p=share / share.sum()))
+        elif now["member"] not in order:
+            warm = [self.plan(members[i], at, left, self._address("promise"), None)[1] for i in few]
+            now["member"] = int(few[np.argmax([getattr(each, "value", 0.0) for each in warm])])
+        return members[int(now["member"])]
 
-    def _drawn(self, order: Ints, weight: Floats) -> int:
-        share = np.exp(weight[order] - weight[order[0]])
-        return int(self._address("member").choice(order, p=share / share.sum()))
-
-    def _promising(self, few: Ints, at: Floats, left: int) -> int:
-        values = []
-        for i in few:
-            arguments = self.ladder.reward, at, left, self.ladder.actions, self._address("promise"), None
-            values.append(float(getattr(self.planner.plan(self.members[i], *arguments)[1], "value", 0.0)))
-        return int(few[np.argmax(values)])
+    def plan(self, model: Simulator, at: Floats, left: int, rng: np.random.Generator, warm: Any) -> tuple[Floats, Any]:
+        """Return an action in a model, and what the planner begins with next."""
+        return self.planner.plan(model, self.ladder.reward, at, left, self.ladder.actions, rng, warm)
 
     def corrected(self, member: int) -> Simulator:
         """Return a member shifted by the mean of its errors, linear in the view and the action."""
@@ -231,6 +221,16 @@ class OccamControl:
 
     # answers and files -----------------------------------------------------------------------------------------------
 
+    @property
+    def total_episodes(self) -> int:
+        """How many episodes are over."""
+        return int(self.state["episode"])
+
+    @property
+    def returns(self) -> Floats:
+        """The return of every episode."""
+        return np.array(self.state["returns"])
+
     def facts(self) -> dict[str, Any]:
         """Return what was decided so far, by name."""
         return evidence.classes(self.state["evidence"], self.ladder.names)
@@ -279,8 +279,8 @@ class OccamControl:
         made.state = state
         return made
 
-    def learn_in(self, env: Any, **options: Any) -> ControlResult:
-        """Learn in an environment; :func:`occamrl.learn` calls it."""
+    def learn_in(self, env: Any, **options: Any) -> OccamControl:
+        """Return an agent that has learned in an environment; :func:`occamrl.learn` calls it."""
         from occamrl.control.learning import learn_in
 
         return learn_in(self, env, **options)
