@@ -96,13 +96,13 @@ def test_the_score_does_not_look_at_the_outcome() -> None:
     rng, state = np.random.default_rng(1), agent.state["evidence"]
     state["rejected"][:] = -1
     active, top = evidence.awake(state)
-    where = np.array([0.3, -0.2]), np.array([0.5])
+    phi = evidence.features(ladder, np.array([0.3, -0.2]), np.array([0.5]))
     laws = evidence.fit(state, active, rng.normal(size=(3, 6, 2)), ladder.resolution)
     points, before = rng.normal(size=(3, 7, 2)), state["laws"].copy()
     total = np.zeros((3, 2))
     for k in range(7):
         state["laws"] = before.copy()
-        total += np.exp(evidence.score(state, active, top, laws, np.roll(points, k, axis=1), ladder, where)[0])
+        total += np.exp(evidence.score(state, active, top, laws, np.roll(points, k, axis=1), phi)[0])
     assert np.allclose(total, 7.0)
 
 
@@ -290,7 +290,7 @@ def test_a_run_that_goes_on_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, acting="sampling", refine=True)
     truth, options = partial(cart, wind=0.05), {"seed": 3, "progress": False}
     whole = orl.learn(agent, Cart(truth), episodes=6, **options)
-    assert agent.state["episode"] == 0  # what was given stays as it is
+    assert agent.total_episodes == 0  # what was given stays as it is
     half = orl.learn(agent, Cart(truth), episodes=3, **options)
     assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half), whole)
     orl.learn(agent, Cart(truth), episodes=2, checkpoint=tmp_path / "c", **options)

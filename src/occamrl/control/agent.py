@@ -96,12 +96,11 @@ class OccamControl:
         require_choice("acting", self.acting, ("plausible", "sampling", "average", "optimism"))
         require_integer("seed", self.seed, 0)
         if not callable(getattr(self.planner, "plan", None)):
-            raise ParameterError(
-                "planner", got=repr(self.planner), expected="CEM(), MPPI() or an object with a method plan"
-            )
+            expected = "CEM(), MPPI() or an object with a method plan"
+            raise ParameterError("planner", got=repr(self.planner), expected=expected)
         self.dimension = self.ladder.first_state(generator(0, "dimension")).size
-        self.state = {"episode": 0, "step": 0, "earned": 0.0, "returns": [], "warm": None, "member": -1}
-        self.state |= {"added": [], "history": [], "path": []}
+        self.state = {"step": 0, "earned": 0.0, "warm": None, "member": -1}  # of this episode
+        self.state |= {"returns": [], "added": [], "history": [], "path": []}
         self.state["evidence"] = evidence.begin(self.ladder, self.dimension)
         self._made: list[Simulator] = list(self.ladder.members)
 
@@ -121,7 +120,7 @@ class OccamControl:
 
     def act(self, state: Any) -> Floats:
         """Return an action [m] for a state [n]."""
-        now, at = self.state, self._vector("state", state)
+        now, at = self.state, self._vector("state", state, self.dimension)
         left = max(1, self.ladder.horizon - now["step"])
         action, now["warm"] = self.plan(self._model(at, left), at, left, self._address("plan"), now["warm"])
         return np.asarray(action, dtype=float)
@@ -171,11 +170,8 @@ class OccamControl:
 
     def observe(self, state: Any, action: Any, reward: float, next_state: Any, ended: bool = False) -> None:
         """Take note of a real step, whoever chose the action; ``ended`` where the episode is over."""
-        s, y = self._vector("state", state), self._vector("next_state", next_state)
-        a = np.atleast_1d(as_floats("action", action))
-        if a.shape != (self.ladder.actions.dimension,):
-            raise ShapeError("action", got=a.shape, expected=(self.ladder.actions.dimension,))
-        now = self.state
+        s, y = self._vector("state", state, self.dimension), self._vector("next_state", next_state, self.dimension)
+        now, a = self.state, self._vector("action", action, self.ladder.actions.dimension)
         predicted = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
         now["path"] = [*(now["path"] if now["step"] else []), np.stack([y, *predicted])]
         now["step"] += 1
@@ -192,28 +188,25 @@ class OccamControl:
     def _end(self) -> None:
         now = self.state
         now["returns"].append(now["earned"])
-        now |= {"episode": now["episode"] + 1, "step": 0, "earned": 0.0, "warm": None, "member": -1}
+        now |= {"step": 0, "earned": 0.0, "warm": None, "member": -1}
 
     def _refine(self) -> None:
         """Add members half-way between the heaviest one and its neighbours, parameter by parameter."""
         now, best = self.state["evidence"], int(np.argmax(self.state["evidence"]["log_weight"]))
-        members = self.members
-        chosen: Any = members[best]
+        members, chosen = self.members, self.members[best]
         for name, value in parameters(chosen).items():
-            alike = [each for each in members if _differ_in(each, chosen, name)]
-            values = np.array([parameters(each)[name] for each in alike])
-            span = np.ptp(values) if values.size else 0.0
-            near = [values[values > value].min(initial=np.inf), values[values < value].max(initial=-np.inf)]
-            for other in near:
+            values = np.array([parameters(each)[name] for each in members if _differ_in(each, chosen, name)])
+            span = np.ptp(values)  # its own is one of them
+            for other in (values[values > value].min(initial=np.inf), values[values < value].max(initial=-np.inf)):
                 room = len(self.state["added"]) < MOST_ADDED
                 if room and math.isfinite(other) and abs(other - value) > FINEST * span:
                     self.state["added"].append((best, {name: float(f"{(other + value) / 2:.6g}")}))
                     evidence.enlarge(now, int(now["level"][best]), float(now["log_weight"][best]) - math.log(4.0))
 
-    def _vector(self, name: str, value: Any) -> Floats:
+    def _vector(self, name: str, value: Any, size: int) -> Floats:
         found = np.ravel(as_floats(name, value))
-        if found.size != self.dimension or not np.isfinite(found).all():
-            raise ShapeError(name, got=f"{value!r:.100}", expected=f"{self.dimension} finite numbers")
+        if found.size != size or not np.isfinite(found).all():
+            raise ShapeError(name, got=f"{value!r:.100}", expected=f"{size} finite numbers")
         return found
 
     def _address(self, purpose: str) -> np.random.Generator:
@@ -224,7 +217,7 @@ class OccamControl:
     @property
     def total_episodes(self) -> int:
         """How many episodes are over."""
-        return int(self.state["episode"])
+        return len(self.state["returns"])
 
     @property
     def returns(self) -> Floats:
@@ -247,14 +240,10 @@ class OccamControl:
         """The class that is needed: facts by name, and sentences."""
         return self.answer.verdict
 
-    def fresh(self, seed: int | None = None) -> OccamControl:
-        """Return the same agent before any data."""
-        return replace(self, seed=self.seed if seed is None else seed)
-
-    def copy(self) -> OccamControl:
-        """Return the same agent with all it has learned."""
-        made = self.fresh()
-        made.state = copy.deepcopy(self.state)
+    def fresh(self, seed: int | None = None, state: dict[str, Any] | None = None) -> OccamControl:
+        """Return the same agent before any data, or with what a state has learned."""
+        made = replace(self, seed=self.seed if seed is None else seed)
+        made.state = made.state if state is None else copy.deepcopy(state)
         return made
 
     def save(self, path: str | Path) -> None:
@@ -275,9 +264,7 @@ class OccamControl:
         except Exception as error:  # whatever a foreign file leads to
             expected = "what save of the same agent wrote"
             raise CheckpointError(path, got=f"{type(error).__name__}: {error}", expected=expected) from error
-        made = self.fresh()
-        made.state = state
-        return made
+        return self.fresh(state=state)
 
     def learn_in(self, env: Any, **options: Any) -> OccamControl:
         """Return an agent that has learned in an environment; :func:`occamrl.learn` calls it."""

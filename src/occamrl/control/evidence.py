@@ -72,10 +72,6 @@ class Laws(NamedTuple):
     width: Floats  # [m, d]
     dof: float
 
-    def of(self, members: Ints) -> Laws:
-        """Return the laws of some members."""
-        return self._replace(**{name: getattr(self, name)[members] for name in self._fields[:-1]})
-
     def errors(self, points: Floats) -> Floats:
         """Return L^{-1}(x - mean) of points [..., m, p, d]."""
         return (points - self.mean[:, None]) @ self.whiten.transpose(0, 2, 1)
@@ -198,8 +194,8 @@ def alive(state: dict[str, Any]) -> Ints:
     return np.flatnonzero(state["rejected"] < 0)
 
 
-def awake(state: dict[str, Any]) -> tuple[Ints, Ints]:
-    """Return the members that are run at the next step and the heaviest of them, which make q; a matter of the past."""
+def awake(state: dict[str, Any]) -> tuple[Ints, int]:
+    """Return the members that are run at the next step, and how many, the first, make q; a matter of the past."""
     left = alive(state)
     if not left.size:  # misspecified: those that fit best, to learn their errors
         left = np.argsort(-state["log_weight"], kind="stable")[:TOP]
@@ -207,7 +203,7 @@ def awake(state: dict[str, Any]) -> tuple[Ints, Ints]:
     top, others = order[:TOP], np.sort(order[TOP:])
     window = min(AWAKE - TOP, others.size)
     turn = (state["steps"] * window + np.arange(window)) % max(1, others.size)
-    return np.concatenate([top, others[turn]]), np.arange(top.size)
+    return np.concatenate([top, others[turn]]), top.size
 
 
 class Predicted:
@@ -287,7 +283,7 @@ def observe(
     outcome, views = seen[0] + noise[0], seen[1:].reshape(active.size, 2 * n, -1) + noise[1:]
     laws = fit(state, active, views[:, n:], ladder.resolution)  # by the second batch; the first is ranked
     points = np.concatenate([np.broadcast_to(outcome, (active.size, 1, outcome.size)), views[:, :n]], axis=1)
-    log_e, log_p, predicted = score(state, active, top, laws, points, ladder, (s, a))
+    log_e, log_p, predicted = score(state, active, top, laws, points, features(ladder, ladder.view(s[None])[0], a))
     # the capital of the bets, and who is rejected
     state["steps"] += 1
     state["awake"][active] += 1
@@ -297,8 +293,8 @@ def observe(
     fallen = active[(capital >= math.log(1 / delta)) & (state["rejected"][active] < 0)]
     state["rejected"][fallen] = state["steps"]
     # weights, and what is learned of the errors
-    prior = state["log_weight"][active[top]]
-    mixture = log_sum(prior - log_sum(prior, axis=0) + log_p[top], axis=0)
+    prior = state["log_weight"][active[:top]]
+    mixture = log_sum(prior - log_sum(prior, axis=0) + log_p[:top], axis=0)
     state["log_weight"][active] += log_p - mixture
     state["log_weight"] -= log_sum(state["log_weight"], axis=0)
     middle = drawn[:, n:].mean(axis=1)
@@ -308,27 +304,21 @@ def observe(
 
 
 def score(
-    state: dict[str, Any],
-    active: Ints,
-    top: Ints,
-    laws: Laws,
-    points: Floats,
-    ladder: SimulatorLadder,
-    where: tuple[Floats, Floats],
+    state: dict[str, Any], active: Ints, top: int, laws: Laws, points: Floats, phi: Floats
 ) -> tuple[Floats, Floats, Predicted]:
     """Return the two log bets of each member [m, 2], its log density of the outcome [m], and what errors it expects.
 
     Weights of what q is made of are renewed afterwards, by how well each part predicted the outcome.
     """
     z = laws.errors(points)  # [m, N + 1, d] under each member's own law
-    log_p, best = laws.with_far(laws.core(z), z), laws.of(top)
+    log_p = laws.with_far(laws.core(z), z)
+    best = Laws(*(each[:top] for each in laws[:-1]), dof=laws.dof)
     there = best.errors(points[:, None])
     others = best.with_far(best.core(there), there)  # [m, top, N + 1]
-    weight = np.tile(state["log_weight"][active[top]], (active.size, 1))
-    weight[active[:, None] == active[top]] = -np.inf  # the other members
+    weight = np.tile(state["log_weight"][active[:top]], (active.size, 1))
+    weight[active[:, None] == active[:top]] = -np.inf  # the other members
     alone = ~np.isfinite(weight).any(axis=1)
     rivals = log_sum(others + weight[:, :, None], axis=1) - np.where(alone, 0.0, log_sum(weight, axis=1))[:, None]
-    phi = features(ladder, ladder.view(where[0][None])[0], where[1])
     predicted = Predicted(state, active, phi)
     own = predicted.log_density(z) - laws.log_det[:, None]
     own = laws.with_far(own, z)  # the core has errors; what is far stays

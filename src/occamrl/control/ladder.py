@@ -95,7 +95,6 @@ class SimulatorLadder:
     horizon : int
         Steps of an episode.
     actions : Box or list
-        Bounds, or the list of discrete actions.
     start : array, or callable of a generator
         A first state; for the contract check, for scales, and for what a policy is worth.
     view : callable, optional

@@ -60,7 +60,7 @@ def learn_in(
     try:
         with ctrl_c() as pressed:
             while result.total_episodes < end:
-                learned = result.copy()  # an episode that fails leaves no trace
+                learned = result.fresh(state=result.state)  # an episode that fails leaves no trace
                 try:
                     report = play(learned, env, bar, first)
                 except Exception as error:  # of someone else's environment, which may raise anything
