@@ -126,11 +126,7 @@ class Log:
         roles, first = self._roles, 0
         wanted = dict.fromkeys(chain(*roles.values(), [self._order_by] if self._order_by else []))
         for batch in self._table.batches(list(wanted)):
-            sizes = {name: len(batch[name]) for name in wanted}
-            size = max(sizes.values())
-            if min(sizes.values()) < size:
-                raise LogError("rows", got=f"columns of lengths {sizes}", expected="one value per row in each")
-            if not size:
+            if not (size := len(batch[roles["state"][0]])):
                 continue
             rows: Rows = {"row": np.arange(first, first + size), "episode": np.zeros(size, np.int64)}
             for role, names in roles.items():
@@ -155,14 +151,9 @@ class Log:
         """Return all rows in order: episodes by their first row, then by name."""
         episodes = Episodes()
         pieces = list(self._pieces(episodes))
-        names = list(pieces[0]) if pieces else []
-        for piece in pieces if self._order_by else ():
-            if (piece["order"].dtype.kind == "M") != (pieces[0]["order"].dtype.kind == "M"):
-                got = f"{piece['order'][0]}, and {pieces[0]['order'][0]} before"
-                raise LogError(self._order_by or "", got=got, expected="numbers in all rows, or dates in all")
-        rows = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in names}
-        if not rows:
-            return rows
+        if not pieces:
+            return {}
+        rows = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in list(pieces[0])}
         key = rows.pop("order") if self._order_by else rows["step"]
         ranks = episodes.ranks() if "episode" in self._roles else np.zeros(1, np.int64)
         start = np.full(ranks.size, key.max(), key.dtype)
@@ -172,9 +163,8 @@ class Log:
         rows["episode"] = place[rows["episode"]]
         order = np.lexsort((key, rows["episode"]))
         _tell(self.report, sorted=np.full(order.size, (np.diff(order) < 0).any()))
-        for name in names:
-            if name in rows:
-                rows[name] = rows[name][order]
+        for name in rows:  # one after another, since they may be large
+            rows[name] = rows[name][order]
         key = key[order]
         same = np.append(False, (np.diff(key) == 0) & (np.diff(rows["episode"]) == 0))
         expected = "one row of an episode at a time: a finer order, or more columns that name the episode"
@@ -195,11 +185,9 @@ class Log:
                 ends = piece.get("terminated", none) | piece.get("truncated", none)
                 piece["episode"] += count + np.append(0, np.cumsum(ends)[:-1])
                 count += int(ends.sum())
-            held += [] if piece is None else [piece]
+            held += [piece] if piece else []
             size = sum(each["row"].size for each in held)
-            if not size or (
-                piece is not None and (size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1])
-            ):
+            if not size or (piece and (size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1])):
                 continue
             rows = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
             episode = rows["episode"]
@@ -220,15 +208,10 @@ class Log:
         expected = "0, 1, 2, ... in every episode; name a column that only orders rows in order_by="
         refuse(self.field("step"), step != due, step, expected, number, _Disorder)
         ended = rows.get("terminated", np.zeros(size, bool))
+        expected = "true on the last row of an episode only; without an episode column rows are cut there"
         for role in ("terminated", "truncated"):
-            flag, expected = rows.get(role, ended), "true on the last row of an episode only"
-            refuse(
-                self.field(role),
-                flag & ~last,
-                flag,
-                f"{expected}; without an episode column rows are cut there",
-                number,
-            )
+            flag = rows.get(role, ended)
+            refuse(self.field(role), flag & ~last, flag, expected, number)
         given = rows.get("next_state", np.full(size, MISSING)).astype(np.int64)
         following = np.where(last, np.where(ended, END, MISSING), np.append(state[1:], MISSING))
         filled = np.where(given == MISSING, following, given)
@@ -257,7 +240,8 @@ class Log:
         match = _Match(self, known, outcomes, rewards)
         for name in ("unlisted", "rewards_replaced", "truncated", "split"):
             self.report.pop(name, None)
-        for block in map(match, self.blocks()):
+        for codes in self.blocks():
+            block = match.rewarded(match.cut(match.named(codes)))
             episodes, first = block.begin.size - 1, 0
             while first < episodes:
                 held, due = sum(part.episodes for part in parts), max(1, math.ceil(done * GROWTH))
@@ -316,11 +300,7 @@ class _Match:
         self.stirs = np.zeros(known.states, bool)  # states that can be left
         self.stirs[origin[self.outcomes.next_state != origin]] = True
 
-    def __call__(self, block: Steps) -> Steps:
-        """Return a block in the terms of the models."""
-        return self._rewarded(self._cut(self._named(block)))
-
-    def _named(self, block: Steps) -> Steps:
+    def named(self, block: Steps) -> Steps:
         """Look labels up; those that the models do not have are refused, or their rows dropped."""
         kept, found = np.ones(block.row.size, bool), dict[str, Any]()
         for role, kind in (("state", "state"), ("action", "action"), ("next_state", "state")):
@@ -350,7 +330,7 @@ class _Match:
         _tell(self.log.report, unlisted=bad)
         return block.where(~bad) if bad.any() else block
 
-    def _cut(self, block: Steps) -> Steps:
+    def cut(self, block: Steps) -> Steps:
         """Cut episodes that are longer than the horizon, or refuse them; count those that are shorter."""
         horizon, log = self.known.horizon, self.log
         piece, step = np.divmod(block.step, horizon)
@@ -362,7 +342,7 @@ class _Match:
         _tell(log.report, split=new & (piece > 0), truncated=last & ~block.terminated & (step < horizon - 1))
         return block._replace(episode=np.cumsum(new) - 1, step=step)
 
-    def _rewarded(self, block: Steps) -> Steps:
+    def rewarded(self, block: Steps) -> Steps:
         """Move ends into the last state, where the models end, and put the rewards of the models in place."""
         known, outcomes, log = self.known, self.outcomes, self.log
         ends = block.terminated & ((block.next_state == END) | self.stirs[np.maximum(block.next_state, 0)])
@@ -459,9 +439,8 @@ def read_log(
     """
     if isinstance(source, Log):
         if columns is not None or order_by is not None:
-            raise ParameterError(
-                "log", got=repr(source), expected="what it was read from, to read it with other columns"
-            )
+            expected = "what it was read from, to read it with other columns"
+            raise ParameterError("log", got=repr(source), expected=expected)
         return source
     require_choice("unlisted", unlisted, ("error", "drop"))
     if tolerance is not None:
