@@ -43,6 +43,7 @@ _SAID = {
 }
 
 Rows = dict[str, NDArray[Any]]  # by role
+Roles = Mapping[str, Sequence[str]]  # the columns of each
 
 
 class _Disorder(LogError):
@@ -87,21 +88,16 @@ class Log:
     """
 
     def __init__(
-        self,
-        table: Table,
-        roles: Mapping[str, Sequence[str]],
-        *,
-        order_by: str | None = None,
-        tolerance: float | None = None,
-        unlisted: str = "error",
-        split: bool = False,
+        self, table: Table, roles: Roles, order_by: str | None, tolerance: float | None, unlisted: str, split: bool
     ) -> None:
         self.source, self.tolerance, self.unlisted, self.split = table.source, tolerance, unlisted, split
         self.report: dict[str, int] = {}
         self.states, self.actions = Labels(), Labels()
         self._table, self._roles, self._order_by = table, roles, order_by
-        self._sorted = None if order_by is None else self._sort()
+        self._sorted: Rows | None = None
         try:
+            if order_by is not None:
+                self._sorted = self._sort()
             self._count()
         except _Disorder:
             if "step" not in roles or self._sorted is not None:
@@ -122,8 +118,12 @@ class Log:
         self.report |= counted
 
     def _pieces(self, episodes: Episodes) -> Iterator[Rows]:
-        """Read it: rows in codes, as they come."""
+        """Read it: rows in codes, as they come, or sorted ones from memory."""
         roles, first = self._roles, 0
+        if self._sorted is not None:
+            for first in range(0, self._sorted["row"].size, cells.BLOCK):
+                yield {name: column[first : first + cells.BLOCK].copy() for name, column in self._sorted.items()}
+            return
         wanted = dict.fromkeys(chain(*roles.values(), [self._order_by] if self._order_by else []))
         for batch in self._table.batches(list(wanted)):
             if not (size := len(batch[roles["state"][0]])):
@@ -152,7 +152,7 @@ class Log:
         episodes = Episodes()
         pieces = list(self._pieces(episodes))
         if not pieces:
-            return {}
+            return {"row": np.zeros(0, np.int64)}
         rows = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in list(pieces[0])}
         key = rows.pop("order") if self._order_by else rows["step"]
         ranks = episodes.ranks() if "episode" in self._roles else np.zeros(1, np.int64)
@@ -179,7 +179,7 @@ class Log:
     def blocks(self, report: dict[str, int] | None = None) -> Iterator[Steps]:
         """Read it: whole episodes in codes, about 100,000 rows in each block; ``report`` counts what was mended."""
         held, last, count, told = list[Rows](), -1, 0, {} if report is None else report
-        for piece in chain(self._pieces(Episodes()) if self._sorted is None else _slices(self._sorted), [None]):
+        for piece in chain(self._pieces(Episodes()), [None]):
             if piece is not None and "episode" not in self._roles:  # one sequence, cut after rows that end it
                 none = np.zeros(piece["row"].size, bool)
                 ends = piece.get("terminated", none) | piece.get("truncated", none)
@@ -270,12 +270,6 @@ class Log:
         return "; ".join([f"{self.source}: {self.episodes:,} episodes, {self.rows:,} steps", *told])
 
 
-def _slices(rows: Rows) -> Iterator[Rows]:
-    """Return rows in memory, some at a time."""
-    for first in range(0, rows["row"].size if rows else 0, cells.BLOCK):
-        yield {name: column[first : first + cells.BLOCK].copy() for name, column in rows.items()}
-
-
 def _tell(report: dict[str, int], **marked: Any) -> None:
     """Count rows that are marked."""
     for name, rows in marked.items():
@@ -287,14 +281,13 @@ class _Match:
     """What takes blocks of a log to the states, actions and rewards of some models."""
 
     def __init__(self, log: Log, known: Known, outcomes: Outcomes | None, rewards: RewardMap | None) -> None:
-        names, unit = getattr(known, "names", None), getattr(known, "unit", None)
-        sizes = {"state": known.states, "action": known.actions}
-        self.names = {r: getattr(names, r + "s", None) or range(size) for r, size in sizes.items()}
+        names, sizes = known.names, {"state": known.states, "action": known.actions}
+        self.names = {role: getattr(names, role + "s", None) or range(size) for role, size in sizes.items()}
         self.labels = {"state": log.states, "action": log.actions}
         self.index = {role: self.labels[role].look_up(self.names[role]) for role in sizes}
         nothing = Outcomes(np.zeros(known.states * known.actions + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))
         self.log, self.known, self.outcomes = log, known, outcomes or known.transition_rewards or nothing
-        self.rewards = rewards or RewardMap(*(unit or ()))
+        self.rewards = rewards or RewardMap(*known.unit)
         self.tolerance = _DECIDES if log.tolerance is None else log.tolerance / self.rewards.scale
         origin = self.outcomes.pair // known.actions
         self.stirs = np.zeros(known.states, bool)  # states that can be left
@@ -423,13 +416,11 @@ def read_log(
         now and whenever they are used. ``minari:ID`` is a Minari dataset on this machine. Or a data frame of pandas or
         Polars, an Arrow table, a mapping of columns, a list of rows.
     columns : dict, optional
-        The column of each role: episode, state, action, next_state, reward, ended (or terminated), truncated, step.
-        Several columns make a tuple. A role that is not given is the column of its name, if there is one; None: there
-        is none. Without a next state it is the state of the next row. ``episode: None`` is one sequence, which is cut
-        where it ended.
+        The column of each role, several for a tuple: episode, state, action, next_state, reward, ended, truncated,
+        step; by default the column of that name. ``next_state: None``: that of the next row. ``episode: None``: one
+        sequence, which is cut where it ended.
     order_by : str, optional
-        A column of numbers or dates that orders the rows of an episode. With it, or with a column ``step``, the rows
-        may come in any order; without, those of an episode are together and in order.
+        A column of numbers or dates. With it, or with a column ``step``, rows may come in any order.
     tolerance : float, optional
         How far a reward may be from one that the models list, in the unit of the log; by default 0.001 of their range.
     unlisted : "error" | "drop"
@@ -448,8 +439,7 @@ def read_log(
     table = table_of(source)
     if order_by is not None and order_by not in table.names:
         raise UnknownName("order_by", got=order_by, known=map(str, table.names))
-    roles = _roles_of(columns, table.names)
-    return Log(table, roles, order_by=order_by, tolerance=tolerance, unlisted=unlisted, split=split)
+    return Log(table, _roles_of(columns, table.names), order_by, tolerance, unlisted, split)
 
 
 def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
@@ -460,5 +450,6 @@ def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
     names = ("state", "action", "next_state", "reward")
     columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
     columns["episode"] = np.repeat(np.arange(episodes), problem.horizon)
-    table = table_of(columns)._replace(source=f"simulated, seed {seed}")
-    return Log(table, _roles_of(None, table.names))
+    log = read_log(columns)
+    log.source = f"simulated, seed {seed}"
+    return log
