@@ -157,7 +157,7 @@ def test_a_truth_outside_is_noticed_named_and_corrected_for() -> None:
     assert agent.verdict["misspecified"]
     assert "state[1] comes out lower" in agent.answer.misfit
     assert "view[1]" in agent.answer.misfit
-    best, rng = int(agent.ranking()[0]), np.random.default_rng(0)
+    best, rng = int(evidence.ranking(agent.state["evidence"])[0]), np.random.default_rng(0)
     states, actions = rng.normal(size=(200, 2)) * [1.0, 0.3], rng.uniform(-1, 1, (200, 1))
     wrong = [np.abs(each(states, actions, generator(0, "a")) - truth(states, actions, generator(0, "a"))).mean()
              for each in (agent.members[best], agent.corrected(best))]  # fmt: skip

@@ -38,7 +38,7 @@ from occamrl.errors import (
     require_kind,
     require_number,
 )
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import Floats
 from occamrl.running.identity import changes, identity
 from occamrl.running.run import generator
 from occamrl.running.storage import Reader, Writer, read_document, write_document
@@ -102,39 +102,34 @@ class OccamControl:
         self.state = {"step": 0, "earned": 0.0, "warm": None, "member": -1}  # of this episode
         self.state |= {"returns": [], "added": [], "history": [], "path": []}
         self.state["evidence"] = evidence.begin(self.ladder, self.dimension)
-        self._made: list[Simulator] = list(self.ladder.members)
 
     @property
     def members(self) -> list[Simulator]:
         """The simulators of the ladder, and those that were added."""
-        for parent, keywords in self.state["added"][len(self._made) - len(self.ladder.members) :]:
-            self._made.append(partial(self._made[parent], **keywords))
-        return self._made
+        made = list(self.ladder.members)
+        for parent, keywords in self.state["added"]:
+            made.append(partial(made[parent], **keywords))
+        return made
 
     # acting ----------------------------------------------------------------------------------------------------------
 
     def begin_episode(self) -> None:
         """Begin an episode; the one before counts as over."""
-        if self.state["step"]:
-            self._end()
+        now = self.state
+        if now["step"]:
+            now["returns"].append(now["earned"])
+            now |= {"step": 0, "earned": 0.0, "warm": None, "member": -1}
 
     def act(self, state: Any) -> Floats:
         """Return an action [m] for a state [n]."""
         now, at = self.state, self._vector("state", state, self.dimension)
-        left = max(1, self.ladder.horizon - now["step"])
+        left = self.ladder.horizon - now["step"]
         action, now["warm"] = self.plan(self._model(at, left), at, left, self._address("plan"), now["warm"])
         return np.asarray(action, dtype=float)
 
-    def ranking(self) -> Ints:
-        """Return the members by weight, heaviest first: those that are not rejected, or all where all are."""
-        now = self.state["evidence"]
-        left = evidence.alive(now)
-        left = left if left.size else np.arange(now["level"].size)
-        return left[np.argsort(-now["log_weight"][left], kind="stable")]
-
     def _model(self, at: Floats, left: int) -> Simulator:
         """Return the simulator to plan with."""
-        now, order, members = self.state, self.ranking(), self.members
+        now, members, order = self.state, self.members, evidence.ranking(self.state["evidence"])
         if not evidence.alive(now["evidence"]).size:
             return self.corrected(int(order[0]))
         weight = now["evidence"]["log_weight"]
@@ -183,12 +178,7 @@ class OccamControl:
         if steps <= 100 or steps % (steps // 50) == 0 or steps in facts["rejected_after"]:
             now["history"].append([float(steps), *facts["statistics"]])
         if ended or now["step"] >= self.ladder.horizon:
-            self._end()
-
-    def _end(self) -> None:
-        now = self.state
-        now["returns"].append(now["earned"])
-        now |= {"step": 0, "earned": 0.0, "warm": None, "member": -1}
+            self.begin_episode()
 
     def _refine(self) -> None:
         """Add members half-way between the heaviest one and its neighbours, parameter by parameter."""

@@ -36,7 +36,7 @@ class Answer:
         self.chosen: int = self.facts["chosen"]  # from 1
         self.misspecified: bool = self.facts["misspecified"]
         self.name = self.ladder.names[self.chosen - 1]  # of the class that is needed
-        order = agent.ranking()
+        order = evidence.ranking(self.evidence)
         inside = order if self.misspecified else order[self.evidence["level"][order] < self.chosen]
         self.index = int(inside[0])  # the heaviest of the class
         self.member, self.parameters = label_of(agent.members[self.index]), parameters(agent.members[self.index])
@@ -122,7 +122,7 @@ class Answer:
         largest worth, give or take their errors, bound that in the truth; only the ``most`` heaviest are run.
         """
         agent, ladder, shape = self.agent, self.ladder, (runs, self.ladder.actions.dimension)
-        weight, order = np.exp(self.evidence["log_weight"]), agent.ranking()[:most]
+        weight, order = np.exp(self.evidence["log_weight"]), evidence.ranking(self.evidence)[:most]
         model = agent.corrected(self.index) if self.misspecified else agent.members[int(order[0])]
         bar, self._worth = Progress("worth", len(order), None, "simulators"), []
         for i in order:

@@ -194,13 +194,19 @@ def alive(state: dict[str, Any]) -> Ints:
     return np.flatnonzero(state["rejected"] < 0)
 
 
+def ranking(state: dict[str, Any]) -> Ints:
+    """Return the members by weight, heaviest first: those that are not rejected, or all where all are."""
+    left = alive(state)
+    left = left if left.size else np.arange(state["level"].size)
+    return left[np.argsort(-state["log_weight"][left], kind="stable")]
+
+
 def awake(state: dict[str, Any]) -> tuple[Ints, int]:
     """Return the members that are run at the next step, and how many, the first, make q; a matter of the past."""
-    left = alive(state)
-    if not left.size:  # misspecified: those that fit best, to learn their errors
-        left = np.argsort(-state["log_weight"], kind="stable")[:TOP]
-    order = left[np.argsort(-state["log_weight"][left], kind="stable")]
+    order = ranking(state)
     top, others = order[:TOP], np.sort(order[TOP:])
+    if not alive(state).size:  # misspecified: only those that fit best are run, to learn their errors
+        others = others[:0]
     window = min(AWAKE - TOP, others.size)
     turn = (state["steps"] * window + np.arange(window)) % max(1, others.size)
     return np.concatenate([top, others[turn]]), top.size
@@ -312,7 +318,7 @@ def score(
     """
     z = laws.errors(points)  # [m, N + 1, d] under each member's own law
     log_p = laws.with_far(laws.core(z), z)
-    best = Laws(*(each[:top] for each in laws[:-1]), dof=laws.dof)
+    best = laws._replace(**{name: getattr(laws, name)[:top] for name in laws._fields[:-1]})
     there = best.errors(points[:, None])
     others = best.with_far(best.core(there), there)  # [m, top, N + 1]
     weight = np.tile(state["log_weight"][active[:top]], (active.size, 1))

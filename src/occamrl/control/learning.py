@@ -17,7 +17,6 @@ from gymnasium import spaces
 from occamrl.control.agent import OccamControl
 from occamrl.control.ladder import Box
 from occamrl.errors import EnvironmentFault, Interrupted, ParameterError, SpaceError, as_path, require_integer
-from occamrl.protocols import Floats
 from occamrl.running.identity import changes, identity
 from occamrl.running.learn import EpisodeReport, notify
 from occamrl.running.run import Progress, ctrl_c, generator
@@ -88,11 +87,16 @@ def learn_in(
 
 def play(agent: OccamControl, env: Any, bar: Progress, first: int) -> EpisodeReport:
     """Play one episode of those that began with ``first``."""
+    actions, space = agent.ladder.actions, env.action_space
     number, total, step, ended = agent.total_episodes, 0.0, 0, False
     observation, _ = env.reset(seed=int(generator(agent.seed, "reset", number).integers(2**31)))
     while not ended:
         action = agent.act(observation)
-        after, reward, terminated, truncated, _ = env.step(as_action(agent, env.action_space, action))
+        if isinstance(actions, Box):
+            chosen: Any = np.clip(action, actions.low, actions.high).reshape(space.shape).astype(space.dtype)
+        else:
+            chosen = int(np.abs(actions.values - action).sum(axis=1).argmin() + space.start)
+        after, reward, terminated, truncated, _ = env.step(chosen)
         step, total = step + 1, total + float(reward)
         ended = bool(terminated or truncated or step >= agent.ladder.horizon)
         agent.observe(observation, action, float(reward), after, ended)
@@ -102,19 +106,11 @@ def play(agent: OccamControl, env: Any, bar: Progress, first: int) -> EpisodeRep
     return EpisodeReport(number + 1, total, None, step, agent.facts())
 
 
-def as_action(agent: OccamControl, space: Any, action: Floats) -> Any:
-    """Return an action as the environment wants it."""
-    actions = agent.ladder.actions
-    if isinstance(actions, Box):
-        return np.clip(action, actions.low, actions.high).reshape(space.shape).astype(space.dtype)
-    return int(np.abs(actions.values - action).sum(axis=1).argmin() + space.start)
-
-
 def require_spaces(agent: OccamControl, env: Any) -> None:
     """Refuse spaces that do not fit the simulators."""
     actions = agent.ladder.actions
     chosen = (spaces.Box, actions.dimension) if isinstance(actions, Box) else (spaces.Discrete, len(actions.values))
     for name, (kind, size) in {"observation_space": (spaces.Box, agent.dimension), "action_space": chosen}.items():
-        space = getattr(env, name)
-        if not isinstance(space, kind) or int(getattr(space, "n", np.prod(space.shape))) != size:
+        space: Any = getattr(env, name)
+        if not isinstance(space, kind) or int(getattr(space, "n", np.prod(space.shape or ()))) != size:
             raise SpaceError(name, got=space, expected=f"a {kind.__name__} of {size}, as the simulators have")

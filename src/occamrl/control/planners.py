@@ -74,13 +74,13 @@ def drawn(actions: Actions, law: Floats, width: Floats, candidates: int, rng: np
     below = rng.random((candidates, steps, 1)) > np.cumsum(law, axis=1)
     chosen = np.minimum(below.sum(axis=2), kinds - 1)
     chosen[0] = law.argmax(axis=1)
-    return np.eye(kinds)[chosen]
+    return np.asarray(np.eye(kinds)[chosen])
 
 
 def actions_of(actions: Actions, plans: Floats) -> Floats:
     """Return the actions [..., m] of plans, of which there may be indicators or probabilities [..., K]."""
     if isinstance(actions, Box):
-        return np.clip(plans, actions.low, actions.high)
+        return np.asarray(np.clip(plans, actions.low, actions.high))
     return np.asarray(actions.values[plans.argmax(axis=-1)])
 
 
