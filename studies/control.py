@@ -47,7 +47,7 @@ def peaks(size: Size, name: str, truth: str, runs: int, episodes: int, options: 
     member = SYSTEMS[name].member(truth)
 
     def job(i: int) -> float:
-        return float(played(name, truth, 1_000 + i, episodes, options).agent.state["evidence"]["peak"][member])
+        return float(played(name, truth, 1_000 + i, episodes, options).state["evidence"]["peak"][member])
 
     return np.array(each(size, runs, job, f"{name}, {truth}"))
 
@@ -129,7 +129,7 @@ def controls(size: Size) -> str:
 
 def steps_to_reject(result: Any, wrong: int) -> list[float]:
     """Return after how many steps each of the first classes was rejected; infinite if never."""
-    return [np.inf if n is None else float(n) for n in result.agent.facts()["rejected_after"][:wrong]]
+    return [np.inf if n is None else float(n) for n in result.facts()["rejected_after"][:wrong]]
 
 
 def spread(values: Any) -> str:
@@ -168,7 +168,7 @@ def sensitivity(size: Size) -> str:
 
             def job(i: int, name: str = name, truth: str = truth, options: Any = options) -> tuple[list[float], float]:
                 result = played(name, truth, i, 1 if size.tiny else 4, options)
-                rejected = result.agent.state["evidence"]["rejected"][SYSTEMS[name].member(truth)]
+                rejected = result.state["evidence"]["rejected"][SYSTEMS[name].member(truth)]
                 return steps_to_reject(result, 2), float(rejected)
 
             found = each(size, size.seeds(10), job, label)

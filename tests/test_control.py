@@ -96,13 +96,13 @@ def test_the_score_does_not_look_at_the_outcome() -> None:
     rng, state = np.random.default_rng(1), agent.state["evidence"]
     state["rejected"][:] = -1
     active, top = evidence.awake(state)
-    where = np.array([0.3, -0.2]), np.array([0.5])
+    phi = evidence.features(ladder, np.array([0.3, -0.2]), np.array([0.5]))
     laws = evidence.fit(state, active, rng.normal(size=(3, 6, 2)), ladder.resolution)
     points, before = rng.normal(size=(3, 7, 2)), state["laws"].copy()
     total = np.zeros((3, 2))
     for k in range(7):
         state["laws"] = before.copy()
-        total += np.exp(evidence.score(state, active, top, laws, np.roll(points, k, axis=1), ladder, where)[0])
+        total += np.exp(evidence.score(state, active, top, laws, np.roll(points, k, axis=1), phi)[0])
     assert np.allclose(total, 7.0)
 
 
@@ -157,7 +157,7 @@ def test_a_truth_outside_is_noticed_named_and_corrected_for() -> None:
     assert agent.verdict["misspecified"]
     assert "state[1] comes out lower" in agent.answer.misfit
     assert "view[1]" in agent.answer.misfit
-    best, rng = int(agent.ranking()[0]), np.random.default_rng(0)
+    best, rng = int(evidence.ranking(agent.state["evidence"])[0]), np.random.default_rng(0)
     states, actions = rng.normal(size=(200, 2)) * [1.0, 0.3], rng.uniform(-1, 1, (200, 1))
     wrong = [np.abs(each(states, actions, generator(0, "a")) - truth(states, actions, generator(0, "a"))).mean()
              for each in (agent.members[best], agent.corrected(best))]  # fmt: skip
@@ -289,18 +289,18 @@ def same(one: orl.OccamControl, other: orl.OccamControl) -> bool:
 def test_a_run_that_goes_on_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, acting="sampling", refine=True)
     truth, options = partial(cart, wind=0.05), {"seed": 3, "progress": False}
-    whole = orl.learn(agent, Cart(truth), episodes=6, **options).agent
-    assert agent.state["episode"] == 0  # what was given stays as it is
+    whole = orl.learn(agent, Cart(truth), episodes=6, **options)
+    assert agent.total_episodes == 0  # what was given stays as it is
     half = orl.learn(agent, Cart(truth), episodes=3, **options)
-    assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half).agent, whole)
+    assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half), whole)
     orl.learn(agent, Cart(truth), episodes=2, checkpoint=tmp_path / "c", **options)
-    assert same(orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options).agent, whole)
+    assert same(orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options), whole)
     for fail, kind in ((ZeroDivisionError("!"), EnvironmentFault), (KeyboardInterrupt(), Interrupted)):
         with pytest.raises(kind) as stopped:
             orl.learn(agent, Cart(truth, fail, at=25), episodes=6, **options)
         so_far: Any = stopped.value.result  # type: ignore[attr-defined]  # both have one
         assert so_far.total_episodes == 2
-        assert same(orl.learn(agent, Cart(truth), episodes=4, continue_from=so_far).agent, whole)
+        assert same(orl.learn(agent, Cart(truth), episodes=4, continue_from=so_far), whole)
     other = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, delta=0.1)
     with pytest.raises(ParameterError, match="delta"):
         orl.learn(other, Cart(truth), episodes=1, continue_from=half)
@@ -375,8 +375,9 @@ def test_worth_is_the_expected_return() -> None:
 def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
     result = orl.learn(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), Cart(cart), episodes=3)
     result.answer.worth(runs=2, most=2)
-    text = result.page(tmp_path / "page.html").read_text("utf-8")
+    text = result.answer.page(tmp_path / "page.html").read_text("utf-8")
     for part in ("Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
         assert part in text
-    assert "1. calm" in str(result.answer)
+    assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
+    assert "'calm'" in str(result.answer)
     result.save(tmp_path / "file")

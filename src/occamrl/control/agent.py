@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.control import errors, evidence
+from occamrl.control import evidence
 from occamrl.control.ladder import Simulator, SimulatorLadder
 from occamrl.control.planners import CEM, Planner
 from occamrl.errors import (
@@ -38,7 +38,7 @@ from occamrl.errors import (
     require_kind,
     require_number,
 )
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import Floats
 from occamrl.running.identity import changes, identity
 from occamrl.running.run import generator
 from occamrl.running.storage import Reader, Writer, read_document, write_document
@@ -46,7 +46,6 @@ from occamrl.running.verdict import Verdict
 
 if TYPE_CHECKING:
     from occamrl.control.answer import Answer
-    from occamrl.control.learning import ControlResult
 
 FEW, RANGE = 4, math.log(20.0)  # members that average and optimism look at, and how much lighter they may be
 REFINE_EVERY, MOST_ADDED, FINEST = 25, 64, 1e-3  # steps; members; share of a parameter's range
@@ -97,78 +96,63 @@ class OccamControl:
         require_choice("acting", self.acting, ("plausible", "sampling", "average", "optimism"))
         require_integer("seed", self.seed, 0)
         if not callable(getattr(self.planner, "plan", None)):
-            raise ParameterError(
-                "planner", got=repr(self.planner), expected="CEM(), MPPI() or an object with a method plan"
-            )
+            expected = "CEM(), MPPI() or an object with a method plan"
+            raise ParameterError("planner", got=repr(self.planner), expected=expected)
         self.dimension = self.ladder.first_state(generator(0, "dimension")).size
-        self.state = {"episode": 0, "step": 0, "earned": 0.0, "returns": [], "warm": None, "member": -1}
-        self.state |= {"added": [], "history": [], "path": []}
+        self.state = {"step": 0, "earned": 0.0, "warm": None, "member": -1}  # of this episode
+        self.state |= {"returns": [], "added": [], "history": [], "path": []}
         self.state["evidence"] = evidence.begin(self.ladder, self.dimension)
-        self._made: list[Simulator] = list(self.ladder.members)
 
     @property
     def members(self) -> list[Simulator]:
         """The simulators of the ladder, and those that were added."""
-        for parent, keywords in self.state["added"][len(self._made) - len(self.ladder.members) :]:
-            self._made.append(partial(self._made[parent], **keywords))
-        return self._made
+        made = list(self.ladder.members)
+        for parent, keywords in self.state["added"]:
+            made.append(partial(made[parent], **keywords))
+        return made
 
     # acting ----------------------------------------------------------------------------------------------------------
 
     def begin_episode(self) -> None:
         """Begin an episode; the one before counts as over."""
-        if self.state["step"]:
-            self._end()
+        now = self.state
+        if now["step"]:
+            now["returns"].append(now["earned"])
+            now |= {"step": 0, "earned": 0.0, "warm": None, "member": -1}
 
     def act(self, state: Any) -> Floats:
         """Return an action [m] for a state [n]."""
-        now, at = self.state, self._vector("state", state)
-        left = max(1, self.ladder.horizon - now["step"])
-        simulate = self._model(at, left)
-        rng = self._address("plan")
-        action, now["warm"] = self.planner.plan(
-            simulate, self.ladder.reward, at, left, self.ladder.actions, rng, now["warm"]
-        )
+        now, at = self.state, self._vector("state", state, self.dimension)
+        left = self.ladder.horizon - now["step"]
+        action, now["warm"] = self.plan(self._model(at, left), at, left, self._address("plan"), now["warm"])
         return np.asarray(action, dtype=float)
-
-    def ranking(self) -> Ints:
-        """Return the members by weight, heaviest first: those that are not rejected, or all where all are."""
-        now = self.state["evidence"]
-        left = evidence.alive(now)
-        left = left if left.size else np.arange(now["level"].size)
-        return left[np.argsort(-now["log_weight"][left], kind="stable")]
 
     def _model(self, at: Floats, left: int) -> Simulator:
         """Return the simulator to plan with."""
-        now, order, members = self.state, self.ranking(), self.members
+        now, members, order = self.state, self.members, evidence.ranking(self.state["evidence"])
         if not evidence.alive(now["evidence"]).size:
             return self.corrected(int(order[0]))
         weight = now["evidence"]["log_weight"]
         few = order[:FEW][weight[order[:FEW]] > weight[order[0]] - RANGE]
         if self.acting == "average" and few.size > 1:
             return averaged([members[i] for i in few], np.exp(weight[few]), getattr(self.planner, "particles", 4))
-        if self.acting in ("sampling", "optimism"):
-            if now["member"] not in order:  # none yet, or rejected
-                now["member"] = int(
-                    self._drawn(order, weight) if self.acting == "sampling" else self._promising(few, at, left)
-                )
-            return members[int(now["member"])]
-        return members[int(order[0])]
+        if self.acting in ("plausible", "average"):
+            return members[int(order[0])]
+        if now["member"] not in order and self.acting == "sampling":  # none yet, or rejected
+            share = np.exp(weight[order] - weight[order[0]])
+            now["member"] = int(self._address("member").choice(order, p=share / share.sum()))
+        elif now["member"] not in order:
+            warm = [self.plan(members[i], at, left, self._address("promise"), None)[1] for i in few]
+            now["member"] = int(few[np.argmax([getattr(each, "value", 0.0) for each in warm])])
+        return members[int(now["member"])]
 
-    def _drawn(self, order: Ints, weight: Floats) -> int:
-        share = np.exp(weight[order] - weight[order[0]])
-        return int(self._address("member").choice(order, p=share / share.sum()))
-
-    def _promising(self, few: Ints, at: Floats, left: int) -> int:
-        values = []
-        for i in few:
-            arguments = self.ladder.reward, at, left, self.ladder.actions, self._address("promise"), None
-            values.append(float(getattr(self.planner.plan(self.members[i], *arguments)[1], "value", 0.0)))
-        return int(few[np.argmax(values)])
+    def plan(self, model: Simulator, at: Floats, left: int, rng: np.random.Generator, warm: Any) -> tuple[Floats, Any]:
+        """Return an action in a model, and what the planner begins with next."""
+        return self.planner.plan(model, self.ladder.reward, at, left, self.ladder.actions, rng, warm)
 
     def corrected(self, member: int) -> Simulator:
         """Return a member shifted by the mean of its errors, linear in the view and the action."""
-        beta, _, _ = errors.coefficients(self.state["evidence"]["errors"], member)
+        beta, _, _ = evidence.coefficients(self.state["evidence"], member)
         ladder, simulate = self.ladder, self.members[member]
 
         def corrected(states: Floats, actions: Floats, rng: np.random.Generator) -> Floats:
@@ -181,13 +165,10 @@ class OccamControl:
 
     def observe(self, state: Any, action: Any, reward: float, next_state: Any, ended: bool = False) -> None:
         """Take note of a real step, whoever chose the action; ``ended`` where the episode is over."""
-        s, y = self._vector("state", state), self._vector("next_state", next_state)
-        a = np.atleast_1d(as_floats("action", action))
-        if a.shape != (self.ladder.actions.dimension,):
-            raise ShapeError("action", got=a.shape, expected=(self.ladder.actions.dimension,))
-        now = self.state
-        step = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
-        now["path"] = [*(now["path"] if now["step"] else []), np.stack([y, step.mean, step.scale])]
+        s, y = self._vector("state", state, self.dimension), self._vector("next_state", next_state, self.dimension)
+        now, a = self.state, self._vector("action", action, self.ladder.actions.dimension)
+        predicted = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
+        now["path"] = [*(now["path"] if now["step"] else []), np.stack([y, *predicted])]
         now["step"] += 1
         now["earned"] += float(reward)
         steps = now["evidence"]["steps"]
@@ -197,39 +178,41 @@ class OccamControl:
         if steps <= 100 or steps % (steps // 50) == 0 or steps in facts["rejected_after"]:
             now["history"].append([float(steps), *facts["statistics"]])
         if ended or now["step"] >= self.ladder.horizon:
-            self._end()
-
-    def _end(self) -> None:
-        now = self.state
-        now["returns"].append(now["earned"])
-        now |= {"episode": now["episode"] + 1, "step": 0, "earned": 0.0, "warm": None, "member": -1}
+            self.begin_episode()
 
     def _refine(self) -> None:
         """Add members half-way between the heaviest one and its neighbours, parameter by parameter."""
         now, best = self.state["evidence"], int(np.argmax(self.state["evidence"]["log_weight"]))
-        members = self.members
-        chosen: Any = members[best]
+        members, chosen = self.members, self.members[best]
         for name, value in parameters(chosen).items():
-            alike = [each for each in members if _differ_in(each, chosen, name)]
-            values = np.array([parameters(each)[name] for each in alike])
-            span = np.ptp(values) if values.size else 0.0
-            near = [values[values > value].min(initial=np.inf), values[values < value].max(initial=-np.inf)]
-            for other in near:
+            values = np.array([parameters(each)[name] for each in members if _differ_in(each, chosen, name)])
+            span = np.ptp(values)  # its own is one of them
+            for other in (values[values > value].min(initial=np.inf), values[values < value].max(initial=-np.inf)):
                 room = len(self.state["added"]) < MOST_ADDED
                 if room and math.isfinite(other) and abs(other - value) > FINEST * span:
                     self.state["added"].append((best, {name: float(f"{(other + value) / 2:.6g}")}))
                     evidence.enlarge(now, int(now["level"][best]), float(now["log_weight"][best]) - math.log(4.0))
 
-    def _vector(self, name: str, value: Any) -> Floats:
+    def _vector(self, name: str, value: Any, size: int) -> Floats:
         found = np.ravel(as_floats(name, value))
-        if found.size != self.dimension or not np.isfinite(found).all():
-            raise ShapeError(name, got=f"{value!r:.100}", expected=f"{self.dimension} finite numbers")
+        if found.size != size or not np.isfinite(found).all():
+            raise ShapeError(name, got=f"{value!r:.100}", expected=f"{size} finite numbers")
         return found
 
     def _address(self, purpose: str) -> np.random.Generator:
         return generator(self.seed, purpose, self.state["evidence"]["steps"])  # no two steps share one
 
     # answers and files -----------------------------------------------------------------------------------------------
+
+    @property
+    def total_episodes(self) -> int:
+        """How many episodes are over."""
+        return len(self.state["returns"])
+
+    @property
+    def returns(self) -> Floats:
+        """The return of every episode."""
+        return np.array(self.state["returns"])
 
     def facts(self) -> dict[str, Any]:
         """Return what was decided so far, by name."""
@@ -247,14 +230,10 @@ class OccamControl:
         """The class that is needed: facts by name, and sentences."""
         return self.answer.verdict
 
-    def fresh(self, seed: int | None = None) -> OccamControl:
-        """Return the same agent before any data."""
-        return replace(self, seed=self.seed if seed is None else seed)
-
-    def copy(self) -> OccamControl:
-        """Return the same agent with all it has learned."""
-        made = self.fresh()
-        made.state = copy.deepcopy(self.state)
+    def fresh(self, seed: int | None = None, state: dict[str, Any] | None = None) -> OccamControl:
+        """Return the same agent before any data, or with what a state has learned."""
+        made = replace(self, seed=self.seed if seed is None else seed)
+        made.state = made.state if state is None else copy.deepcopy(state)
         return made
 
     def save(self, path: str | Path) -> None:
@@ -275,12 +254,10 @@ class OccamControl:
         except Exception as error:  # whatever a foreign file leads to
             expected = "what save of the same agent wrote"
             raise CheckpointError(path, got=f"{type(error).__name__}: {error}", expected=expected) from error
-        made = self.fresh()
-        made.state = state
-        return made
+        return self.fresh(state=state)
 
-    def learn_in(self, env: Any, **options: Any) -> ControlResult:
-        """Learn in an environment; :func:`occamrl.learn` calls it."""
+    def learn_in(self, env: Any, **options: Any) -> OccamControl:
+        """Return an agent that has learned in an environment; :func:`occamrl.learn` calls it."""
         from occamrl.control.learning import learn_in
 
         return learn_in(self, env, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.control import errors
+from occamrl.control import evidence
 from occamrl.control.agent import OccamControl, parameters
 from occamrl.control.ladder import SimulatorLadder, label_of
 from occamrl.errors import InvalidInput, ShapeError, as_floats, as_path
@@ -29,35 +30,32 @@ class Answer:
     """What the data say so far: print it, take ``rows``, ask what a policy is ``worth``, write a ``page``."""
 
     def __init__(self, agent: OccamControl) -> None:
-        self.agent, self.facts, self.evidence = agent, agent.facts(), agent.state["evidence"]
-        level, order = self.evidence["level"], agent.ranking()
+        self.agent, self.ladder, self.delta = agent, agent.ladder, agent.delta
+        self.facts, self.evidence = agent.facts(), agent.state["evidence"]
+        self.threshold, self.history = math.log(1 / self.delta), agent.state["history"]
         self.chosen: int = self.facts["chosen"]  # from 1
         self.misspecified: bool = self.facts["misspecified"]
-        inside = order[level[order] < self.chosen]
-        self.index = int(order[0] if self.misspecified else inside[0])
-        self.member = label_of(agent.members[self.index])  # the heaviest of the class
-        self.parameters = parameters(agent.members[self.index])
+        self.name = self.ladder.names[self.chosen - 1]  # of the class that is needed
+        order = evidence.ranking(self.evidence)
+        inside = order if self.misspecified else order[self.evidence["level"][order] < self.chosen]
+        self.index = int(inside[0])  # the heaviest of the class
+        self.member, self.parameters = label_of(agent.members[self.index]), parameters(agent.members[self.index])
         self._worth: list[dict[str, Any]] = []
-
-    @property
-    def name(self) -> str:
-        """The class that is needed."""
-        return self.agent.ladder.names[self.chosen - 1]
 
     @property
     def verdict(self) -> Verdict:
         """Facts by name, and sentences."""
-        found = Verdict(self.facts | {"threshold": math.log(1 / self.agent.delta), "member": self.member})
-        found.update(parameters=self.parameters, status="misspecified" if self.misspecified else "at least")
-        found.sentences = tuple(self._sentences())
+        found = Verdict(self.facts, threshold=self.threshold, member=self.member, parameters=self.parameters)
+        found["status"], found.sentences = "misspecified" if self.misspecified else "at least", self.sentences
         return found
 
-    def _sentences(self) -> list[str]:
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The answer in words."""
         names, steps, since = self.facts["names"], self.evidence["steps"], self.facts["rejected_after"]
+        members, added, returns = len(self.agent.members), len(self.agent.state["added"]), self.agent.returns
         if not steps:
-            return ["Nothing has been observed yet."]
-        delta = self.agent.delta
-        out = [f"{name!r} after {n:,} steps" for name, n in zip(names, since, strict=True) if n is not None]
+            return ("Nothing has been observed yet.",)
         if self.misspecified:
             found = [
                 f"None of your simulators explains the data: {names[-1]!r} is rejected, too, since step {since[-1]:,}.",
@@ -66,38 +64,32 @@ class Answer:
                 "Next: add what is missing as a richer class, or finer values of the parameters.",
             ]
         else:
-            found = [f"You need {self.name!r} ({ordinal(self.chosen)} of {count(len(names))} classes)."]
-            if out:
-                found.append(f"Rejected: {listed(out)}.")
-            left = self.facts["alive"][-1]
-            found.append(
-                f"Its most plausible simulator is {self.member}; {left:,} of {len(self.agent.members):,} are left."
-            )
-            found.append(
-                f"The smallest class that holds the truth is ever rejected with probability at most {delta:g}."
-            )
-            found.append(f"Richer classes are never excluded: {steps:,} steps did not ask for them.")
-        if self.agent.state["added"]:
-            n = len(self.agent.state["added"])
-            found.append(f"{n} simulators were added between listed ones; the guarantee is for those listed.")
-        returns = self.agent.state["returns"]
-        if returns and any(returns):
-            lately = np.array(returns[-max(1, len(returns) // 4) :])
+            out = [f"{name!r} after {n:,} steps" for name, n in zip(names, since, strict=True) if n is not None]
+            found = [
+                f"You need {self.name!r} ({ordinal(self.chosen)} of {count(len(names))} classes).",
+                *([f"Rejected: {listed(out)}."] if out else []),
+                f"Its most plausible simulator is {self.member}; {self.facts['alive'][-1]:,} of {members:,} are left.",
+                f"The smallest class that holds the truth is ever rejected with probability at most {self.delta:g}.",
+                f"Richer classes are never excluded: {steps:,} steps did not ask for them.",
+            ]
+        if added:
+            found.append(f"{added} simulators were added between listed ones; the guarantee is for those listed.")
+        if returns.any():
+            lately = returns[-max(1, len(returns) // 4) :]
             found.append(f"The last {lately.size:,} episodes earned {lately.mean():,.4g} each.")
-        return found
+        return tuple(found)
 
     @property
     def misfit(self) -> str:
         """Where, in which coordinate and in which direction the member named misfits, in a sentence."""
-        beta, error, scale = errors.coefficients(self.evidence["errors"], self.index)
-        ladder = self.agent.ladder
-        seen, chosen = ladder.resolution.size, ladder.actions.dimension
+        beta, error, scale = evidence.coefficients(self.evidence, self.index)
+        seen, chosen = self.ladder.resolution.size, self.ladder.actions.dimension
         names = ["", *(f"view[{i}]" for i in range(seen)), *(f"action[{i}]" for i in range(chosen))]
         strength = np.abs(beta) / error
         k = int(strength.max(axis=1).argmax())
         if strength[k].max() < SURE:
-            learned = self.evidence["errors"]
-            wide = np.sqrt(learned["squares"][self.index, 1] / (errors.PRIOR + learned["count"][self.index]))
+            seen = evidence.PRIOR + self.evidence["awake"][self.index]
+            wide = np.sqrt(self.evidence["squares"][self.index, 1] / seen)
             j = int(np.abs(np.log(wide)).argmax())
             if abs(math.log(wide[j])) < 0.1:
                 return "No linear misfit of its mean is visible."
@@ -115,26 +107,13 @@ class Answer:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each class: its size, members left, the evidence against it, since when it is rejected."""
-        level, facts = self.evidence["level"], self.facts
-        return [
-            {
-                "class": m + 1,
-                "name": name,
-                "size": int((level <= m).sum()),
-                "left": facts["alive"][m],
-                "evidence_against": facts["statistics"][m],
-                "rejected_after": facts["rejected_after"][m],
-            }
-            for m, name in enumerate(facts["names"])
-        ]
+        facts, names = self.facts, ("class", "name", "size", "left", "evidence_against", "rejected_after")
+        sizes = [int((self.evidence["level"] <= m).sum()) for m in range(len(facts["names"]))]
+        columns = facts["names"], sizes, facts["alive"], facts["statistics"], facts["rejected_after"]
+        return [dict(zip(names, row, strict=True)) for row in zip(range(1, len(sizes) + 1), *columns, strict=True)]
 
     def worth(
-        self,
-        policy: Callable[[Floats, int], Floats] | None = None,
-        *,
-        runs: int = 8,
-        most: int = 8,
-        progress: bool | None = None,
+        self, policy: Callable[[Floats, int], Floats] | None = None, *, runs: int = 8, most: int = 8
     ) -> list[dict[str, Any]]:
         """Return the mean return of a policy under every surviving simulator, with its standard error, by Monte Carlo.
 
@@ -142,47 +121,31 @@ class Answer:
         With probability 1 - delta the truth, if it is a member, is among the survivors, so that the least and the
         largest worth, give or take their errors, bound that in the truth; only the ``most`` heaviest are run.
         """
-        agent, ladder, found = self.agent, self.agent.ladder, list[dict[str, Any]]()
-        weight, order = np.exp(self.evidence["log_weight"]), agent.ranking()[:most]
-        model = agent.corrected(self.index) if self.misspecified else agent.members[int(agent.ranking()[0])]
-        bar = Progress("worth", len(order), progress, "simulators")
-        for done, i in enumerate(order, start=1):
+        agent, ladder, shape = self.agent, self.ladder, (runs, self.ladder.actions.dimension)
+        weight, order = np.exp(self.evidence["log_weight"]), evidence.ranking(self.evidence)[:most]
+        model = agent.corrected(self.index) if self.misspecified else agent.members[int(order[0])]
+        bar, self._worth = Progress("worth", len(order), None, "simulators"), []
+        for i in order:
             rng, total = generator(agent.seed, "worth"), np.zeros(runs)
             states, warm = np.stack([ladder.first_state(rng) for _ in range(runs)]), [None] * runs
             for t in range(ladder.horizon):
-                if policy is not None:
-                    actions = as_floats("policy", policy(states, t), (runs, ladder.actions.dimension))
-                else:
-                    actions = np.empty((runs, ladder.actions.dimension))
-                    for n in range(runs):
-                        left = ladder.horizon - t
-                        planned = agent.planner.plan(
-                            model, ladder.reward, states[n], left, ladder.actions, rng, warm[n]
-                        )
-                        actions[n], warm[n] = planned
+                actions = np.empty(shape) if policy is None else as_floats("policy", policy(states, t), shape)
+                for n in range(runs) if policy is None else ():
+                    actions[n], warm[n] = agent.plan(model, states[n], ladder.horizon - t, rng, warm[n])
                 after = agent.members[i](states, actions, rng)
                 total, states = total + ladder.reward(states, actions, after), after
             error = float(total.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.inf
             row = {"simulator": label_of(agent.members[i]), "weight": float(weight[i] / weight[order].sum())}
-            found.append(row | {"worth": float(total.mean()), "standard_error": error})
-            bar.update(done)
+            self._worth.append(row | {"worth": float(total.mean()), "standard_error": error})
+            bar.update(len(self._worth))
         bar.close()
-        self._worth = found
-        return found
+        return self._worth
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the evidence against each class over time, on the current axes unless some are given."""
-        import matplotlib.pyplot as plt
-
-        axes = plt.gca() if axes is None else axes
-        history, limit = np.array(self.agent.state["history"]), math.log(1 / self.agent.delta)
-        for m, name in enumerate(self.facts["names"], start=1):
-            if history.size:
-                axes.plot(history[:, 0], np.minimum(history[:, m], 3 * limit), label=name)
-        axes.axhline(limit, color="black", linestyle="--", linewidth=1.0, label="rejected above")
-        axes.set(xlabel="real steps", ylabel="evidence against the class", xscale="log")
-        axes.legend(fontsize="small")
-        return axes
+        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_evidence(self, axes)
+        drawn.set_xlabel("real steps")
+        return drawn
 
     def plot_predictions(self, axes: Axes | None = None) -> Axes:
         """Draw the last episode against what the heaviest simulator said a step before, two deviations either way."""
@@ -198,49 +161,37 @@ class Answer:
         axes.legend(fontsize="small")
         return axes
 
+    def plot_returns(self, axes: Axes) -> None:
+        """Draw the return of every episode."""
+        axes.plot(np.arange(1, self.agent.total_episodes + 1), self.agent.returns, marker="o", markersize=3)
+        axes.set(xlabel="episode", ylabel="return")
+
     def page(self, path: str | Path) -> Path:
         """Write the answer as one HTML page."""
         page: Any = importlib.import_module("occamrl.report.page")
-        verdict, agent = self.verdict, self.agent
         shown = [{k.replace("_", " "): v for k, v in row.items()} for row in self.rows]
-        sections = {"Answer": page.paragraphs(*verdict.sentences[1:])}
-        sections["Evidence over time"] = page.picture(self.plot, "the evidence against each class") + page.table(shown)
+        sections = {"Answer": page.paragraphs(*self.sentences[1:])}
+        sections["Evidence over time"] = page.table(shown)
         sections["Where it misfits"] = page.paragraphs(f"{self.member}: {self.misfit}")
-        if agent.state["path"]:
+        if self.history:
+            sections["Evidence over time"] += page.picture(self.plot, "the evidence against each class")
             sections["Where it misfits"] += page.picture(self.plot_predictions, "the last episode, predicted and real")
-        returns = agent.state["returns"]
-        if returns and any(returns):
-            sections["Returns"] = page.picture(lambda axes: draw_returns(returns, axes), "the return of every episode")
+        if self.agent.returns.any():
+            sections["Returns"] = page.picture(self.plot_returns, "the return of every episode")
         if self._worth:
             sections["What the planner is worth"] = page.table(self._worth)
         sections["What is guaranteed"] = page.paragraphs(
-            f"With probability {1 - agent.delta:g} the smallest class that holds the true simulator is never rejected, "
+            f"With probability {1 - self.delta:g} the smallest class that holds the true simulator is never rejected, "
             "at any time, however the actions were chosen. It holds for exactly the simulators that were listed.",
             "Nothing is guaranteed of returns, of weights among simulators, or of how soon a wrong class is rejected.",
         )
         place = as_path("path", path)
         make_folder(place.parent)
-        write_whole(place, page.render_static(verdict.sentences[0], sections).encode())
+        write_whole(place, page.render_static(self.sentences[0], sections).encode())
         return place
 
     def __str__(self) -> str:
-        lines = []
-        for row in self.rows:
-            mark = "->" if row["class"] == self.chosen and not self.misspecified else "  "
-            after = row["rejected_after"]
-            fate = "not rejected" if after is None else f"rejected after {after:,} steps"
-            left = f"{row['left']:,} of {row['size']:,} simulators left"
-            against = f"evidence {row['evidence_against']:.2f}"
-            lines.append(f"{mark} {row['class']}. {row['name']}: {against}, {fate}, {left}")
-        lines.append(f"   rejected above {math.log(1 / self.agent.delta):.2f}")
-        return "\n".join([*lines, *self.verdict.sentences])
-
-
-def draw_returns(returns: Sequence[float] | Floats, axes: Axes) -> Axes:
-    """Draw the return of every episode."""
-    axes.plot(np.arange(1, len(returns) + 1), returns, marker="o", markersize=3)
-    axes.set(xlabel="episode", ylabel="return")
-    return axes
+        return "\n".join(self.sentences)
 
 
 def transitions(log: Any) -> list[tuple[int, Floats, Floats, Floats]]:
@@ -253,7 +204,7 @@ def transitions(log: Any) -> list[tuple[int, Floats, Floats, Floats]]:
     """
 
     def flat(name: str, value: Any) -> Floats:
-        array = as_floats(name, value)
+        array = as_floats(name, np.asarray(value))
         return array.reshape(len(array), -1)
 
     if hasattr(log, "iterate_episodes"):
@@ -265,27 +216,22 @@ def transitions(log: Any) -> list[tuple[int, Floats, Floats, Floats]]:
             found.append((i, path[:-1], flat("actions", each.actions)[: len(path) - 1], path[1:]))
         return found
     names = list(log) if isinstance(log, Mapping) else list(getattr(log, "column_names", getattr(log, "columns", ())))
-
-    def column(name: str) -> Floats | None:
-        if name in names:
-            return flat(name, np.asarray(log[name]))
-        several = [each for each in names if each.rpartition("_")[0] == name[:-1] and each.rpartition("_")[2].isdigit()]
-        several.sort(key=lambda each: int(each.rpartition("_")[2]))
-        return np.stack([as_floats(each, np.asarray(log[each])) for each in several], axis=1) if several else None
-
-    states, actions, after = (column(name) for name in ("states", "actions", "next_states"))
-    if states is None or actions is None or "episode" not in names:
-        expected = "episode, states and actions (and next_states)"
-        raise InvalidInput("log", got=f"columns {names}", expected=expected)
-    episode = np.asarray(log["episode"])
-    for name, rows in (("actions", actions), ("next_states", after), ("episode", episode)):
-        if rows is not None and len(rows) != len(states):
-            raise ShapeError(name, got=f"{len(rows)} rows", expected=f"{len(states)}, as states")
-    cuts = np.flatnonzero(np.concatenate([[True], episode[1:] != episode[:-1]]))
-    for i, (first, last) in enumerate(zip(cuts, [*cuts[1:], len(states)], strict=True)):
-        whole = slice(first, last if after is not None else last - 1)
-        follow = states[first + 1 : last] if after is None else after[whole]
-        found.append((i, states[whole], actions[whole], follow))
+    columns: dict[str, Floats] = {}
+    for name in ("states", "actions", "next_states"):
+        parts = (f"{name[:-1]}_{i}" for i in itertools.count())
+        if several := [name] if name in names else list(itertools.takewhile(names.__contains__, parts)):
+            columns[name] = np.concatenate([flat(each, log[each]) for each in several], axis=1)
+    if not {"states", "actions"} <= {*columns} or "episode" not in names:
+        raise InvalidInput("log", got=f"columns {names}", expected="episode, states and actions (and next_states)")
+    states, actions, episode = columns["states"], columns["actions"], np.asarray(log["episode"])
+    for name, column in (*columns.items(), ("episode", episode)):
+        if len(column) != len(states):
+            raise ShapeError(name, got=f"{len(column)} rows", expected=f"{len(states)}, as states")
+    cuts = np.flatnonzero(episode[1:] != episode[:-1]) + 1
+    for i, rows in enumerate(np.split(np.arange(len(states)), cuts)):
+        whole = rows if "next_states" in columns else rows[:-1]
+        after = columns["next_states"][rows] if "next_states" in columns else states[rows[1:]]
+        found.append((i, states[whole], actions[whole], after))
     return found
 
 

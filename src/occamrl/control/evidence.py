@@ -11,8 +11,17 @@ and a member is rejected for ever when the capital reaches $1/\delta$ (Ville); a
 
 **The score** is a bet, $w = q/p$. $p$ is the member's own law at $(s,a)$, fitted to a *second* batch of its draws: a
 core, and a broad part for the share of draws far from it. $q$ mixes such fits of the other members, by weight, with the
-laws of :mod:`occamrl.control.errors`, each in proportion to how well it has predicted so far. All members are run with
+laws of its own errors, each in proportion to how well it has predicted so far. All members are run with
 common random numbers, so that errors of the fits cancel in $q/p$. A bad score costs power, never validity.
+
+**Errors** of a member are learned freely. Let $z = L^{-1}(y - \mu)$, $\mu$ and $LL^\top$ mean and covariance of its
+fit. With features $\phi = (1, \text{view}, a)$, standardised, and $G = I + \sum\phi\phi^\top$,
+$B = \sum\phi z^\top$ over the past, the shift is $\hat z = B^\top G^{-1}\phi$, and
+$u = (z - \hat z)/\sqrt{1 + \phi^\top G^{-1}\phi}$ what is left, clipped at four scales, since jumps are no shift.
+Three laws of the next error are offered, coordinate by coordinate: *shift*, Student around $\hat z$ with scale and
+degrees of freedom by the past $u$; *scale*, around 0 with the scale of the past $z$; *heavy*, with three degrees of
+freedom around $\hat z$ and the scale of the past $|u|$. The same $G$ serves for errors in coordinates of the state,
+$r = y - \mu$: they say where a member misfits, and correct it when nothing else is left.
 
 **Weights** of members are Bayes' with the fits for likelihoods: synthetic, for acting and for $q$, without guarantee.
 
@@ -32,13 +41,24 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import chi2
 
-from occamrl.control import errors
-from occamrl.control.ladder import FAR, Choices, Simulator, SimulatorLadder
+from occamrl.control.ladder import FAR, Simulator, SimulatorLadder
 from occamrl.protocols import Floats, Ints
 
 AWAKE, TOP = 32, 8  # members that are tested at a step at most; those that make q
 MIXED = 0.01  # of every bet that is held back, and of the laws of q that is shared evenly
 TEMPERED = 0.3  # the exponent of the second score
+LAWS = 3  # of errors: shift, scale, heavy
+PRIOR = 4.0  # observations that the prior of errors is worth
+_HEAVY = 3.0  # degrees of freedom
+_JUMP = 4.0  # scales from which on an error is taken for a jump
+_MEAN_ABS = 2 * math.sqrt(3) / math.pi  # of Student's law with three
+
+
+def student(z: Floats, dof: Any) -> Floats:
+    """Return the log density of Student's law."""
+    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * math.pi)
+    found: Floats = constant - (dof + 1) / 2 * np.log1p(z * z / dof)
+    return found
 
 
 class Laws(NamedTuple):
@@ -51,10 +71,6 @@ class Laws(NamedTuple):
     middle: Floats  # [m, d] of that share, as errors
     width: Floats  # [m, d]
     dof: float
-
-    def of(self, members: Ints) -> Laws:
-        """Return the laws of some members."""
-        return self._replace(**{name: getattr(self, name)[members] for name in self._fields[:-1]})
 
     def errors(self, points: Floats) -> Floats:
         """Return L^{-1}(x - mean) of points [..., m, p, d]."""
@@ -69,7 +85,7 @@ class Laws(NamedTuple):
 
     def with_far(self, core: Floats, z: Floats) -> Floats:
         """Return the log density of a core [..., m, p] and the broad part, at errors z [..., m, p, d]."""
-        broad = errors.student((z - self.middle[:, None]) / self.width[:, None], 3.0).sum(axis=-1)
+        broad = student((z - self.middle[:, None]) / self.width[:, None], 3.0).sum(axis=-1)
         broad -= (np.log(self.width).sum(axis=1) + self.log_det)[:, None]
         found: Floats = np.logaddexp(core + np.log1p(-self.far)[:, None], broad + np.log(self.far)[:, None])
         return found
@@ -138,35 +154,39 @@ def log_sum(values: Floats, axis: int) -> Floats:
     return found
 
 
-def begin(ladder: SimulatorLadder, dimension: int) -> dict[str, Any]:
-    """Return the evidence before any data; all that changes is in here."""
-    members, classes, seen = len(ladder.members), len(ladder.names), ladder.resolution.size
-    sizes = np.bincount(ladder.level, minlength=classes)
-    features = 1 + seen + ladder.actions.dimension
+def rows_of(level: Ints, log_weight: Floats, features: int, seen: int, states: int) -> dict[str, Any]:
+    """Return what is kept of members before any data: ``seen`` coordinates of the view, ``states`` of the state."""
+    members = level.size
     return {
-        "steps": 0,
-        "level": ladder.level.copy(),
+        "level": level.copy(),
         "capital": np.full((members, 2), math.log(0.5)),  # log, of the two bets
         "peak": np.zeros(members),  # the largest log capital so far
         "rejected": np.full(members, -1),  # after how many steps; -1 if it is not
-        "log_weight": -np.log(sizes[ladder.level] * classes),
-        "laws": np.full((members, 1 + errors.LAWS), -math.log(1 + errors.LAWS)),  # log weights of what q is made of
+        "log_weight": log_weight,
+        "laws": np.full((members, 1 + LAWS), -math.log(1 + LAWS)),  # log weights of what q is made of
         "far": np.zeros((members, 1 + 2 * seen)),  # draws far from the core: their number, sum and squares
         "awake": np.zeros(members),  # steps
-        "errors": errors.begin(members, features, seen, dimension),
+        "gram": np.tile(np.eye(features), (members, 1, 1)),
+        "cross": np.zeros((members, features, seen + states)),
+        "squares": np.full((members, 2, seen), PRIOR),  # of u and z
+        "absolute": np.full((members, seen), PRIOR * _MEAN_ABS),  # of u
+        "noise": np.zeros((members, states)),  # squares of r minus its shift
     }
+
+
+def begin(ladder: SimulatorLadder, dimension: int) -> dict[str, Any]:
+    """Return the evidence before any data; all that changes is in here."""
+    classes, seen = len(ladder.names), ladder.resolution.size
+    sizes, features = np.bincount(ladder.level, minlength=classes), 1 + seen + ladder.actions.dimension
+    log_weight = -np.log(sizes[ladder.level] * classes)
+    return {"steps": 0, **rows_of(ladder.level, log_weight, features, seen, dimension)}
 
 
 def enlarge(state: dict[str, Any], level: int, log_weight: float) -> None:
     """Add a member in mid-run: it begins with capital 1."""
-    fresh: dict[str, Any] = {"level": level, "capital": math.log(0.5), "rejected": -1, "log_weight": log_weight}
-    fresh |= {"peak": 0.0, "far": 0.0, "awake": 0.0, "laws": -math.log(1 + errors.LAWS)}
-    for name, value in fresh.items():
-        state[name] = np.concatenate([state[name], np.full_like(state[name][:1], value)])
-    learned = state["errors"]
-    k = learned["cross"].shape[1]
-    for name, value in errors.begin(1, k, learned["absolute"].shape[1], learned["noise"].shape[1]).items():
-        learned[name] = np.concatenate([learned[name], value])
+    sizes = state["gram"].shape[1], state["absolute"].shape[1], state["noise"].shape[1]
+    for name, value in rows_of(np.array([level]), np.array([log_weight]), *sizes).items():
+        state[name] = np.concatenate([state[name], value])
 
 
 def alive(state: dict[str, Any]) -> Ints:
@@ -174,37 +194,77 @@ def alive(state: dict[str, Any]) -> Ints:
     return np.flatnonzero(state["rejected"] < 0)
 
 
-def awake(state: dict[str, Any]) -> tuple[Ints, Ints]:
-    """Return the members that are run at the next step and the heaviest of them, which make q; a matter of the past."""
+def ranking(state: dict[str, Any]) -> Ints:
+    """Return the members by weight, heaviest first: those that are not rejected, or all where all are."""
     left = alive(state)
-    if not left.size:  # misspecified: those that fit best, to learn their errors
-        left = np.argsort(-state["log_weight"], kind="stable")[:TOP]
-    order = left[np.argsort(-state["log_weight"][left], kind="stable")]
+    left = left if left.size else np.arange(state["level"].size)
+    return left[np.argsort(-state["log_weight"][left], kind="stable")]
+
+
+def awake(state: dict[str, Any]) -> tuple[Ints, int]:
+    """Return the members that are run at the next step, and how many, the first, make q; a matter of the past."""
+    order = ranking(state)
     top, others = order[:TOP], np.sort(order[TOP:])
+    if not alive(state).size:  # misspecified: only those that fit best are run, to learn their errors
+        others = others[:0]
     window = min(AWAKE - TOP, others.size)
     turn = (state["steps"] * window + np.arange(window)) % max(1, others.size)
-    return np.concatenate([top, others[turn]]), np.arange(top.size)
+    return np.concatenate([top, others[turn]]), top.size
+
+
+class Predicted:
+    """What the past says of the next error of some members at features phi [k]."""
+
+    def __init__(self, state: dict[str, Any], members: Ints, phi: Floats) -> None:
+        self.state, self.members, self.phi = state, members, phi
+        self.seen = state["absolute"].shape[1]
+        leverage = np.linalg.solve(state["gram"][members], np.broadcast_to(phi[:, None], (members.size, phi.size, 1)))
+        shift = np.einsum("mk,mkd->md", leverage[..., 0], state["cross"][members])
+        self.shift, self.drift = shift[:, : self.seen], shift[:, self.seen :]  # of z, and of r
+        self.width = np.sqrt(1.0 + leverage[..., 0] @ phi)
+        self.dof = PRIOR + state["awake"][members]
+        self.scale = np.sqrt(state["squares"][members] / self.dof[:, None, None])
+        self.heavy = state["absolute"][members] / (_MEAN_ABS * self.dof[:, None])
+
+    def log_density(self, z: Floats) -> Floats:
+        """Return the log densities of errors z [m, points, d] by each law [laws, m, points]."""
+        u, dof = (z - self.shift[:, None]) / self.width[:, None, None], self.dof[:, None, None]
+        log_width = z.shape[2] * np.log(self.width)[:, None]
+
+        def of(values: Floats, scale: Floats, dof: Any) -> Floats:
+            found: Floats = (student(values / scale[:, None], dof) - np.log(scale[:, None])).sum(axis=2)
+            return found
+
+        plain = of(u, self.scale[:, 0], dof) - log_width
+        return np.stack([plain, of(z, self.scale[:, 1], dof), of(u, self.heavy, _HEAVY) - log_width])
+
+    def learn(self, z: Floats, r: Floats) -> None:
+        """Take note of the errors z [m, d] and r [m, n] that came."""
+        state, members, phi = self.state, self.members, self.phi
+        u, limit = (z - self.shift) / self.width[:, None], _JUMP * self.heavy
+        clipped = np.clip(u, -limit, limit)  # jumps are no shift
+        z_used = self.shift + self.width[:, None] * clipped
+        state["gram"][members] += np.outer(phi, phi)
+        state["cross"][members] += phi[:, None] * np.concatenate([z_used, r], axis=1)[:, None]
+        state["squares"][members] += np.minimum(np.stack([clipped**2, z * z], axis=1), 1e12)
+        state["absolute"][members] += np.minimum(np.abs(u), 1e6)
+        state["noise"][members] += ((r - self.drift) / self.width[:, None]) ** 2
+
+
+def coefficients(state: dict[str, Any], member: int) -> tuple[Floats, Floats, Floats]:
+    """Return the shift of r by the features [k, n], its standard errors [k, n], and the scale of the rest [n]."""
+    seen, inverse = state["absolute"].shape[1], np.linalg.inv(state["gram"][member])
+    beta = inverse @ state["cross"][member][:, seen:]
+    scale = np.sqrt(state["noise"][member] / max(1.0, state["awake"][member])) + 1e-300
+    return beta, np.sqrt(np.diag(inverse))[:, None] * scale, scale
 
 
 def features(ladder: SimulatorLadder, view: Floats, action: Floats) -> Floats:
     """Return the features (1, view, action) of errors, of order 1."""
-    low, high = (
-        (ladder.actions.values.min(axis=0), ladder.actions.values.max(axis=0))
-        if isinstance(ladder.actions, Choices)
-        else (ladder.actions.low, ladder.actions.high)
-    )
+    low, high = ladder.actions.low, ladder.actions.high
     half = np.maximum((high - low) / 2, 1e-12)
     parts = np.clip((view - ladder.centre) / ladder.spread, -1e3, 1e3), (action - (low + high) / 2) / half
     return np.concatenate([np.ones((*view.shape[:-1], 1)), *parts], axis=-1)
-
-
-class Step(NamedTuple):
-    """What a step showed, for those who look at it."""
-
-    members: Ints  # awake
-    log_e: Floats  # [m, 2] the two bets
-    mean: Floats  # [n] of the next state, by the heaviest
-    scale: Floats  # [n]
 
 
 def observe(
@@ -214,8 +274,11 @@ def observe(
     transition: tuple[Floats, Floats, Floats],
     address: Callable[[str], np.random.Generator],
     delta: float,
-) -> Step:
-    """Take note of one real step; ``address`` gives fresh generators by purpose."""
+) -> Floats:
+    """Take note of one real step; return mean and scale of the next state by the heaviest member [2, n].
+
+    ``address`` gives fresh generators by purpose.
+    """
     s, a, y = transition
     n, (active, top) = ladder.draws, awake(state)
     states, actions = np.repeat(s[None], 2 * n, axis=0), np.repeat(a[None], 2 * n, axis=0)
@@ -226,7 +289,7 @@ def observe(
     outcome, views = seen[0] + noise[0], seen[1:].reshape(active.size, 2 * n, -1) + noise[1:]
     laws = fit(state, active, views[:, n:], ladder.resolution)  # by the second batch; the first is ranked
     points = np.concatenate([np.broadcast_to(outcome, (active.size, 1, outcome.size)), views[:, :n]], axis=1)
-    log_e, log_p = score(state, active, top, laws, points, ladder, (s, a))
+    log_e, log_p, predicted = score(state, active, top, laws, points, features(ladder, ladder.view(s[None])[0], a))
     # the capital of the bets, and who is rejected
     state["steps"] += 1
     state["awake"][active] += 1
@@ -236,40 +299,34 @@ def observe(
     fallen = active[(capital >= math.log(1 / delta)) & (state["rejected"][active] < 0)]
     state["rejected"][fallen] = state["steps"]
     # weights, and what is learned of the errors
-    prior = state["log_weight"][active[top]]
-    mixture = log_sum(prior - log_sum(prior, axis=0) + log_p[top], axis=0)
+    prior = state["log_weight"][active[:top]]
+    mixture = log_sum(prior - log_sum(prior, axis=0) + log_p[:top], axis=0)
     state["log_weight"][active] += log_p - mixture
     state["log_weight"] -= log_sum(state["log_weight"], axis=0)
-    phi = features(ladder, ladder.view(s[None])[0], a)
     middle = drawn[:, n:].mean(axis=1)
     z = np.clip(laws.errors(points[:, :1])[:, 0], -1e6, 1e6)
-    errors.Predicted(state["errors"], active, phi).learn(z, np.clip(y - middle, -FAR, FAR))
-    return Step(active, log_e, middle[0], drawn[0, n:].std(axis=0))
+    predicted.learn(z, np.clip(y - middle, -FAR, FAR))
+    return np.stack([middle[0], drawn[0, n:].std(axis=0)])
 
 
 def score(
-    state: dict[str, Any],
-    active: Ints,
-    top: Ints,
-    laws: Laws,
-    points: Floats,
-    ladder: SimulatorLadder,
-    where: tuple[Floats, Floats],
-) -> tuple[Floats, Floats]:
-    """Return the two log bets of each member [m, 2] and its log density of the outcome [m].
+    state: dict[str, Any], active: Ints, top: int, laws: Laws, points: Floats, phi: Floats
+) -> tuple[Floats, Floats, Predicted]:
+    """Return the two log bets of each member [m, 2], its log density of the outcome [m], and what errors it expects.
 
     Weights of what q is made of are renewed afterwards, by how well each part predicted the outcome.
     """
     z = laws.errors(points)  # [m, N + 1, d] under each member's own law
-    log_p, best = laws.with_far(laws.core(z), z), laws.of(top)
+    log_p = laws.with_far(laws.core(z), z)
+    best = laws._replace(**{name: getattr(laws, name)[:top] for name in laws._fields[:-1]})
     there = best.errors(points[:, None])
     others = best.with_far(best.core(there), there)  # [m, top, N + 1]
-    weight = np.tile(state["log_weight"][active[top]], (active.size, 1))
-    weight[active[:, None] == active[top]] = -np.inf  # the other members
+    weight = np.tile(state["log_weight"][active[:top]], (active.size, 1))
+    weight[active[:, None] == active[:top]] = -np.inf  # the other members
     alone = ~np.isfinite(weight).any(axis=1)
     rivals = log_sum(others + weight[:, :, None], axis=1) - np.where(alone, 0.0, log_sum(weight, axis=1))[:, None]
-    phi = features(ladder, ladder.view(where[0][None])[0], where[1])
-    own = errors.Predicted(state["errors"], active, phi).log_density(z) - laws.log_det[:, None]
+    predicted = Predicted(state, active, phi)
+    own = predicted.log_density(z) - laws.log_det[:, None]
     own = laws.with_far(own, z)  # the core has errors; what is far stays
     parts = np.concatenate([rivals[None], own])  # [laws, m, N + 1]
     mixed = state["laws"][active].T
@@ -278,7 +335,7 @@ def score(
     after = mixed + parts[:, :, 0]
     share = (1 - MIXED) * np.exp(after - log_sum(after, axis=0)) + MIXED / len(parts)
     state["laws"][active] = np.log(share).T
-    return log_e, log_p[:, 0]
+    return log_e, log_p[:, 0], predicted
 
 
 def classes(state: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

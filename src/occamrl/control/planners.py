@@ -23,7 +23,7 @@ import numpy as np
 
 from occamrl.control.ladder import Actions, Box, Choices, Reward, Simulator
 from occamrl.errors import require_integers, require_number
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import Floats
 
 
 class Planner(Protocol):
@@ -63,53 +63,25 @@ def returns(
     return np.where(np.isfinite(found), found, -np.inf)
 
 
-class Search:
-    """The part that both planners share: a law of plans, candidates drawn from it, and the law fitted to weights."""
+def drawn(actions: Actions, law: Floats, width: Floats, candidates: int, rng: np.random.Generator) -> Floats:
+    """Return candidates, the first of them the middle of the law: actions [C, h, m], or indicators [C, h, K]."""
+    if isinstance(actions, Box):
+        plans = law + width * rng.normal(size=(candidates, *law.shape))
+        plans[0] = law
+        return np.clip(plans, actions.low, actions.high)
+    steps, kinds = law.shape
+    law = 0.9 * law + 0.1 / kinds  # so that none dies out
+    below = rng.random((candidates, steps, 1)) > np.cumsum(law, axis=1)
+    chosen = np.minimum(below.sum(axis=2), kinds - 1)
+    chosen[0] = law.argmax(axis=1)
+    return np.asarray(np.eye(kinds)[chosen])
 
-    def __init__(self, actions: Actions, steps: int, warm: Warm | None, width: float) -> None:
-        self.actions = actions
-        if isinstance(actions, Box):
-            self.half = (actions.high - actions.low) / 2
-            rest: Any = (actions.low + actions.high) / 2
-            self.width = np.tile(width * self.half, (steps, 1))
-        else:
-            rest = np.full(len(actions.values), 1 / len(actions.values))
-        self.law = np.tile(rest, (steps, 1))
-        if warm is not None:  # one step later
-            kept = warm.law[1 : steps + 1]
-            self.law[: len(kept)] = kept
-        self.plans = self.law[None]
-        self.chosen: Ints = np.zeros((1, steps), np.int64)
 
-    def draw(self, candidates: int, rng: np.random.Generator) -> Floats:
-        """Return candidates [C, h, m], the first of them the middle of the law."""
-        steps = len(self.law)
-        if isinstance(self.actions, Box):
-            plans = self.law + self.width * rng.normal(size=(candidates, *self.law.shape))
-            plans[0] = self.law
-            self.plans = np.clip(plans, self.actions.low, self.actions.high)
-            return self.plans
-        below = rng.random((candidates, steps, 1)) > np.cumsum(self.law, axis=1)
-        self.chosen = np.minimum(below.sum(axis=2), self.law.shape[1] - 1)
-        self.chosen[0] = self.law.argmax(axis=1)
-        return self.actions.values[self.chosen]
-
-    def fit(self, weights: Floats, narrow: bool) -> None:
-        """Fit the law to the candidates, weighted; ``narrow`` fits its width, too."""
-        if isinstance(self.actions, Choices):
-            seen = np.eye(self.law.shape[1])[self.chosen]  # [C, h, K]
-            self.law = 0.9 * np.einsum("c,chk->hk", weights, seen) + 0.1 / self.law.shape[1]
-            return
-        self.law = np.einsum("c,chm->hm", weights, self.plans)
-        if narrow:
-            spread = np.sqrt(np.einsum("c,chm->hm", weights, (self.plans - self.law) ** 2))
-            self.width = np.maximum(spread, 0.05 * self.half)
-
-    def first(self) -> Floats:
-        """Return the first action of the law."""
-        if isinstance(self.actions, Choices):
-            return np.asarray(self.actions.values[self.law[0].argmax()])
-        return np.asarray(np.clip(self.law[0], self.actions.low, self.actions.high))
+def actions_of(actions: Actions, plans: Floats) -> Floats:
+    """Return the actions [..., m] of plans, of which there may be indicators or probabilities [..., K]."""
+    if isinstance(actions, Box):
+        return np.asarray(np.clip(plans, actions.low, actions.high))
+    return np.asarray(actions.values[plans.argmax(axis=-1)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,13 +114,23 @@ class Trying:
         warm: Warm | None,
     ) -> tuple[Floats, Warm]:
         """Return an action and the law of plans."""
-        search, value = Search(actions, min(self.horizon, horizon_left), warm, self.width), 0.0
+        half, value = (actions.high - actions.low) / 2, 0.0
+        rest = (actions.low + actions.high) / 2
+        if isinstance(actions, Choices):
+            rest = np.full(len(actions.values), 1 / len(actions.values))
+        law, width = np.tile(rest, (min(self.horizon, horizon_left), 1)), self.width * half
+        if warm is not None:  # one step later
+            kept = warm.law[1 : len(law) + 1]
+            law[: len(kept)] = kept
         for _ in range(self.iterations):
-            found = returns(simulate, reward, state, search.draw(self.candidates, rng), self.particles, rng)
+            plans = drawn(actions, law, width, self.candidates, rng)
+            found = returns(simulate, reward, state, actions_of(actions, plans), self.particles, rng)
             weights = self.weigh(found)
             value = float(weights @ np.nan_to_num(found, neginf=-1e300))
-            search.fit(weights, self.narrow)
-        return search.first(), Warm(search.law, value)
+            law = np.einsum("c,chk->hk", weights, plans)
+            if self.narrow and isinstance(actions, Box):
+                width = np.maximum(np.sqrt(np.einsum("c,chk->hk", weights, (plans - law) ** 2)), 0.05 * half)
+        return actions_of(actions, law[0]), Warm(law, value)
 
 
 @dataclass(frozen=True, kw_only=True)

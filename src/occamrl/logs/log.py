@@ -43,6 +43,7 @@ _SAID = {
 }
 
 Rows = dict[str, NDArray[Any]]  # by role
+Roles = Mapping[str, Sequence[str]]  # the columns of each
 
 
 class _Disorder(LogError):
@@ -87,22 +88,17 @@ class Log:
     """
 
     def __init__(
-        self,
-        table: Table,
-        roles: Mapping[str, Sequence[str]],
-        *,
-        order_by: str | None = None,
-        tolerance: float | None = None,
-        unlisted: str = "error",
-        split: bool = False,
+        self, table: Table, roles: Roles, order_by: str | None, tolerance: float | None, unlisted: str, split: bool
     ) -> None:
         self.source, self.tolerance, self.unlisted, self.split = table.source, tolerance, unlisted, split
         self.report: dict[str, int] = {}
         self.coded = False  # whether states and actions are numbers of the models, and rewards in [0, 1]
         self.states, self.actions = Labels(), Labels()
         self._table, self._roles, self._order_by = table, roles, order_by
-        self._sorted = None if order_by is None else self._sort()
+        self._sorted: Rows | None = None
         try:
+            if order_by is not None:
+                self._sorted = self._sort()
             self._count()
         except _Disorder:
             if "step" not in roles or self._sorted is not None:
@@ -123,15 +119,15 @@ class Log:
         self.report |= counted
 
     def _pieces(self, episodes: Episodes) -> Iterator[Rows]:
-        """Read it: rows in codes, as they come."""
+        """Read it: rows in codes, as they come, or sorted ones from memory."""
         roles, first = self._roles, 0
+        if self._sorted is not None:
+            for first in range(0, self._sorted["row"].size, cells.BLOCK):
+                yield {name: column[first : first + cells.BLOCK].copy() for name, column in self._sorted.items()}
+            return
         wanted = dict.fromkeys(chain(*roles.values(), [self._order_by] if self._order_by else []))
         for batch in self._table.batches(list(wanted)):
-            sizes = {name: len(batch[name]) for name in wanted}
-            size = max(sizes.values())
-            if min(sizes.values()) < size:
-                raise LogError("rows", got=f"columns of lengths {sizes}", expected="one value per row in each")
-            if not size:
+            if not (size := len(batch[roles["state"][0]])):
                 continue
             rows: Rows = {"row": np.arange(first, first + size), "episode": np.zeros(size, np.int64)}
             for role, names in roles.items():
@@ -156,14 +152,9 @@ class Log:
         """Return all rows in order: episodes by their first row, then by name."""
         episodes = Episodes()
         pieces = list(self._pieces(episodes))
-        names = list(pieces[0]) if pieces else []
-        for piece in pieces if self._order_by else ():
-            if (piece["order"].dtype.kind == "M") != (pieces[0]["order"].dtype.kind == "M"):
-                got = f"{piece['order'][0]}, and {pieces[0]['order'][0]} before"
-                raise LogError(self._order_by or "", got=got, expected="numbers in all rows, or dates in all")
-        rows = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in names}
-        if not rows:
-            return rows
+        if not pieces:
+            return {"row": np.zeros(0, np.int64)}
+        rows = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in list(pieces[0])}
         key = rows.pop("order") if self._order_by else rows["step"]
         ranks = episodes.ranks() if "episode" in self._roles else np.zeros(1, np.int64)
         start = np.full(ranks.size, key.max(), key.dtype)
@@ -173,9 +164,8 @@ class Log:
         rows["episode"] = place[rows["episode"]]
         order = np.lexsort((key, rows["episode"]))
         _tell(self.report, sorted=np.full(order.size, (np.diff(order) < 0).any()))
-        for name in names:
-            if name in rows:
-                rows[name] = rows[name][order]
+        for name in rows:  # one after another, since they may be large
+            rows[name] = rows[name][order]
         key = key[order]
         same = np.append(False, (np.diff(key) == 0) & (np.diff(rows["episode"]) == 0))
         expected = "one row of an episode at a time: a finer order, or more columns that name the episode"
@@ -190,17 +180,15 @@ class Log:
     def blocks(self, report: dict[str, int] | None = None) -> Iterator[Steps]:
         """Read it: whole episodes in codes, about 100,000 rows in each block; ``report`` counts what was mended."""
         held, last, count, told = list[Rows](), -1, 0, {} if report is None else report
-        for piece in chain(self._pieces(Episodes()) if self._sorted is None else _slices(self._sorted), [None]):
+        for piece in chain(self._pieces(Episodes()), [None]):
             if piece is not None and "episode" not in self._roles:  # one sequence, cut after rows that end it
                 none = np.zeros(piece["row"].size, bool)
                 ends = piece.get("terminated", none) | piece.get("truncated", none)
                 piece["episode"] += count + np.append(0, np.cumsum(ends)[:-1])
                 count += int(ends.sum())
-            held += [] if piece is None else [piece]
+            held += [piece] if piece else []
             size = sum(each["row"].size for each in held)
-            if not size or (
-                piece is not None and (size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1])
-            ):
+            if not size or (piece and (size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1])):
                 continue
             rows = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
             episode = rows["episode"]
@@ -221,15 +209,10 @@ class Log:
         expected = "0, 1, 2, ... in every episode; name a column that only orders rows in order_by="
         refuse(self.field("step"), step != due, step, expected, number, _Disorder)
         ended = rows.get("terminated", np.zeros(size, bool))
+        expected = "true on the last row of an episode only; without an episode column rows are cut there"
         for role in ("terminated", "truncated"):
-            flag, expected = rows.get(role, ended), "true on the last row of an episode only"
-            refuse(
-                self.field(role),
-                flag & ~last,
-                flag,
-                f"{expected}; without an episode column rows are cut there",
-                number,
-            )
+            flag = rows.get(role, ended)
+            refuse(self.field(role), flag & ~last, flag, expected, number)
         given = rows.get("next_state", np.full(size, MISSING)).astype(np.int64)
         following = np.where(last, np.where(ended, END, MISSING), np.append(state[1:], MISSING))
         filled = np.where(given == MISSING, following, given)
@@ -258,7 +241,8 @@ class Log:
         match = _Match(self, known, outcomes, rewards)
         for name in ("unlisted", "rewards_replaced", "truncated", "split"):
             self.report.pop(name, None)
-        for block in map(match, self.blocks()):
+        for codes in self.blocks():
+            block = match.rewarded(match.cut(match.named(codes)))
             episodes, first = block.begin.size - 1, 0
             while first < episodes:
                 held, due = sum(part.episodes for part in parts), max(1, math.ceil(done * GROWTH))
@@ -287,12 +271,6 @@ class Log:
         return "; ".join([f"{self.source}: {self.episodes:,} episodes, {self.rows:,} steps", *told])
 
 
-def _slices(rows: Rows) -> Iterator[Rows]:
-    """Return rows in memory, some at a time."""
-    for first in range(0, rows["row"].size if rows else 0, cells.BLOCK):
-        yield {name: column[first : first + cells.BLOCK].copy() for name, column in rows.items()}
-
-
 def _tell(report: dict[str, int], **marked: Any) -> None:
     """Count rows that are marked."""
     for name, rows in marked.items():
@@ -304,24 +282,19 @@ class _Match:
     """What takes blocks of a log to the states, actions and rewards of some models."""
 
     def __init__(self, log: Log, known: Known, outcomes: Outcomes | None, rewards: RewardMap | None) -> None:
-        names, unit = (None, None) if log.coded else (known.names, known.unit)
-        sizes = {"state": known.states, "action": known.actions}
-        self.names = {r: getattr(names, r + "s", None) or range(size) for r, size in sizes.items()}
+        names, sizes = None if log.coded else known.names, {"state": known.states, "action": known.actions}
+        self.names = {role: getattr(names, role + "s", None) or range(size) for role, size in sizes.items()}
         self.labels = {"state": log.states, "action": log.actions}
         self.index = {role: self.labels[role].look_up(self.names[role]) for role in sizes}
         nothing = Outcomes(np.zeros(known.states * known.actions + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))
         self.log, self.known, self.outcomes = log, known, outcomes or known.transition_rewards or nothing
-        self.rewards = rewards or RewardMap(*(unit or ()))
+        self.rewards = rewards or RewardMap(*known.unit)
         self.tolerance = _DECIDES if log.tolerance is None else log.tolerance / self.rewards.scale
         origin = self.outcomes.pair // known.actions
         self.stirs = np.zeros(known.states, bool)  # states that can be left
         self.stirs[origin[self.outcomes.next_state != origin]] = True
 
-    def __call__(self, block: Steps) -> Steps:
-        """Return a block in the terms of the models."""
-        return self._rewarded(self._cut(self._named(block)))
-
-    def _named(self, block: Steps) -> Steps:
+    def named(self, block: Steps) -> Steps:
         """Look labels up; those that the models do not have are refused, or their rows dropped."""
         kept, found = np.ones(block.row.size, bool), dict[str, Any]()
         for role, kind in (("state", "state"), ("action", "action"), ("next_state", "state")):
@@ -351,7 +324,7 @@ class _Match:
         _tell(self.log.report, unlisted=bad)
         return block.where(~bad) if bad.any() else block
 
-    def _cut(self, block: Steps) -> Steps:
+    def cut(self, block: Steps) -> Steps:
         """Cut episodes that are longer than the horizon, or refuse them; count those that are shorter."""
         horizon, log = self.known.horizon, self.log
         piece, step = np.divmod(block.step, horizon)
@@ -363,7 +336,7 @@ class _Match:
         _tell(log.report, split=new & (piece > 0), truncated=last & ~block.terminated & (step < horizon - 1))
         return block._replace(episode=np.cumsum(new) - 1, step=step)
 
-    def _rewarded(self, block: Steps) -> Steps:
+    def rewarded(self, block: Steps) -> Steps:
         """Move ends into the last state, where the models end, and put the rewards of the models in place."""
         known, outcomes, log = self.known, self.outcomes, self.log
         ends = block.terminated & ((block.next_state == END) | self.stirs[np.maximum(block.next_state, 0)])
@@ -444,13 +417,11 @@ def read_log(
         now and whenever they are used. ``minari:ID`` is a Minari dataset on this machine. Or a data frame of pandas or
         Polars, an Arrow table, a mapping of columns, a list of rows.
     columns : dict, optional
-        The column of each role: episode, state, action, next_state, reward, ended (or terminated), truncated, step.
-        Several columns make a tuple. A role that is not given is the column of its name, if there is one; None: there
-        is none. Without a next state it is the state of the next row. ``episode: None`` is one sequence, which is cut
-        where it ended.
+        The column of each role, several for a tuple: episode, state, action, next_state, reward, ended, truncated,
+        step; by default the column of that name. ``next_state: None``: that of the next row. ``episode: None``: one
+        sequence, which is cut where it ended.
     order_by : str, optional
-        A column of numbers or dates that orders the rows of an episode. With it, or with a column ``step``, the rows
-        may come in any order; without, those of an episode are together and in order.
+        A column of numbers or dates. With it, or with a column ``step``, rows may come in any order.
     tolerance : float, optional
         How far a reward may be from one that the models list, in the unit of the log; by default 0.001 of their range.
     unlisted : "error" | "drop"
@@ -460,9 +431,8 @@ def read_log(
     """
     if isinstance(source, Log):
         if columns is not None or order_by is not None:
-            raise ParameterError(
-                "log", got=repr(source), expected="what it was read from, to read it with other columns"
-            )
+            expected = "what it was read from, to read it with other columns"
+            raise ParameterError("log", got=repr(source), expected=expected)
         return source
     require_choice("unlisted", unlisted, ("error", "drop"))
     if tolerance is not None:
@@ -470,8 +440,7 @@ def read_log(
     table = table_of(source)
     if order_by is not None and order_by not in table.names:
         raise UnknownName("order_by", got=order_by, known=map(str, table.names))
-    roles = _roles_of(columns, table.names)
-    return Log(table, roles, order_by=order_by, tolerance=tolerance, unlisted=unlisted, split=split)
+    return Log(table, _roles_of(columns, table.names), order_by, tolerance, unlisted, split)
 
 
 def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
@@ -483,7 +452,7 @@ def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
     names = ("state", "action", "next_state", "reward")
     columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
     columns["episode"] = np.repeat(np.arange(episodes), problem.horizon)
-    table = table_of(columns)._replace(source=f"simulated, seed {seed}")
-    log = Log(table, _roles_of(None, table.names))
+    log = read_log(columns)
+    log.source = f"simulated, seed {seed}"
     log.coded = True
     return log

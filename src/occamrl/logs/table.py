@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import datetime
 import importlib
+import itertools
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -91,10 +92,9 @@ def coded(field: str, column: Any, first: int) -> tuple[Ints, list[Any]]:
         coded = column.dictionary_encode()
         codes, values = coded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False), coded.dictionary.to_pylist()
     advice = "a label: text, a number, true or false; name dates in order_by=, and give a weekday or month as a number"
-    dates = [isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in values]
-    refuse(
-        field, np.array([*dates, False])[codes], [str(values[c]) for c in codes] if any(dates) else (), advice, first
-    )
+    dates = np.array([isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in [*values, 0]])
+    if dates.any():
+        refuse(field, dates[codes], [str(values[c]) for c in codes], advice, first)
     labels = [label_of(value) for value in values]
     known = np.array([*(MISSING if label is None else c for c, label in enumerate(labels)), MISSING])
     return known[codes], labels
@@ -160,13 +160,8 @@ class Episodes:
         labels = [label if isinstance(label, tuple) else (label,) for label in self.labels.codes]
         if not labels:
             return np.arange(self.count)
-        keys = [
-            [(isinstance(part, str), part if isinstance(part, str) else float(part)) for part in label]
-            for label in labels
-        ]
-        ranks = np.empty(len(labels), np.int64)
-        ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
-        return ranks
+        keys = [[(isinstance(part, str), part) for part in label] for label in labels]
+        return np.argsort(sorted(range(len(keys)), key=keys.__getitem__))
 
 
 # Columns of other kinds -----------------------------------------------------------------------------------------------
@@ -210,9 +205,9 @@ def ordered(field: str, column: Any, first: int) -> NDArray[Any]:
             return np.asarray(array.cast(kind).to_numpy(zero_copy_only=False))
         except pa.ArrowException:
             continue
-    values = array.to_pylist()
-    forms = [bool(_NUMBER.fullmatch(str(v))) + 2 * bool(re.match(r"\d{4}-\d\d-\d\d", str(v))) for v in values]
-    odd = [form in (0, 3 - forms[0]) for form in forms]
+    values = [str(value) for value in array.to_pylist()]
+    form = _NUMBER.fullmatch if _NUMBER.fullmatch(values[0]) else re.compile(r"\d{4}-\d\d-\d\d").match
+    odd = [not form(value) for value in values]
     refuse(field, odd if any(odd) else [True], values, expected, first)
     raise AssertionError
 
@@ -246,19 +241,17 @@ def _csv(path: Path) -> Table:
     def batches(names: Sequence[str]) -> Iterator[Columns]:
         texts, nothing = dict.fromkeys(names, pa.string()), ["", "nan", "NaN"]
         kinds = {"column_types": texts, "include_columns": names, "null_values": nothing, "strings_can_be_null": True}
-        one_by_one = reader.ReadOptions(
-            use_threads=False, column_names=header, skip_rows=1, block_size=max(BLOCK * 32, 2**12)
-        )
+        block = max(BLOCK * 32, 2**12)
+        one_by_one = reader.ReadOptions(use_threads=False, column_names=header, skip_rows=1, block_size=block)
         try:
             with reader.open_csv(path, read_options=one_by_one, convert_options=reader.ConvertOptions(**kinds)) as rows:
                 for batch in rows:
                     yield {name: batch.column(name) for name in names}
         except (OSError, pa.ArrowException) as error:
             row = re.search("Row #([0-9]+)", str(error))
-            index, expected = None if row is None else (int(row[1]) - 2,), "a CSV file, with a value for each name"
-            raise LogError(
-                "values" if row else str(path), index=index, got=f"{error!s:.200}", expected=expected
-            ) from error
+            field, index = ("values", (int(row[1]) - 2,)) if row else (str(path), None)
+            expected = "a CSV file, with a value for each name"
+            raise LogError(field, index=index, got=f"{error!s:.200}", expected=expected) from error
 
     return Table(header, batches, str(path))
 
@@ -272,24 +265,22 @@ def _minari(dataset: Any, source: str = "minari") -> Table:
         offsets.append(int(getattr(space, "start", 0)))
     columns = ("episode", "state", "action", "next_state", "reward", "terminated")
 
+    def rows(k: int, episode: Any) -> tuple[NDArray[Any], ...]:
+        seen, chosen = np.asarray(episode.observations), np.asarray(episode.actions)
+        if seen.ndim != 1 or chosen.ndim != 1 or seen.size != chosen.size + 1:
+            got = f"observations {seen.shape}, actions {chosen.shape}"
+            raise LogError(f"episode {k}", got=got, expected="T + 1 and T whole numbers")
+        states, actions = seen.astype(np.int64) - offsets[0], chosen.astype(np.int64) - offsets[1]
+        about = np.asarray(episode.rewards), np.asarray(episode.terminations)
+        return np.full(actions.size, k), states[:-1], actions, states[1:], *about
+
     def batches(names: Sequence[str]) -> Iterator[Columns]:
         import pyarrow as pa
 
-        held, size = list[Sequence[NDArray[Any]]](), 0
-        for k, episode in enumerate(dataset.iterate_episodes()):
-            seen, chosen = np.asarray(episode.observations), np.asarray(episode.actions)
-            if seen.ndim != 1 or chosen.ndim != 1 or seen.size != chosen.size + 1:
-                got = f"observations {seen.shape}, actions {chosen.shape}"
-                raise LogError(f"episode {k}", got=got, expected="T + 1 and T whole numbers")
-            states, actions = seen.astype(np.int64) - offsets[0], chosen.astype(np.int64) - offsets[1]
-            about = np.asarray(episode.rewards), np.asarray(episode.terminations)
-            held.append((np.full(actions.size, k), states[:-1], actions, states[1:], *about))
-            size += actions.size
-            if size >= BLOCK:
-                yield dict(zip(columns, map(pa.array, map(np.concatenate, zip(*held, strict=True))), strict=True))
-                held, size = [], 0
-        if held:
-            yield dict(zip(columns, map(pa.array, map(np.concatenate, zip(*held, strict=True))), strict=True))
+        episodes = enumerate(dataset.iterate_episodes())
+        while held := [rows(*each) for each in itertools.islice(episodes, 1024)]:
+            arrays = [pa.array(np.concatenate(column)) for column in zip(*held, strict=True)]
+            yield dict(zip(columns, arrays, strict=True))
 
     return Table(columns, batches, source)
 
@@ -300,6 +291,8 @@ def _arrow(column: Any) -> Any:
 
     if hasattr(column, "to_arrow"):  # Polars
         column = column.to_arrow()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
     try:
         array = column if isinstance(column, pa.Array) else pa.array(column, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):
@@ -309,13 +302,6 @@ def _arrow(column: Any) -> Any:
 
 def _in_memory(source: Any) -> Table:
     """Read what has columns by name."""
-    if hasattr(source, "select") and hasattr(source, "to_batches"):  # Arrow
-
-        def cut(names: Sequence[str]) -> Iterator[Columns]:
-            for batch in source.select(list(names)).to_batches(max_chunksize=BLOCK):
-                yield {name: batch.column(name) for name in names}
-
-        return Table(source.schema.names, cut)
     if isinstance(source, (list, tuple)) and source and all(isinstance(row, Mapping) for row in source):
         source = {name: [row.get(name) for row in source] for name in dict.fromkeys(n for row in source for n in row)}
     if not hasattr(source, "__getitem__") or isinstance(source, (list, tuple)):
@@ -324,10 +310,13 @@ def _in_memory(source: Any) -> Table:
 
     def batches(names: Sequence[str]) -> Iterator[Columns]:
         columns = {name: _arrow(source[name]) for name in names}
-        for first in range(0, max(map(len, columns.values())), BLOCK):
+        sizes = {name: len(column) for name, column in columns.items()}
+        if len({*sizes.values()}) > 1:
+            raise LogError("rows", got=f"columns of lengths {sizes}", expected="one value per row in each")
+        for first in range(0, max(sizes.values()), BLOCK):
             yield {name: column[first : first + BLOCK] for name, column in columns.items()}
 
-    return Table(list(getattr(source, "columns", source)), batches)
+    return Table(list(getattr(source, "column_names", getattr(source, "columns", source))), batches)
 
 
 def table_of(source: Any) -> Table:

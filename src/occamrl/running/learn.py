@@ -232,7 +232,8 @@ def learn(  # type: ignore[misc]  # the options of both are spelled out here
     Parameters
     ----------
     agent : Learner or OccamControl
-        The latter learns on a Box as it is, and takes none of ``known`` to ``discretiser``.
+        The latter learns on a Box as it is, takes none of ``known`` to ``discretiser``, and the result is the agent
+        that has learned.
     env : gymnasium.Env or FiniteEnvironment
         With finite spaces, or a ``discretiser`` for its Box.
     episodes : int
