@@ -288,7 +288,7 @@ class _Match:
         self.index = {role: self.labels[role].look_up(self.names[role]) for role in sizes}
         nothing = Outcomes(np.zeros(known.states * known.actions + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))
         self.log, self.known, self.outcomes = log, known, outcomes or known.transition_rewards or nothing
-        self.rewards = rewards or (RewardMap() if log.coded else known.unit)
+        self.rewards = rewards or (RewardMap() if log.coded else RewardMap(*known.unit))
         self.tolerance = _DECIDES if log.tolerance is None else log.tolerance / self.rewards.scale
         origin = self.outcomes.pair // known.actions
         self.stirs = np.zeros(known.states, bool)  # states that can be left
