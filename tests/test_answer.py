@@ -190,10 +190,11 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
     for h in range(6):
         reached |= here
         here = {row[1] for stock in here for row in shop(stock, policy(stock, h), rate=0.3)}
+    assert set(np.flatnonzero(policy.reached)) == {known.state_number(stock) for stock in reached}
     policy.to_csv(tmp_path / "policy.csv")
     policy.to_json(tmp_path / "policy.json")
     rows = json.loads((tmp_path / "policy.json").read_text())
-    assert {(row["state"], row["step"]) for row in rows} == set(itertools.product(reached, range(6)))
+    assert {(row["state"], row["step"]) for row in rows} == set(itertools.product(range(5), range(6)))
     assert all(policy(row["state"], row["step"]) == row["action"] for row in rows)
     with (tmp_path / "policy.csv").open() as file:
         assert [{name: int(each) for name, each in row.items()} for row in csv.DictReader(file)] == rows

@@ -410,3 +410,15 @@ def test_the_parameters_that_matter_are_named() -> None:
         log = simulate_log(ladder().model.mdp(**point), episodes=400)
         assert [set(each) for each in orl.supports(log, ladder()).sets] == [names]
     assert not orl.supports(orl.run(agent, stolen(0.2, rate=0.37), episodes=60, progress=False), ladder()).sets
+
+
+def test_what_every_parameter_calls_impossible_rules_all_of_them_out() -> None:
+    known, by = ladder().model.known, Parametric(ladder(), ladder().model.known, 0.05)
+    state = by.begin()
+    for seed in range(20):
+        mdp = ladder().model.mdp(rate=0.37)
+        by.add(state, simulate(mdp, np.zeros((mdp.horizon, mdp.states), int), 5, np.random.default_rng(seed)))
+    assert not state["rejected"].any()
+    s, after = known.state_number(0), known.state_number(4)  # from an empty shelf without an order to a full one
+    by.add(state, Flow.of_episode([s, after], [0], [0.5]))
+    assert state["rejected"].all()

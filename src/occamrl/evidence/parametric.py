@@ -41,6 +41,7 @@ from occamrl.errors import ParameterError
 from occamrl.evidence import likelihood
 from occamrl.evidence.likelihood import JEFFREYS, Choice, Judgement, Possible, Worth, counted_evidence, log_frequencies
 from occamrl.models.model import ParametricLadder, spread_points
+from occamrl.problems.mdp import TOLERANCE
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 
 _GROWTH = 1.02  # a class is fitted anew when the data have grown by 2 %
@@ -157,11 +158,23 @@ class Parametric:
         return Counts(rows.tolist(), seen, count[seen].astype(np.float64), frequency, novel)
 
     def log_likelihood(self, data: Counts, P: Floats) -> float:
-        """Return l, less that of the frequencies; outcomes that are not listed have the rest of the probability."""
+        """Return l, less that of the frequencies; outcomes that are not listed have the rest of the probability.
+
+        What P makes impossible has a tiny probability here, so that a search can leave such parameters.
+        """
         found = float(data.count @ (np.log(np.maximum(P[data.seen], _TINY)) - data.frequency))
-        rest = 1.0 - np.bincount(self.row, P, len(self.model.pairs))
         strange = data.novel > 0.0
-        return found + float(data.novel[strange] @ np.log(np.maximum(rest[strange], _TINY)))
+        return found + float(data.novel[strange] @ np.log(self._rest(P)[strange]))
+
+    def _rest(self, P: Floats) -> Floats:
+        """Return the probability, at each pair, of what is not listed; tiny where that is rounding."""
+        rest = 1.0 - np.bincount(self.row, P, len(self.model.pairs))
+        return np.where(rest > TOLERANCE, rest, _TINY)
+
+    def allows(self, data: Counts, theta: Floats) -> bool:
+        """Say whether everything that was seen is possible with these parameters."""
+        P = self.probability(theta, data.rows)
+        return bool((P[data.seen] > 0.0).all() and (self._rest(P)[data.novel > 0.0] > _TINY).all())
 
     def derivatives(self, data: Counts, theta: Floats, free: list[int]) -> tuple[float, Floats, Floats]:
         """Return l, its gradient and Fisher's information in the free parameters, by central differences."""
@@ -204,6 +217,8 @@ class Parametric:
                 if self.log_likelihood(data, self.probability(whole(moved), data.rows)) < value + 0.1 * slack:
                     moved = search(share)  # the quadratic model is wrong here
                 share = moved
+            else:
+                value = self.log_likelihood(data, self.probability(whole(share), data.rows))
             return Fit(whole(share), value, max(slack, 0.0), information)
 
         return max((climb(each[free]) for each in starts), key=lambda found: found.likelihood)
@@ -242,9 +257,8 @@ class Parametric:
         for m, theta in enumerate(state["theta"]):
             P = self.probability(theta, rows)
             q = (1.0 - e) * P[came] + e * counted[came]
-            rest = (1.0 - e) * (1.0 - np.bincount(self.row, P, novel.size)[strange])
             state["score"][m] += block[came] @ (np.log(q) - new[came]) + before @ (old - new)
-            state["score"][m] += novel[strange] @ np.log(np.maximum(rest, _TINY))
+            state["score"][m] += novel[strange] @ np.log((1.0 - e) * self._rest(P)[strange])
 
     def z(self, state: dict[str, Any]) -> float:
         """Return Z, less the likelihood of the frequencies."""
@@ -258,6 +272,7 @@ class Parametric:
     def _test(self, state: dict[str, Any]) -> None:
         """Fit the classes that are left, and rule out those whose best parameters are not likely enough."""
         data, least, total = self.counts_of(state), self.least(state), int(state["count"].sum())
+        best = -math.inf  # of the classes so far, which are nested
         for m, (theta, fitted) in enumerate(zip(state["theta"], state["fitted"].tolist(), strict=True)):
             now = self.log_likelihood(data, self.probability(theta, data.rows))
             state["likelihood"][m] = now
@@ -270,7 +285,8 @@ class Parametric:
                 if found.likelihood + found.slack < least:
                     found = self.fit(data, self.free[m], self.starts(found.theta, True))
                 state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
-                if found.likelihood + found.slack < least:
+                best = max(best, found.likelihood + found.slack if self.allows(data, found.theta) else -math.inf)
+                if best < least:
                     state["rejected"][m] = state["seen"]
 
     # Acting and answers ----------------------------------------------------------------------------------------------
@@ -301,7 +317,8 @@ class Parametric:
             m = left[int((state["score"][left] + draw.gumbel(size=len(left))).argmax())]
             theta = self.resampled(state, m, draw)
         elif acting == "fit":
-            theta = state["theta"][left[0]]
+            m = left[0]
+            theta = state["theta"][m]
         else:
             points = self.draws(state, m, draw, _DRAWS)
             values = [

@@ -109,6 +109,8 @@ class Occam(Learner):
             return "none"
         if self.acting == "sampling":
             return "on average over its prior"
+        if isinstance(self.ladder, ParametricLadder):
+            return "selection valid, optimism searched"
         return "valid" if self.scope == "all" else "valid if separable"
 
     def evidence(self, known: Known) -> Any:  # Lists or Parametric

@@ -114,14 +114,14 @@ class Policy:
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each state and step."""
         H, S = self.actions.shape
-        every = ((h, s) for h in range(H) for s in range(S) if self.reached[s])
+        every = ((h, s) for h in range(H) for s in range(S) if not self.known.rests[s])
         name = self.known.action_name
         return [
             {"step": h, "state": self.known.state_name(s), "action": name(int(self.actions[h, s]))} for h, s in every
         ]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write step, from 0 as in logs, state and action of every state that can be reached."""
+        """Write step, from 0 as in logs, state and action, of all states."""
         text = io.StringIO()
         writer = csv.DictWriter(text, ["step", "state", "action"])
         writer.writeheader()

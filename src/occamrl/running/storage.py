@@ -81,8 +81,10 @@ def write_sealed(path: Path, document: dict[str, Any]) -> None:
 def read_sealed(path: Path) -> dict[str, Any]:
     """Return a sealed JSON object; a byte that is not as it was written is an error that names the file."""
     try:
-        document: dict[str, Any] = json.loads(path.read_bytes())
-        if document.pop("digest") != sha256(canonical(document)):
+        content = path.read_bytes()
+        document: dict[str, Any] = json.loads(content)
+        sealed = canonical(document) + b"\n"
+        if document.pop("digest") != sha256(canonical(document)) or content != sealed:
             raise ValueError("its digest does not match its content")
     except Exception as error:  # whatever a damaged file leads to
         got = f"{type(error).__name__}: {error}"

@@ -78,7 +78,8 @@ def since(rows: Sequence[dict[str, Any]], name: str, value: Any, episodes: int) 
 
 def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
     """Say which class of a ladder is needed, what was ruled out and when, and what to do next."""
-    names, m = list(facts["names"]), int(facts["chosen"])
+    m = int(facts["chosen"])
+    names = list(facts.get("names") or [f"class {k}" for k in range(1, m + 1)])  # others' selectors may not say
     place = f"{ordinal(m)} of {count(len(names))}"
     sentences = [f"You need {names[m - 1]!r} ({place} models)."]
     if "because" in facts:
@@ -92,8 +93,8 @@ def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str,
     for when, group in sorted(after.items()):
         verb = "was" if len(group) == 1 else "were"
         sentences.append(f"{listed(group)} {verb} ruled out after {when:,} {'episode' if when == 1 else 'episodes'}.")
-    if m > 1 and "because" not in facts:
-        delta = float(getattr(result.agent, "delta", math.nan))
+    delta = getattr(result.agent, "delta", None)
+    if m > 1 and "because" not in facts and delta is not None:
         sentences.append(f"A model class that contains the truth is ruled out with probability at most {delta:g}.")
     if facts["since"] > max(result.total_episodes / 2, 1):
         sentences.append("Next: the class changed lately; play on before relying on it.")
