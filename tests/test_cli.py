@@ -89,7 +89,7 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
 
 def test_an_experiment_is_run_looked_at_verified_damaged_repaired_and_reported(elsewhere: Path) -> None:
     events = [
-        json.loads(line) for line in ok("run", "tiny.toml", "--out", "out", "--workers", "1", "--json").splitlines()
+        json.loads(line) for line in ok("run", "tiny.toml", "--folder", "out", "--workers", "1", "--json").splitlines()
     ]
     assert events[-1] == {"event": "end", "finished": 4, "failed": 0, "stopped": False}
     assert sum(event["event"] == "done" for event in events) == 4
@@ -124,8 +124,8 @@ def test_a_cell_that_fails_is_told_of_and_the_others_are_finished(elsewhere: Pat
         TINY.replace("seeds = 2", 'seeds = 1\nimport = ["broken_agent"]') + '[[agent]]\nname = "broken_agent:Broken"\n'
     )
     (elsewhere / "broken.toml").write_text(spec)
-    assert call("run", "broken.toml", "--out", "out").exit_code == 2  # a spec alone imports nothing
-    words = ("run", "broken.toml", "--out", "out", "--workers", "1", "--import", "broken_agent")
+    assert call("run", "broken.toml", "--folder", "out").exit_code == 2  # a spec alone imports nothing
+    words = ("run", "broken.toml", "--folder", "out", "--workers", "1", "--import", "broken_agent")
     result = python("-m", "occamrl", *words)
     assert result.returncode == 1
     assert "2 cells finished, 1 failed" in result.stderr
@@ -137,7 +137,7 @@ def test_a_cell_that_fails_is_told_of_and_the_others_are_finished(elsewhere: Pat
 def test_ctrl_c_ends_with_one_line_and_code_130_and_resume_goes_on(elsewhere: Path) -> None:
     rule = '[[agent]]\nname = "Arena"\nrule = "UCB1"\nbases = ["UniformRandom", "PSRL"]\n'  # an episode a block: slow
     (elsewhere / "slow.toml").write_text(TINY.replace("episodes = 40", "episodes = 1_000_000").replace("2", "1") + rule)
-    words = [sys.executable, "-m", "occamrl", "run", "slow.toml", "--out", "out", "--workers", "1"]
+    words = [sys.executable, "-m", "occamrl", "run", "slow.toml", "--folder", "out", "--workers", "1"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
     deadline = time.monotonic() + 60.0
     while len(list(Path("out/cells").glob("*.json"))) != 2 and time.monotonic() < deadline:
@@ -267,7 +267,7 @@ def test_a_new_class_checks_itself_and_is_found_by_a_spec(kind: str, elsewhere: 
             spec = spec.replace("parameters = { states = 3 }\n", "").replace("UniformRandom", "Occam")
             spec += '[[agent]]\nname = "oracle"\nparameters = { selector = "Occam" }\n'
         (elsewhere / "own.toml").write_text(spec)
-        run = python("-m", "occamrl", "run", "own.toml", "--out", "out", "--workers", "1", "--import", "mine")
+        run = python("-m", "occamrl", "run", "own.toml", "--folder", "out", "--workers", "1", "--import", "mine")
         assert run.returncode == 0, run.stderr
 
 
@@ -291,7 +291,7 @@ def test_list_names_everything_that_is_found() -> None:
 def test_the_demonstration_answers_in_words_and_draws_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "EPISODES", 40)
     monkeypatch.setattr(demo, "SEEDS", 1)
-    output = ok("demo", "--out", "deep/out")
+    output = ok("demo", "--folder", "deep/out")
     assert "You need" in output
     assert "largest class" in output
     assert Path("deep/out/demo.png").read_bytes().startswith(b"\x89PNG")
@@ -305,8 +305,8 @@ def test_shipped_specs_are_valid(name: str) -> None:
 
 LEARN = ("learn", "FrozenLake-v1", "--episodes", "5", "--ladder")
 WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {  # what is called, the exit code, and what the message names
-    "no such spec": (("run", "dem", "--out", "out"), 2, "did you mean 'demo'"),
-    "a spec with faults": (("run", "bad.toml", "--out", "out"), 2, "agent[0].name"),
+    "no such spec": (("run", "dem", "--folder", "out"), 2, "did you mean 'demo'"),
+    "a spec with faults": (("run", "bad.toml", "--folder", "out"), 2, "agent[0].name"),
     "no experiment": (("status", "."), 1, "experiment.json"),
     "nothing to resume": (("resume", "nowhere"), 1, "experiment.json"),
     "nothing to report": (("report", "nowhere"), 1, "experiment.json"),
@@ -325,7 +325,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {  # what is called, the ex
     "a file that is there": (("new", "spec", "Tiny"), 2, "exists"),
     "a file of another kind": (("new", "learner", "Mine", "--out", "my-own.py"), 2, "out"),
     "no such command": (("ran",), 2, "ran"),
-    "a missing option": (("run", "tiny.toml"), 2, "--out"),
+    "a missing option": (("run", "tiny.toml"), 2, "--folder"),
 }
 
 
@@ -341,7 +341,7 @@ def test_errors_are_a_message_on_standard_error_and_an_exit_code(case: str, else
 
 def test_for_a_program_an_error_is_a_line_of_json(elsewhere: Path) -> None:
     (elsewhere / "bad.toml").write_text(TINY.replace('"UniformRandom"', '"UniformRandon"'))
-    found: dict[str, Any] = json.loads(call("run", "bad.toml", "--out", "out", "--json").stdout)
+    found: dict[str, Any] = json.loads(call("run", "bad.toml", "--folder", "out", "--json").stdout)
     assert (found["event"], found["kind"]) == ("error", "SpecError")
     assert found["faults"][0]["key"] == "agent[0].name"
 
@@ -359,5 +359,5 @@ def test_what_the_machine_cannot_do_is_one_line(error: Exception, monkeypatch: p
 
 def test_names_cannot_steer_a_terminal(elsewhere: Path) -> None:
     (elsewhere / "red.toml").write_text(TINY.replace('"tiny"', '"\\u001b[31mred"'))
-    ok("run", "red.toml", "--out", "out", "--workers", "1")
+    ok("run", "red.toml", "--folder", "out", "--workers", "1")
     assert "\x1b" not in ok("status", "out")

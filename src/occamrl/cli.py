@@ -126,17 +126,17 @@ def print_lines(lines: Sequence[str] | dict[str, Any]) -> None:
 
 
 @command()
-def demo(out: Annotated[Path, typer.Option(help="Directory for the files.")] = Path("demo")) -> None:
+def demo(folder: Annotated[Path, typer.Option(help="Directory for the files.")] = Path("demo")) -> None:
     """Let a selector find out how slippery a lake is; print its answer and a comparison, and draw a figure."""
     from occamrl.demo import demonstrate
 
-    demonstrate(out, typer.echo)
+    demonstrate(folder, typer.echo)
 
 
 @command()
 def run(
     spec: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")],
-    out: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this experiment.")],
+    folder: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this experiment.")],
     workers: Workers = None,
     scheduler: Scheduler = None,
     modules: Modules = None,
@@ -146,7 +146,7 @@ def run(
 
     A spec may list modules of your own under `import`; each of them has to be named with --import as well.
     """
-    _play_cells(out, spec, modules, as_json, workers=workers, scheduler=scheduler)
+    _play_cells(folder, spec, modules, as_json, workers=workers, scheduler=scheduler)
 
 
 @command()
@@ -279,7 +279,7 @@ def new(
     template = resources.files("occamrl").joinpath("templates", f"{kind}.txt").read_text("utf-8")
     write_whole(path, template.replace("NAME", name).replace("MODULE", path.stem).encode())
     file = shlex.quote(str(path))
-    use = {"spec": f"occamrl run {file} --out {name.lower()}", "ladder": f"occamrl learn ENV_ID --ladder {file} ..."}
+    use = {"spec": f"occamrl run {file} --folder {name.lower()}", "ladder": f"occamrl learn ENV_ID --ladder {file} ..."}
     typer.echo(f"{path} is written; to {'use' if kind in use else 'check'} it: {use.get(kind, f'python {file}')}")
 
 
