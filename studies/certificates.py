@@ -3,7 +3,6 @@
     python -m studies.certificates              the table, 1,000 runs of most promises (some minutes)
     python -m studies.certificates --quick      the same with a tenth of the runs
     python -m studies.certificates --only optimism
-    python -m studies.certificates --write      also puts it into docs/certificates.md
 
 A promise is a function of (broken, seed) that returns one sample. Rates of failures are compared with a bound by
 Clopper-Pearson intervals of level 99.8 %, so that a promise that is kept is refuted by chance once in a thousand times
@@ -31,7 +30,7 @@ from occamrl.problems.classic import RiverSwim
 from occamrl.problems.mixtures import ReferenceMixture
 from occamrl.running.flow import simulate
 from occamrl.running.run import generator
-from studies.figures import DOCS, table, write
+from studies.figures import table
 
 EPISODES, LEVEL = 40, 0.998
 MEMBERS = (0, 3, 5, 2, 6, 1)  # of near_truth: the kernels of the steps
@@ -375,7 +374,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="those whose name contains this")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--workers", type=int, default=processors())
-    parser.add_argument("--write", action="store_true", help="put the table into the page")
     given = parser.parse_args(arguments)
     names = [name for name in PROMISES if given.only in name]
     tasks: list[tuple[str, bool, int]] = []
@@ -404,8 +402,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text.append(f"## {section}\n\n" + table(header, rows))
     print("\n\n".join(text))
     print(f"\n{len(names) - wrong} of {len(names)} promises hold and have their control refuted.")
-    if given.write:
-        write(DOCS / "certificates.md", "certificates", "\n\n".join(text))
     return wrong
 
 

@@ -1,7 +1,7 @@
 """Simulators that can only be run: validity, power, returns and cost on four systems.
 
     python -m studies.control validity --seeds 400     one table; validity controls power returns sensitivity cost
-    python -m studies.figures simulators-that-run      all tables, as the page shows them
+    python -m studies.figures continuous-states      all tables, as the page shows them
 
 The true simulator is a member of every ladder unless a table says otherwise, and the agent acts adaptively.
 """

@@ -1,14 +1,14 @@
 """The measured tables of the documentation: one command prints every table of a page, as the page shows it.
 
     python -m studies.figures                             the pages and their parts
-    python -m studies.figures selection-linear            prints the tables of docs/selection-linear.md
-    python -m studies.figures selection-linear --part linear:norm
-    python -m studies.figures selection-linear --write    also puts them into the page, and draws its pictures
+    python -m studies.figures logged-data                 prints the tables of docs/logged-data.md
+    python -m studies.figures logged-data --write         also puts them into the page
+    python -m studies.figures --part linear:norm          one part, on a page or not
 
-A part is a function of a study in this folder that returns Markdown. Its place in a page lies between
-``<!-- linear:norm -->`` and ``<!-- end -->``; nothing else is written there. ``--seeds`` plays fewer runs, ``--tiny`` a
-few episodes, to see that a study runs. Parts are measured side by side in the package's pool of processes. Regret is
-exact and does not depend on the machine.
+A part is a function of a study in this folder that returns Markdown. Its place in a page, if it has one, lies between
+``<!-- answers:logs -->`` and ``<!-- end -->``. ``--seeds`` plays fewer runs, ``--tiny`` a few episodes, to see that a
+study runs. Parts are measured side by side in the package's pool of processes. Regret is exact and does not depend on
+the machine.
 """
 
 from __future__ import annotations
@@ -34,36 +34,21 @@ from occamrl.protocols import Floats
 DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
-    "arena": tuple(f"rivals:{name}" for name in ("ice", "ladder", "mixture", "pricing", "misspecified", "riverswim")),
-    "continuous-states": ("continuous:pendulum", "continuous:inventory"),
-    "environments": ("simulators:gymnasium",),
-    "extensions": tuple(f"linear:{name}" for name in ("rewards", "steps", "changing", "selectors", "families")),
-    "learners": ("linear:lazy",),
-    "logged-data": ("answers:logs", "simulators:logs"),
-    "occam": tuple(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
-    "problems/lost-sales": ("practical:lost_sales",),
-    "problems/machine-replacement": ("practical:machine_replacement",),
-    "problems/patchy-ice": ("ladders:ice",),
-    "problems/pricing": ("ladders:pricing",),
-    "problems/queue-admission": ("practical:queue_admission",),
-    "problems/weekday-inventory": ("practical:weekday_inventory",),
-    "rivals": ("rivals:river_swim", "rivals:linear_river_swim"),
-    "selection-ladders": (
-        "ladders:classes",
-        "ladders:paper",
-        "ladders:false_rejection",
-        "ladders:ice",
-        "ladders:linear",
-        "ladders:pricing",
-    ),
-    "selection-linear": tuple(
-        f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")
-    ),
-    "simulators": ("simulators:evidence",),
-    "simulators-that-run": tuple(
-        f"control:{name}" for name in ("validity", "controls", "power", "sensitivity", "returns", "cost")
-    ),
+    "continuous-states": ("control:validity", "control:power"),
+    "logged-data": ("answers:logs",),
 }
+OTHERS = (  # parts whose tables stand on no page
+    *(f"continuous:{name}" for name in ("pendulum", "inventory")),
+    *(f"control:{name}" for name in ("controls", "sensitivity", "returns", "cost")),
+    *(f"ladders:{name}" for name in ("classes", "paper", "false_rejection", "ice", "linear", "pricing")),
+    *(f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")),
+    *(f"linear:{name}" for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")),
+    *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
+    *(f"practical:{name}" for name in ("lost_sales", "machine_replacement", "queue_admission", "weekday_inventory")),
+    *(f"rivals:{name}" for name in ("ice", "ladder", "mixture", "pricing", "misspecified", "riverswim")),
+    *(f"rivals:{name}" for name in ("river_swim", "linear_river_swim")),
+    *(f"simulators:{name}" for name in ("evidence", "gymnasium", "logs")),
+)
 
 
 @dataclass(frozen=True)
@@ -277,12 +262,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"page: got {unknown[0]!r}, expected one of {', '.join(PAGES)}")
     if given.write and (given.tiny or given.seeds < 10**9):
         parser.error("--tiny and --seeds print only: their figures are not those of the page")
-    parts = list(dict.fromkeys(part for page in pages for part in PAGES[page]))
+    parts = list(dict.fromkeys(part for page in pages or (PAGES if given.part else ()) for part in PAGES[page]))
+    parts += OTHERS if given.pages == ["all"] or (given.part and not pages) else ()
     if unknown := [part for part in given.part or () if part not in parts]:
         parser.error(f"--part: got {unknown[0]!r}, expected one of {', '.join(parts)}")
     parts = given.part or parts
-    if not pages:
-        print("\n".join(f"{page:<30}{' '.join(PAGES[page])}" for page in PAGES))
+    if not pages and not parts:
+        print("\n".join(f"{page:<20}{' '.join(parts)}" for page, parts in [*PAGES.items(), ("no page", OTHERS)]))
     pictures = str(DOCS / "figures") if given.write else ""
     began, failed, due = dict.fromkeys(parts, time.monotonic()), 0, 0.0
     tasks = [[part, given.tiny, given.seeds, pictures] for part in parts]

@@ -1,6 +1,6 @@
 """Linear kernels: selection by dimension and by norm, lazy planning, unknown rewards, one kernel per step.
 
-For docs/selection-linear.md, docs/learners.md and docs/extensions.md (:mod:`studies.figures`): means over seeds with
+For docs/selection-linear.md and docs/learners.md (:mod:`studies.figures`): means over seeds with
 95% bootstrap intervals, delta = 0.05, ``norm_bound`` = ||theta*|| unless b is named.
 """
 

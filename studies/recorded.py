@@ -129,7 +129,7 @@ def simulated_river() -> Any:
 
 
 def changing_both() -> Any:
-    """A different mixture of three kernels at each of 5 steps; docs/extensions.md."""
+    """A different mixture of three kernels at each of 5 steps; docs/learners.md."""
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(np.ones(4), size=(3, 4, 2))
     weights = rng.dirichlet(np.ones(3), size=5)

@@ -1,6 +1,6 @@
 """Rival learners alone, and the league tables of selectors against rules that choose among bases.
 
-For docs/rivals.md and docs/arena.md (:mod:`studies.figures`). Published constants, and round factors of them where a
+For docs/baselines.md (:mod:`studies.figures`). Published constants, and round factors of them where a
 row says so; none was tuned. The league plays seeds 100 to 109.
 """
 
