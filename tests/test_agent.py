@@ -151,6 +151,8 @@ def test_what_is_not_possible_is_refused_and_leaves_no_trace() -> None:
         (lambda: agent.observe(2, "none", -0.2, 2, cast(Any, "yes")), "ended"),
         (lambda: agent.act(4), "where the last step led"),
         (lambda: orl.Agent(occam()).observe(4, "some", -0.4, 4), r"'some' in state 4, expected one of \['none'\]"),
+        (lambda: agent.act([2]), r"state: got \[2\]"),
+        (lambda: orl.Agent(occam(), alarm=0.1).forget(since=2), "since: got 2"),
         (lambda: named.act("hihg"), "one of 'low', 'middle', 'high'; did you mean high"),
         (lambda: estimating.observe(0, 0, None, 1), "reward"),
         (lambda: arena.observe(1, 1 - arena.act(1), None, 1), "of somebody else"),
@@ -168,6 +170,13 @@ def test_what_is_not_possible_is_refused_and_leaves_no_trace() -> None:
         with pytest.raises(errors.InvalidInput, match=message):
             made()
     assert plain(vars(agent.result.drive)) == before
+
+
+def test_what_the_first_episode_rules_out_is_out_before_it_ends() -> None:
+    agent = orl.Agent(occam())
+    agent.observe(2, "none", None, "(not listed)")
+    assert agent.step == 1
+    assert agent.answer.misspecified
 
 
 @pytest.mark.parametrize("kind", ["Occam", "ARLGen"])

@@ -271,7 +271,7 @@ class Parametric:
                     found = self.fit(data, self.free[m], self.starts(found.theta, True))
                 state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
                 if found.likelihood + found.slack < least:
-                    state["rejected"][m] = state["seen"]
+                    state["rejected"][m] = max(state["seen"], 1)  # 0: not; the first episode may be open
 
     # Acting and answers ----------------------------------------------------------------------------------------------
 
