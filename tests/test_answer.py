@@ -246,6 +246,22 @@ def test_runs_of_arl_gen_and_occam_answer(tmp_path: Path) -> None:
         assert answer.page(tmp_path / "page.html").stat().st_size > 10_000
 
 
+def test_a_parameter_at_its_bound_is_told_and_one_model_is_the_only_one() -> None:
+    def coin(state: int, action: int, *, p: float) -> Rows:
+        yield p, 1 - state, 1.0
+        yield 1.0 - p, state, 0.0
+
+    wide, narrow = (
+        orl.Model(coin, start=0, actions=[0, 1], horizon=4, parameters={"p": ends}) for ends in ((0.1, 0.9), (0.1, 0.6))
+    )
+    log = log_of(wide.mdp(p=0.65), 30)
+    found = orl.select(log, narrow.ladder({"any": ["p"]}))
+    assert found.at_bounds == ["p"]
+    assert "The best p is at the bound that you gave it, 0.6." in found.sentences
+    assert "the only model" in str(found)
+    assert not orl.select(log, wide.ladder({"any": ["p"]})).at_bounds
+
+
 def test_amounts_have_four_digits() -> None:
     numbers = (0.0, 3.14159, -0.00012, 999.96, 1234.5, 98765.4, -1e7 / 3)
     assert [plain(each) for each in numbers] == ["0", "3.142", "-0.00012", "1,000", "1,234", "98,770", "-3,333,000"]

@@ -330,6 +330,14 @@ class Answer:
         """The parameters of that model, where they are real numbers: best guess, low, high."""
         return self._best[1]
 
+    @property
+    def at_bounds(self) -> list[str]:
+        """The parameters whose best guess is at an end of their box: wider bounds may fit better."""
+        box = self.ladder.model.box if self.parameters else {}
+        ends = {name: box[name] for name in self.parameters}
+        near = {name: min(abs(self.parameters[name].value - end) for end in each) for name, each in ends.items()}
+        return [name for name, gap in near.items() if gap <= 1e-6 * (ends[name][1] - ends[name][0])]
+
     @cached_property
     def ruled_out(self) -> dict[str, tuple[int | None, float]]:
         """By class: after how many episodes, and how many times less likely than the best explanation it makes them."""
@@ -581,12 +589,14 @@ class Answer:
                     f"{plain(row['predicted'])} times."
                 )
             return found
-        place = f"{ordinal(self.chosen)} of {count(len(names))} models"
+        place = f"{ordinal(self.chosen)} of {count(len(names))} models" if len(names) > 1 else "the only model"
         values = [
             f"{name} {plain(each.value)} ({plain(each.low)} to {plain(each.high)})"
             for name, each in self.parameters.items()
         ]
         found.append(f"You need {self.model!r} ({place}){': ' * bool(values)}{listed(values) if values else ''}.")
+        for name in self.at_bounds if self.steps else ():
+            found.append(f"The best {name} is at the bound that you gave it, {plain(self.parameters[name].value)}.")
         for name, (when, worse) in self.ruled_out.items():
             after = "" if when is None else f" after {when:,} episode{'s' * (when != 1)}"
             less = f"it explains the data {times(math.log(worse))} times worse than the best explanation"
