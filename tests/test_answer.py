@@ -195,6 +195,9 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
     rows = json.loads((tmp_path / "policy.json").read_text())
     assert {(row["state"], row["step"]) for row in rows} == set(itertools.product(reached, range(6)))
     assert all(policy(row["state"], row["step"]) == row["action"] for row in rows)
+    for step in (-1, 6):
+        with pytest.raises(ParameterError, match="step"):
+            policy(2, step)
     with (tmp_path / "policy.csv").open() as file:
         assert [{name: int(each) for name, each in row.items()} for row in csv.DictReader(file)] == rows
     still = Policy(np.zeros((6, known.states), int), known, np.arange(known.states) < 3)

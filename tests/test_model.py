@@ -222,6 +222,7 @@ MISTAKES: dict[str, tuple[Any, type[InvalidInput], str, str]] = {
     "empty law": (lambda: made(start={}), ProbabilityError, "start", "empty"),
     "no dict": (lambda: made(parameters=["rate"]), ParameterError, "parameters", "['rate']"),
     "actions raise": (lambda: made(actions=lambda stock: 1 / 0), ParameterError, "actions", "ZeroDivisionError"),
+    "one value": (lambda: made().family({"rate": 0.3}), ParameterError, "rate", "0.3"),  # type: ignore[dict-item]
     "no classes": (lambda: made().ladder({}), ParameterError, "classes", "{}"),
     "text": (lambda: made().ladder({"steady": "rate"}), ParameterError, "classes['steady']", "'rate'"),
     "class": (lambda: made().ladder({"a": ["rate", "rusch"]}), UnknownName, "classes['a']", "'rusch'"),

@@ -176,7 +176,7 @@ class Model:
         """Return a value for every parameter: as given, or the default."""
         for name, value in values.items():
             if name not in self.box and name not in self.defaults:
-                raise UnknownName("parameters", got=name, known=[*self.box, *self.defaults])
+                raise UnknownName("parameters", got=name, known=list({**self.box, **self.defaults}))
             low, high = self.box.get(name, (-math.inf, math.inf))
             require_number(name, value, low, high)
         for name in self.box:
@@ -487,6 +487,9 @@ class Model:
 
     def family(self, values: Mapping[str, Sequence[float]]) -> FiniteFamily:
         """Return the list of the models at every combination of some values of parameters."""
+        for name, each in values.items():
+            if isinstance(each, str) or not isinstance(each, Iterable):
+                raise ParameterError(name, got=repr(each), expected="a list of values")
         combinations = itertools.product(*values.values())
         return FiniteFamily([self.mdp(**dict(zip(values, each, strict=True))) for each in combinations])
 

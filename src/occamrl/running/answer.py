@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import OccamRLError, ParameterError
+from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.evidence.likelihood import Judgement, Possible, possible_members
 from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
 from occamrl.protocols import Floats, Ints, Known
@@ -63,7 +63,8 @@ class Policy:
 
     def __call__(self, state: Any, step: int = 0) -> Any:
         """Return the action in a state, at a step from 0."""
-        return self.known.action_name(int(self.actions[step, self.known.state_number(state)]))
+        h = require_integer("step", step, 0, most=len(self.actions) - 1)
+        return self.known.action_name(int(self.actions[h, self.known.state_number(state)]))
 
     @cached_property
     def stretches(self) -> dict[str, int]:
