@@ -15,6 +15,7 @@ import occamrl as orl
 from occamrl import errors
 from occamrl.envs import ProblemEnv
 from occamrl.logs.log import simulate_log
+from occamrl.running.alarm import Watch
 from occamrl.running.run import generator
 from tests.cases import CASES, SOME_ALLOWED, bases
 
@@ -263,6 +264,39 @@ def test_false_alarms_are_as_rare_as_promised() -> None:
     runs, steps, alpha = 40, 200, 5e-4  # of which 100 count
     early = sum(watched(seed, alpha, steps, (0, 0.4))[1] is not None for seed in range(runs))
     assert binomtest(early, runs, (steps - 100) * alpha, alternative="greater").pvalue > 1e-3
+
+
+def test_a_class_that_is_too_simple_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A truth in the second class that is near the first; with a control: the fit of the class in play alone."""
+
+    def demand(last: int, action: int, *, mean: float, spread: float = 0.1) -> Any:
+        yield 1.0 - mean, 0, 0.0, False
+        yield mean * (1.0 - spread), 1, 1.0, False
+        yield mean * spread, 2, 2.0, False
+
+    bounds, law = {"mean": (0.1, 0.9), "spread": (0.0, 0.5)}, [each[0] for each in demand(0, 0, mean=0.5, spread=0.2)]
+    model = orl.Model(demand, start=0, actions=[0], horizon=5, parameters=bounds)
+    ladder = model.ladder({"one": ["mean"], "two": ["mean", "spread"]})
+
+    def alarms() -> int:
+        raised = 0
+        for seed in range(12):
+            agent, state = orl.Agent(orl.Occam(ladder=ladder, acting="fit"), alarm=1e-3), 0
+            for after in np.random.default_rng(seed).choice(3, 600, p=law).tolist():
+                agent.observe(state, 0, None, after)
+                state = after if agent.step else 0
+            raised += agent.alarm is not None
+        return raised
+
+    assert alarms() <= 2
+    whole = Watch.reference
+
+    def alone(watch: Watch, state: Any, plan: orl.Plan) -> Any:
+        key, laws, rested = whole(watch, state, plan)
+        return key, laws[:1], rested
+
+    monkeypatch.setattr(Watch, "reference", alone)
+    assert alarms() >= 5
 
 
 @pytest.mark.parametrize(("rate", "late"), [(0.12, 120), (0.58, 250), (0.25, 400)])
