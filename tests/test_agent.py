@@ -15,6 +15,7 @@ import occamrl as orl
 from occamrl import errors
 from occamrl.envs import ProblemEnv
 from occamrl.logs.log import simulate_log
+from occamrl.running.alarm import Watch
 from occamrl.running.run import generator
 from tests.cases import CASES, SOME_ALLOWED, bases
 
@@ -145,12 +146,14 @@ def test_what_is_not_possible_is_refused_and_leaves_no_trace() -> None:
         (lambda: agent.observe(7, "none", 0.0, 2), "state: got 7"),
         (lambda: agent.observe(3, "none", 0.0, 2), "begin_episode"),
         (lambda: agent.observe(2, "sone", 0.0, 2), "did you mean"),
-        (lambda: agent.observe(2, "none", -0.2, 9), "next_state: got 9"),
+        (lambda: agent.observe(2, "none", -0.2, 9), "next_state: got 9.* tell it as"),
         (lambda: agent.observe(2, "none", 0.5, 2), "reward: got 0.5, expected -0.2"),
         (lambda: agent.observe(2, "none", "much", 2), "reward"),
         (lambda: agent.observe(2, "none", -0.2, 2, cast(Any, "yes")), "ended"),
         (lambda: agent.act(4), "where the last step led"),
         (lambda: orl.Agent(occam()).observe(4, "some", -0.4, 4), r"'some' in state 4, expected one of \['none'\]"),
+        (lambda: agent.act([2]), r"state: got \[2\]"),
+        (lambda: orl.Agent(occam(), alarm=0.1).forget(since=2), "since: got 2"),
         (lambda: named.act("hihg"), "one of 'low', 'middle', 'high'; did you mean high"),
         (lambda: estimating.observe(0, 0, None, 1), "reward"),
         (lambda: arena.observe(1, 1 - arena.act(1), None, 1), "of somebody else"),
@@ -168,6 +171,13 @@ def test_what_is_not_possible_is_refused_and_leaves_no_trace() -> None:
         with pytest.raises(errors.InvalidInput, match=message):
             made()
     assert plain(vars(agent.result.drive)) == before
+
+
+def test_what_the_first_episode_rules_out_is_out_before_it_ends() -> None:
+    agent = orl.Agent(occam())
+    agent.observe(2, "none", None, "(not listed)")
+    assert agent.step == 1
+    assert agent.answer.misspecified
 
 
 @pytest.mark.parametrize("kind", ["Occam", "ARLGen"])
@@ -254,6 +264,39 @@ def test_false_alarms_are_as_rare_as_promised() -> None:
     runs, steps, alpha = 40, 200, 5e-4  # of which 100 count
     early = sum(watched(seed, alpha, steps, (0, 0.4))[1] is not None for seed in range(runs))
     assert binomtest(early, runs, (steps - 100) * alpha, alternative="greater").pvalue > 1e-3
+
+
+def test_a_class_that_is_too_simple_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A truth in the second class that is near the first; with a control: the fit of the class in play alone."""
+
+    def demand(last: int, action: int, *, mean: float, spread: float = 0.1) -> Any:
+        yield 1.0 - mean, 0, 0.0, False
+        yield mean * (1.0 - spread), 1, 1.0, False
+        yield mean * spread, 2, 2.0, False
+
+    bounds, law = {"mean": (0.1, 0.9), "spread": (0.0, 0.5)}, [each[0] for each in demand(0, 0, mean=0.5, spread=0.2)]
+    model = orl.Model(demand, start=0, actions=[0], horizon=5, parameters=bounds)
+    ladder = model.ladder({"one": ["mean"], "two": ["mean", "spread"]})
+
+    def alarms() -> int:
+        raised = 0
+        for seed in range(12):
+            agent, state = orl.Agent(orl.Occam(ladder=ladder, acting="fit"), alarm=1e-3), 0
+            for after in np.random.default_rng(seed).choice(3, 600, p=law).tolist():
+                agent.observe(state, 0, None, after)
+                state = after if agent.step else 0
+            raised += agent.alarm is not None
+        return raised
+
+    assert alarms() <= 2
+    whole = Watch.reference
+
+    def alone(watch: Watch, state: Any, plan: orl.Plan) -> Any:
+        key, laws, rested = whole(watch, state, plan)
+        return key, laws[:1], rested
+
+    monkeypatch.setattr(Watch, "reference", alone)
+    assert alarms() >= 5
 
 
 @pytest.mark.parametrize(("rate", "late"), [(0.12, 120), (0.58, 250), (0.25, 400)])

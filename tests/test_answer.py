@@ -196,6 +196,9 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
     rows = json.loads((tmp_path / "policy.json").read_text())
     assert {(row["state"], row["step"]) for row in rows} == set(itertools.product(range(5), range(6)))
     assert all(policy(row["state"], row["step"]) == row["action"] for row in rows)
+    for step in (-1, 6):
+        with pytest.raises(ParameterError, match="step"):
+            policy(2, step)
     with (tmp_path / "policy.csv").open() as file:
         assert [{name: int(each) for name, each in row.items()} for row in csv.DictReader(file)] == rows
     still = Policy(np.zeros((6, known.states), int), known, np.arange(known.states) < 3)
@@ -245,6 +248,22 @@ def test_runs_of_arl_gen_and_occam_answer(tmp_path: Path) -> None:
             true = value(CASE.kernels[2], answer.policy.actions)
             assert answer.interval[0] - 1e-9 <= true <= answer.interval[1] + 1e-9
         assert answer.page(tmp_path / "page.html").stat().st_size > 10_000
+
+
+def test_a_parameter_at_its_bound_is_told_and_one_model_is_the_only_one() -> None:
+    def coin(state: int, action: int, *, p: float) -> Rows:
+        yield p, 1 - state, 1.0
+        yield 1.0 - p, state, 0.0
+
+    wide, narrow = (
+        orl.Model(coin, start=0, actions=[0, 1], horizon=4, parameters={"p": ends}) for ends in ((0.1, 0.9), (0.1, 0.6))
+    )
+    log = log_of(wide.mdp(p=0.65), 30)
+    found = orl.select(log, narrow.ladder({"any": ["p"]}))
+    assert found.at_bounds == ["p"]
+    assert "The best p is at the bound that you gave it, 0.6." in found.sentences
+    assert "the only model" in str(found)
+    assert not orl.select(log, wide.ladder({"any": ["p"]})).at_bounds
 
 
 def test_amounts_have_four_digits() -> None:

@@ -231,6 +231,7 @@ def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_t
     ok("observe", "shop.npz", *asked, "--action", "none", "--next-state", "2+Tue", "--reward", "-0.2")
     assert call("act", "shop.npz", *asked).exit_code == 2  # it is Tuesday
     assert ok("act", "shop.npz", "--model", "shop.py:ladder", "--state", "2+Tue").strip() in ("none", "some")
+    assert ok("act", "shop.npz", *asked, "--begin").strip() == action  # another episode, this one was cut off
     assert ok("act", "none-yet.npz", *asked).strip() in ("none", "some")
     wrong = {
         ("act", "shop.npz", "--state", "2+Mon"): "no file can hold",

@@ -163,6 +163,16 @@ def priced(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
     yield 1.0, 0, 10.0 * rate, False
 
 
+def priced_far(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
+    yield rate, min(stock + 1, 900), rate if stock > 700 else 1.0, False
+    yield 1.0 - rate, stock, 0.0, False
+
+
+def named_as_an_end(state: str, order: int, *, rate: float, rush: float = 0.0) -> Rows:
+    yield rate, "x", 0.0, True
+    yield 1.0 - rate, "x (end)", 0.0, False
+
+
 BOTH = {"steady": ["rate"], "rushes": ["rate", "rush"]}
 MISTAKES: dict[str, tuple[Any, type[InvalidInput], str, str]] = {
     "no sum": (lambda: made(yields((0.5, 0, 0.0), (0.4, 1, 0.0))), ProbabilityError, "outcomes", "sum to 0.9 at state"),
@@ -201,6 +211,18 @@ MISTAKES: dict[str, tuple[Any, type[InvalidInput], str, str]] = {
         "probabilities",
         "(3,)",
     ),
+    "another law": (
+        lambda: made(probabilities=lambda pairs, rate, rush: chances(pairs, rate=0.2, rush=rush)),
+        ProbabilityError,
+        "probabilities",
+        "as outcomes(...) has it",
+    ),
+    "priced far away": (lambda: made(priced_far), RewardError, "outcomes", "under two parameters"),
+    "two of a name": (lambda: made(named_as_an_end, start="x"), ParameterError, "state", "'x (end)'"),
+    "empty law": (lambda: made(start={}), ProbabilityError, "start", "empty"),
+    "no dict": (lambda: made(parameters=["rate"]), ParameterError, "parameters", "['rate']"),
+    "actions raise": (lambda: made(actions=lambda stock: 1 / 0), ParameterError, "actions", "ZeroDivisionError"),
+    "one value": (lambda: made().family({"rate": 0.3}), ParameterError, "rate", "0.3"),  # type: ignore[dict-item]
     "no classes": (lambda: made().ladder({}), ParameterError, "classes", "{}"),
     "text": (lambda: made().ladder({"steady": "rate"}), ParameterError, "classes['steady']", "'rate'"),
     "class": (lambda: made().ladder({"a": ["rate", "rusch"]}), UnknownName, "classes['a']", "'rusch'"),

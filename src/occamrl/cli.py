@@ -45,6 +45,7 @@ ModelName = Annotated[
 ]
 AgentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An agent's file; a new agent if there is none yet.")]
 StateName = Annotated[str, typer.Option(help="The state, as your models name it; parts of a tuple joined by +.")]
+Begins = Annotated[bool, typer.Option("--begin", help="Another episode begins here; an open one was cut off.")]
 Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler.")]
@@ -436,12 +437,15 @@ def select(
 def act(
     file: AgentFile,
     state: StateName,
+    begin: Begins = False,
     ladder: LadderName = None,
     model: ModelName = None,
     as_json: Json = False,
 ) -> None:
     """Print what an agent would do now, in a state."""
     found = _agent(file, ladder, model)
+    if begin:
+        found.begin_episode()
     action = found.act(_label(state))
     print_lines({"state": _label(state), "action": action} if as_json else [str(action)])
 
@@ -456,11 +460,14 @@ def observe(
         float | None, typer.Option(help="In your unit; may be left out where the models know it.")
     ] = None,
     ended: Annotated[bool, typer.Option("--ended", help="The episode is over.")] = False,
+    begin: Begins = False,
     ladder: LadderName = None,
     model: ModelName = None,
 ) -> None:
     """Tell an agent what happened in a step, and write its file."""
     found = _agent(file, ladder, model)
+    if begin:
+        found.begin_episode()
     found.observe(_label(state), _label(action), reward, _label(next_state), ended)
     found.save(file)
     if found.alarm is not None:

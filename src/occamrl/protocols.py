@@ -78,7 +78,10 @@ class Names(NamedTuple):
 
 def _number(field: str, name: Any, numbers: dict[Any, int] | None, size: int) -> int:
     """Return the number of a name, or refuse it with those that are near."""
-    known = name in numbers if numbers is not None else isinstance(name, (int, np.integer)) and 0 <= name < size
+    try:
+        known = name in numbers if numbers is not None else isinstance(name, (int, np.integer)) and 0 <= name < size
+    except TypeError:  # a list, say
+        known = False
     if not known:
         some = list(range(size) if numbers is None else numbers)
         near = difflib.get_close_matches(str(name), [str(each) for each in some], n=1)

@@ -287,7 +287,7 @@ class Parametric:
                 state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
                 best = max(best, found.likelihood + found.slack if self.allows(data, found.theta) else -math.inf)
                 if best < least:
-                    state["rejected"][m] = state["seen"]
+                    state["rejected"][m] = max(state["seen"], 1)  # 0: not; the first episode may be open
 
     # Acting and answers ----------------------------------------------------------------------------------------------
 

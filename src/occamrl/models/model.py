@@ -49,6 +49,8 @@ _MOST_CORNERS = 16
 _ROUNDING = 1e-12  # probabilities that are negative by less are 0
 _SAME = 1e-7  # probabilities that differ by less are equal
 _TRIAL = 500  # pairs after which only points are looked at that have added an outcome
+_SAMPLED = 10  # of the pairs after these, every so many-th is looked at under other parameters too
+_COMPARED = 100  # pairs whose probabilities are compared if an array gives them
 
 Point = Mapping[str, float]
 
@@ -126,8 +128,11 @@ class Model:
         except TypeError:
             expected = "a hashable state, or a law {state: probability}"
             raise ParameterError("start", got=f"{start!r:.80}", expected=expected) from None
+        if not law:
+            raise ProbabilityError("start", got="an empty law", expected="a state, or a law {state: probability}")
         self._list(law)
         self._arrange(law, reward_range, unit)
+        self._require_same_law()
 
     def __repr__(self) -> str:
         sizes = f"{len(self.pairs):,} pairs of a state and an action, {self.reward.size:,} outcomes"
@@ -146,6 +151,8 @@ class Model:
         }
         if len(own) < 2:
             raise ParameterError("outcomes", got=f"a function of {len(own)} arguments", expected="(state, action, ...)")
+        if not isinstance(given, Mapping):
+            raise ParameterError("parameters", got=f"{given!r:.80}", expected="a dict: {name: (low, high)}")
         box = {}
         for name, ends in given.items():
             if name not in named:
@@ -169,7 +176,7 @@ class Model:
         """Return a value for every parameter: as given, or the default."""
         for name, value in values.items():
             if name not in self.box and name not in self.defaults:
-                raise UnknownName("parameters", got=name, known=[*self.box, *self.defaults])
+                raise UnknownName("parameters", got=name, known=list({**self.box, **self.defaults}))
             low, high = self.box.get(name, (-math.inf, math.inf))
             require_number(name, value, low, high)
         for name in self.box:
@@ -189,7 +196,11 @@ class Model:
 
     def _allowed_in(self, state: Any) -> list[Any]:
         """Return the actions that are allowed in a state."""
-        given = self._actions(state) if callable(self._actions) else self._actions
+        try:
+            given = self._actions(state) if callable(self._actions) else self._actions
+        except Exception as error:  # whatever the user's function raises
+            got = f"{type(error).__name__}: {error} in state {state!r}"
+            raise ParameterError("actions", got=got, expected="the actions that are allowed there") from error
         try:
             found = list(given)
             fine = 0 < len(set(found)) == len(found)
@@ -261,7 +272,8 @@ class Model:
                 places: dict[Any, int] = {}
                 rewards: list[dict[int, set[float]]] = []
                 for i, point in enumerate(points):
-                    if len(self.pairs) >= _TRIAL and i and i not in useful:
+                    looked = i == 1 and len(self.pairs) % _SAMPLED == 0  # whether rewards are the same there
+                    if len(self.pairs) >= _TRIAL and i and i not in useful and not looked:
                         continue
                     found: dict[int, set[float]] = {}
                     for row in self.rows(self.states[s], action, point):
@@ -339,12 +351,33 @@ class Model:
         both = zip(self.states, self.rests, strict=True)
         named = (f"{state} (end)" if rests and (state, False) in self._number else state for state, rests in both)
         self.names = Names(tuple(named), tuple(self.actions), tuple(self.rests))
+        if len(set(self.names.states)) < len(self.states):
+            twice = next(name for name in self.names.states if self.names.states.count(name) > 1)
+            expected = "another name: this is what the end of an episode in a state is called, or what is not listed"
+            raise ParameterError("state", got=repr(twice), expected=expected)
 
     @cached_property
     def layout(self) -> Outcomes:
         """The outcomes of all pairs s*A + a, allowed or not, with what is earned at rest; as a problem lists them."""
         mdp = self.mdp_at(np.full(self.reward.size, 1.0) / np.bincount(self.row)[self.row])
         return mdp.known.transition_rewards or mdp.outcomes
+
+    def _require_same_law(self) -> None:
+        """Refuse ``probabilities`` that are not those of ``outcomes``, at some pairs and points."""
+        if self.vectorised is None:
+            return
+        some = np.unique(np.linspace(0, len(self.pairs) - 1, _COMPARED).astype(int)).tolist()
+        inside = np.isin(self.row, some)
+        for point in self._points()[:2]:
+            one, two = self._at_once(point, some, np.zeros(self.reward.size)), self._one_by_one(point, some)
+            for o in np.flatnonzero(inside & ~(np.abs(one - two) <= _SAME))[:1].tolist():
+                s, a = self.pairs[self.row[o]]
+                got = f"{one[o]:g} at state {self.states[s]!r}, action {self.actions[a]!r}"
+                at = ", ".join(f"{name}={each:g}" for name, each in point.items())
+                expected = (
+                    f"{two[o]:g}, as outcomes(...) has it for next state {self.states[self.next_state[o]]!r}, {at}"
+                )
+                raise ProbabilityError("probabilities", got=got, expected=expected)
 
     def row_of(self, state: Ints, action: Ints) -> Ints:
         """Return which of the pairs some states and actions are; -1 at rest."""
@@ -358,11 +391,14 @@ class Model:
 
     def _as_given(self, point: Point, rows: Any = None) -> Floats:
         """Return what the user's function says, with its rounding."""
-        found = np.zeros(self.reward.size)
         which = range(len(self.pairs)) if rows is None else rows
         if self.vectorised is not None:
-            return self._at_once(point, which, found)
-        function, states, actions = self.function, self.states, self.actions
+            return self._at_once(point, which, np.zeros(self.reward.size))
+        return self._one_by_one(point, which)
+
+    def _one_by_one(self, point: Point, which: Any) -> Floats:
+        """Return the same from a call for each pair."""
+        found, function, states, actions = np.zeros(self.reward.size), self.function, self.states, self.actions
         for row in which:
             (s, a), places = self.pairs[row], self._places[row]
             for each in function(states[s], actions[a], **point):
@@ -451,6 +487,9 @@ class Model:
 
     def family(self, values: Mapping[str, Sequence[float]]) -> FiniteFamily:
         """Return the list of the models at every combination of some values of parameters."""
+        for name, each in values.items():
+            if isinstance(each, str) or not isinstance(each, Iterable):
+                raise ParameterError(name, got=repr(each), expected="a list of values")
         combinations = itertools.product(*values.values())
         return FiniteFamily([self.mdp(**dict(zip(values, each, strict=True))) for each in combinations])
 

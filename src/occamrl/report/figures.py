@@ -390,7 +390,7 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
     import matplotlib.pyplot as plt
 
     axes = plt.gca() if axes is None else axes
-    rows = np.array(answer.history if len(answer.history) else [[answer.episodes, *answer.judgement.against]])
+    rows = np.array(answer.history if len(answer.history) else [[max(answer.episodes, 1), *answer.judgement.against]])
     top = max(math.log(1e9), 1.5 * answer.threshold)
     for m, name in enumerate(answer.ladder.names, start=1):
         style = {**look(m - 1), "marker": "", "label": text_of(name), "linewidth": 2.0}

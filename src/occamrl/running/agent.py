@@ -157,7 +157,7 @@ class Agent(Driver):
             if alarm is None:
                 raise ParameterError("since", got=repr(since), expected="the number of an episode: there is no alarm")
             since = alarm.since
-        first = require_integer("since", since, 1)
+        first = require_integer("since", since, 1, most=self._begun.total_episodes + 1)
         rows = drive.recent[drive.recent[:, 0] >= first]
         if alarm is not None and first == alarm.since:
             rows = rows[(rows[:, 0] > first) | (rows[:, 1] + 1 >= alarm.step)]

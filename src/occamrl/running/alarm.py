@@ -6,10 +6,11 @@ the model in play and q a law that follows what happened lately, both fixed befo
 and **the mean time to a false alarm is at least** :math:`1/\alpha` **steps**; within n steps there is one with
 probability at most :math:`n\alpha`.
 
-p is the best fit of the class chosen, or a table of counts where no class fits, as it was when the plan in force was
-made; M begins when that rests on 100 steps, and anew when another class, another member of a list, or a fit to twice
-the data takes its place. q mixes counts over about the last
-50 visits of each pair with the fits of the classes to these counts; the weights follow who predicts well. The change is
+p is the largest probability that the best fits of the classes that are left give to o: e has mean 1 at most if any of
+them is right, so that a class that is too simple is no change. Where no class fits, it is that of a table of counts. It
+is as it was when the plan in force was made; M begins when that rests on 100 steps, and anew when another class or
+member of a list, or a fit to twice the data, takes the place of what is in play. q mixes counts over about the last 50
+visits of each pair with the fits of the classes to these counts; the weights follow who predicts well. The change is
 dated where the product of all e was smallest.
 
 With a fit in the place of the truth the figure is approximate: an estimate of p errs by less than q does.
@@ -79,13 +80,16 @@ class Watch:
         }
 
     def reference(self, state: Any, plan: Plan) -> Reference:
-        """Return what is in play: a key, its law of the outcomes, and the number of steps that it rests on."""
+        """Return what is in play: a key, laws of the outcomes [.., O], and the number of steps that they rest on."""
         m, rested = int(plan.facts["chosen"]) - 1, int(state["count"].sum())
         if not plan.facts["misspecified"]:
-            return [m, self.evidence.likeliest(state, m)], self.evidence.fitted(state, m)[2], rested
+            left = [i for i, some in enumerate(self.evidence.judge(state).left) if some and i != m]
+            laws = np.array([self.evidence.fitted(state, i)[2] for i in (m, *left)])
+            return [m, self.evidence.likeliest(state, m)], laws, rested
         visits = np.add.reduceat(state["count"], self.outcomes.start[:-1])
         sizes = np.diff(self.outcomes.start)
-        return [-1, rested.bit_length()], (state["count"] + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair], rested
+        law = (state["count"] + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
+        return [-1, rested.bit_length()], law[None], rested
 
     def see(self, memory: dict[str, Any], reference: Reference, step: tuple[int, int, int, float], where: Any) -> None:
         """Take note of a step (s, a, s', reward); ``where`` are its episode and its number, from 1."""
@@ -96,17 +100,17 @@ class Watch:
         if memory["key"] != key:
             memory |= {"key": key, "statistic": 0.0, "product": 0.0, "least": 0.0, "since": list(where)}
         own = slice(*self.outcomes.start[row : row + 2])
-        count, p = memory["count"][own], law[own]
+        count, p = memory["count"][own], law[:, own]
         counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
         fits = memory["fits"][:, own] if memory["steps"] >= _REFIT else counted
         laws = np.vstack([counted, (1.0 - _BLUR) * fits + _BLUR * counted * np.ones((len(memory["fits"]), 1))])
         strange = 0.01 / (count.sum() + 1.0)  # of q, for what is not listed
         if o < 0:
-            ratio = strange / max(1.0 - p.sum(), _TINY)
+            ratio = strange / max(1.0 - p.sum(axis=1).min(), _TINY)
         else:
             predicted = laws[:, o - own.start]
             q = memory["weights"] @ predicted
-            ratio = (1.0 - strange) * q / max(p[o - own.start], _TINY)
+            ratio = (1.0 - strange) * q / max(p[:, o - own.start].max(), _TINY)
             memory["weights"] = (1.0 - _SHARE) * memory["weights"] * predicted / q + _SHARE / predicted.size
             memory["count"][own] *= 1.0 - 1.0 / WINDOW
             memory["count"][o] += 1.0

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import OccamRLError, ParameterError
+from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.evidence.likelihood import Judgement, Possible, possible_members
 from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
 from occamrl.protocols import Floats, Ints, Known
@@ -63,7 +63,8 @@ class Policy:
 
     def __call__(self, state: Any, step: int = 0) -> Any:
         """Return the action in a state, at a step from 0."""
-        return self.known.action_name(int(self.actions[step, self.known.state_number(state)]))
+        h = require_integer("step", step, 0, most=len(self.actions) - 1)
+        return self.known.action_name(int(self.actions[h, self.known.state_number(state)]))
 
     @cached_property
     def stretches(self) -> dict[str, int]:
@@ -330,6 +331,14 @@ class Answer:
         """The parameters of that model, where they are real numbers: best guess, low, high."""
         return self._best[1]
 
+    @property
+    def at_bounds(self) -> list[str]:
+        """The parameters whose best guess is at an end of their box: wider bounds may fit better."""
+        box = self.ladder.model.box if self.parameters else {}
+        ends = {name: box[name] for name in self.parameters}
+        near = {name: min(abs(self.parameters[name].value - end) for end in each) for name, each in ends.items()}
+        return [name for name, gap in near.items() if gap <= 1e-6 * (ends[name][1] - ends[name][0])]
+
     @cached_property
     def ruled_out(self) -> dict[str, tuple[int | None, float]]:
         """By class: after how many episodes, and how many times less likely than the best explanation it makes them."""
@@ -581,12 +590,14 @@ class Answer:
                     f"{plain(row['predicted'])} times."
                 )
             return found
-        place = f"{ordinal(self.chosen)} of {count(len(names))} models"
+        place = f"{ordinal(self.chosen)} of {count(len(names))} models" if len(names) > 1 else "the only model"
         values = [
             f"{name} {plain(each.value)} ({plain(each.low)} to {plain(each.high)})"
             for name, each in self.parameters.items()
         ]
         found.append(f"You need {self.model!r} ({place}){': ' * bool(values)}{listed(values) if values else ''}.")
+        for name in self.at_bounds if self.steps else ():
+            found.append(f"The best {name} is at the bound that you gave it, {plain(self.parameters[name].value)}.")
         for name, (when, worse) in self.ruled_out.items():
             after = "" if when is None else f" after {when:,} episode{'s' * (when != 1)}"
             less = f"it explains the data {times(math.log(worse))} times worse than the best explanation"

@@ -19,6 +19,7 @@ import numpy as np
 
 from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment, Integers
 from occamrl.errors import ParameterError, require_kind, require_number
+from occamrl.models.model import ELSEWHERE
 from occamrl.protocols import Floats, Flow, Known, Learner, Outcomes, Plan
 from occamrl.running.alarm import Watch
 from occamrl.running.learn import EnvironmentSource
@@ -215,7 +216,9 @@ class Driver:
         try:
             return known.state_number(name)
         except ParameterError as error:
-            raise ParameterError(field, got=error.got, expected=error.expected) from None
+            strange = field == "next_state" and hasattr(getattr(self.algorithm, "ladder", None), "model")
+            hint = f"; allow it in your model, or tell it as {ELSEWHERE!r}, which speaks against all" * strange
+            raise ParameterError(field, got=error.got, expected=f"{error.expected}{hint}") from None
 
     def _action_number(self, name: Any) -> int:
         info = self._begun.environment
@@ -230,7 +233,9 @@ class Driver:
         s, states = self._state_number("state", name), self._drive.states
         if states and states[-1] != s:
             led = self.known.state_name(states[-1])
-            expected = f"{led!r}, where the last step led; or first begin_episode(), if this is another episode"
+            expected = (
+                f"{led!r}, where the last step led; or first begin_episode() (--begin), if this is another episode"
+            )
             raise ParameterError("state", got=repr(name), expected=expected)
         return s
 
