@@ -18,6 +18,7 @@ from occamrl.control import evidence
 from occamrl.control.answer import transitions
 from occamrl.control.ladder import SimulatorError, check_simulator
 from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, ParameterError, ShapeError, SpaceError
+from occamrl.problems.grids import Grid
 from occamrl.protocols import Floats
 from occamrl.running.run import generator
 from studies.control import peeking, reused, shared
@@ -381,3 +382,42 @@ def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
     assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
     assert "'calm'" in str(result.answer)
     result.save(tmp_path / "file")
+
+
+def line(states: Floats, actions: Floats, rng: Rng, *, wind: float = 0.0) -> Floats:
+    """A linear system of one dimension."""
+    found: Floats = 0.8 * states + 0.3 * actions + wind + 0.15 * rng.normal(size=states.shape)
+    return found
+
+
+def test_simulators_on_a_grid() -> None:
+    listed: dict[str, list[Any]] = {"calm": [line], "wind": [partial(line, wind=w) for w in (-0.2, 0.2)]}
+    ladder = ladder_of(listed, horizon=10, start=[0.4])
+    coarse, made = (ladder.on_grid(Grid(low=[-2.0], high=[2.0], points=[m]), [-1, 0, 1], draws=400) for m in (9, 17))
+    place = made.grid.vertices[:, 0]
+    for kernel, wind in zip(made.kernels, (0.0, -0.2, 0.2), strict=True):
+        np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-12)
+        assert kernel.data.min() > 0.0
+        assert kernel.nnz == made.kernels[0].nnz  # nobody has a zero where another has none
+        expected = (0.8 * place[:, None] + 0.3 * np.array([-1, 0, 1]) + wind).ravel()
+        inner = np.abs(expected) < 1.4  # draws stay in the box
+        assert np.abs(kernel @ place - expected)[inner].max() < 4.5 * 0.15 / 400**0.5 + 2.0 / 401
+    mdp = made.mdp(2)
+    assert mdp.initial_distribution @ place == pytest.approx(0.4)
+    assert np.count_nonzero(mdp.initial_distribution) == 2
+    assert made.error.grid < 0.6 * coarse.error.grid
+    assert 0.0 < made.error.draws < coarse.error.grid
+    assert made.ladder.names == ("calm", "wind")
+    assert made.discretiser.encode([5.0]) == 16
+    assert made.discretiser.encode([0.13]) == 9  # -2 + 9/4 = .25 is nearer than 0
+    for truth, chosen in ((0, 1), (2, 2)):
+        verdict = orl.run(orl.Occam(ladder=made.ladder), made.mdp(truth), episodes=50).verdict
+        assert (verdict["chosen"], verdict["misspecified"]) == (chosen, False)
+    with pytest.raises(ShapeError, match="1, as the ladder's"):
+        ladder.on_grid(made.grid, [[0.0, 1.0]])
+
+
+def test_a_circle_has_the_cells_of_its_vertices() -> None:
+    made = ladder_of({"calm": [line]}, start=[0.0]).on_grid(Grid(low=[0], high=[4], points=[4], periodic=[True]), [0.0])
+    assert [made.discretiser.encode([x]) for x in (-0.4, 0.4, 0.6, 3.4)] == [0, 0, 1, 3]
+    assert made.error.outside == 0.0

@@ -158,6 +158,16 @@ class SimulatorLadder:
         """Return a first state [n]."""
         return np.atleast_1d(as_floats("start", self.start(rng) if callable(self.start) else self.start))
 
+    def on_grid(self, grid: Any, actions: Any, draws: int = 200, seed: int = 0) -> Any:
+        """Return the simulators as a finite ladder on a grid (:class:`occamrl.control.grid.OnGrid`).
+
+        ``grid`` is an :class:`occamrl.problems.grids.Grid`, ``actions`` a list; ``draws`` are made at every vertex
+        and action. Kernels are estimated: see there what that does to guarantees.
+        """
+        from occamrl.control.grid import OnGrid  # which needs this module
+
+        return OnGrid(self, grid, actions, draws, seed)
+
     def _explore(self, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """Walk at random in a few members; return states, actions and changes of the view."""
         found = []
@@ -165,7 +175,7 @@ class SimulatorLadder:
             states = np.stack([self.first_state(rng) for _ in range(_WALK)])
             for _ in range(_WALK):
                 actions = self.actions.draw(_WALK, rng)
-                after = _called(self.members[i], states, actions, rng, label_of(self.members[i]))
+                after = called(self.members[i], states, actions, rng, label_of(self.members[i]))
                 found.append((states, actions, self.view(after) - self.view(states)))
                 states = after
         states, actions, changes = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -188,7 +198,7 @@ def _spread(values: Floats) -> Floats:
     return np.where(found > 0, found, np.maximum(1.0, np.abs(values).max(axis=0)))
 
 
-def _called(member: Simulator, states: Floats, actions: Floats, rng: np.random.Generator, name: str) -> Floats:
+def called(member: Simulator, states: Floats, actions: Floats, rng: np.random.Generator, name: str) -> Floats:
     """Run a simulator once; refuse what has another shape, is not finite, or writes to what it was given."""
     given = states.copy(), actions.copy()
     try:
@@ -212,7 +222,7 @@ def check_simulator(member: Simulator, states: Floats, actions: Floats, *, name:
     """Check the contract of a simulator on some states and actions; raise a SimulatorError that says what to change."""
 
     def run(states: Floats, actions: Floats, call: int) -> Floats:
-        return _called(member, states, actions, generator(call, "contract"), name)
+        return called(member, states, actions, generator(call, "contract"), name)
 
     first = run(states, actions, 0)
     run(states[:1], actions[:1], 0)
