@@ -210,7 +210,14 @@ def transitions(log: Any) -> list[tuple[int, Floats, Floats, Floats]]:
     if hasattr(log, "iterate_episodes"):
         log = list(log.iterate_episodes())
     found = []
+    if not isinstance(log, (Sequence, Mapping)) and not hasattr(log, "__getitem__"):
+        expected = "arrays by name (episode, states, actions), a data frame, or a Minari dataset"
+        raise InvalidInput("log", got=type(log).__name__, expected=expected)
     if isinstance(log, Sequence):
+        for each in log:
+            if not hasattr(each, "observations"):
+                expected = "episodes with observations and actions; or arrays by name: episode, states, actions"
+                raise InvalidInput("log", got=f"a list of {type(each).__name__}", expected=expected)
         for i, each in enumerate(log):
             path = flat("observations", each.observations)
             found.append((i, path[:-1], flat("actions", each.actions)[: len(path) - 1], path[1:]))
