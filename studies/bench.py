@@ -91,7 +91,7 @@ def rlberry(episodes: int) -> dict[str, Any]:
     if importlib.util.find_spec("rlberry_scool") is None:
         return {"skipped": "rlberry-scool is not installed: pip install rlberry-scool rlberry"}
     agents = importlib.import_module("rlberry_scool.agents")
-    models = importlib.import_module("rlberry_scool.envs")
+    models = importlib.import_module("rlberry.envs.finite_mdp")
     mdp = orl.make_problem("river-swim", states=5).mdp
     env = models.FiniteMDP(np.array(mdp.known.base_reward), mdp.kernel(), initial_state_distribution=0)
     agent = agents.UCBVIAgent(env, gamma=1.0, horizon=mdp.horizon)
