@@ -530,7 +530,7 @@ def _named(text: str) -> Any:
         raise ParameterError("--model", got=text, expected="FILE.py:NAME, a file that exists and a name in it")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert spec is not None  # noqa: S101  # it ends in .py
-    assert spec.loader is not None  # noqa: S101
+    assert spec.loader is not None  # noqa: S101  # as above
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

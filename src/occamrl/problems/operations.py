@@ -251,8 +251,8 @@ class LostSales(ShelfProblem):
         {"shelf": 5, "horizon": 3, "order_step": 2, "fixed": 0.5, "demand": "other"},
     )
     needing: ClassVar[Small] = tuple({"demand": demand} for demand in DEMANDS)
-    box = {"mean": (0.5, 12.0), "empty": (0.0, 0.6), "spread": (0.0, 2.0)}  # noqa: RUF012
-    free = {"Poisson": ["mean"], "empty days": ["mean", "empty"], "erratic": list(box)}  # noqa: RUF012
+    box = {"mean": (0.5, 12.0), "empty": (0.0, 0.6), "spread": (0.0, 2.0)}  # noqa: RUF012  # ClassVar in the base
+    free = {"Poisson": ["mean"], "empty days": ["mean", "empty"], "erratic": list(box)}  # noqa: RUF012  # as above
 
     def __post_init__(self) -> None:
         super().__post_init__()
