@@ -16,6 +16,7 @@ candidates from it, run each ``particles`` times, and fit the law to the good on
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -85,7 +86,7 @@ def actions_of(actions: Actions, plans: Floats) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trying:
+class Trying(ABC):
     """What CEM and MPPI share: draw candidates, run them, weigh them, fit the law, several times over."""
 
     candidates: int = 64
@@ -99,9 +100,9 @@ class Trying:
         require_integers(self, candidates=2, iterations=1, horizon=1, particles=1)
         require_number("width", self.width, 0.0, np.inf, open_low=True)
 
+    @abstractmethod
     def weigh(self, found: Floats) -> Floats:
         """Return weights of candidates by their returns; they sum to one."""
-        raise NotImplementedError
 
     def plan(
         self,

@@ -11,6 +11,7 @@ stated range. Where the environment exposes its transition law, regret is exact,
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
@@ -39,18 +40,18 @@ _RANDOM = "; for random rewards, use RewardsPerPair(agent=...) and known=Known.o
 _ONE_MORE = "`known` with one state more, for the end of an episode"
 
 
-class Codec:
+class Codec(ABC):
     """How the points of a space are numbered: a point has digits, the last running fastest."""
 
     radix: tuple[int, ...]  # how many values each digit has
 
+    @abstractmethod
     def digits(self, value: Any) -> Sequence[int]:
         """Return the digits of a point; whatever is not in the space is a TypeError, ValueError or LookupError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def point(self, digits: Sequence[int]) -> Any:
         """Return the point of some digits, as the environment wants it (of a cell: its middle)."""
-        raise NotImplementedError
 
     @property
     def size(self) -> int:

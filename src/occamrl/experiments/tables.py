@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -65,13 +66,13 @@ def ends_of(row: dict[str, Any]) -> str:
     return "" if row["low"] is None else f"[{row['low']:,.4g}, {row['high']:,.4g}]"
 
 
-class Tables:
+class Tables(ABC):
     """Runs of several agents, on one problem or more, over seeds."""
 
     @property
+    @abstractmethod
     def runs(self) -> Runs:
         """The runs by problem and agent."""
-        raise NotImplementedError
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
