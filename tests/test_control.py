@@ -14,10 +14,10 @@ import pytest
 from scipy.stats import binom
 
 import occamrl as orl
-from occamrl.control import evidence
-from occamrl.control.answer import transitions
+from occamrl.control import errors, evidence
 from occamrl.control.ladder import SimulatorError, check_simulator
 from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, ParameterError, ShapeError, SpaceError
+from occamrl.logs.continuous import episodes_of
 from occamrl.problems.grids import Grid
 from occamrl.protocols import Floats
 from occamrl.running.run import generator
@@ -97,7 +97,7 @@ def test_the_score_does_not_look_at_the_outcome() -> None:
     rng, state = np.random.default_rng(1), agent.state["evidence"]
     state["rejected"][:] = -1
     active, top = evidence.awake(state)
-    phi = evidence.features(ladder, np.array([0.3, -0.2]), np.array([0.5]))
+    phi = errors.features(ladder, np.array([0.3, -0.2]), np.array([0.5]))
     laws = evidence.fit(state, active, rng.normal(size=(3, 6, 2)), ladder.resolution)
     points, before = rng.normal(size=(3, 7, 2)), state["laws"].copy()
     total = np.zeros((3, 2))
@@ -206,8 +206,8 @@ BAD: list[tuple[Any, str]] = [
     (lambda s, a, rng: s + np.random.normal(size=s.shape), "same generator state"),  # noqa: NPY002  # what is refused
     (lambda s, a, rng: s + next(TICK), "same generator state"),
     (lambda s, a, rng: np.where(a > -2, np.nan, s), "finite"),
-    (lambda s, a, rng: s[0], "one next state a row"),
-    (lambda s, a, rng: s[:, :1], "one next state a row"),
+    (lambda s, a, rng: s[0], "one row for each row given"),
+    (lambda s, a, rng: s[:, :1], "one row for each row given"),
     (lambda s, a: s, "step"),
     (lambda s, a, rng: np.add(s, 1.0, out=s), "copy"),
     (lambda s, a, rng: s - s.mean(axis=0) + 0.01 * rng.normal(size=s.shape), "depends on the other rows"),
@@ -226,8 +226,11 @@ def test_arguments_are_checked_at_the_door() -> None:
     with pytest.raises(SimulatorError, match="calm"):
         ladder_of({"calm": [lambda s, a, rng: s + rng.normal()]})
     bad: list[dict[str, Any]] = [{"classes": {}}, {"draws": 2}, {"horizon": 0}, {"resolution": 0.0}]
+    bad += [{"classes": {"calm": cart}}, {"classes": {"calm": []}}, {"classes": [cart]}]
+    bad += [{"reward": 1.0}, {"reward": lambda s, a, after: -after}, {"reward": lambda s: 0.0}, {"start": "here"}]
+    bad += [{"reward": lambda s, a, after: np.full(len(s), np.nan)}, {"view": lambda s: s[:, 0]}]
     for options in bad:
-        with pytest.raises(ParameterError):
+        with pytest.raises(orl.InvalidInput):
             ladder_of(**options)
     ladder = ladder_of()
     bad = [{"delta": 0.0}, {"acting": "wildly"}, {"planner": None}, {"ladder": None}]
@@ -345,7 +348,7 @@ def test_a_log_is_judged_as_by_an_agent_that_watches() -> None:
         answer = orl.select(given, ladder)
         assert np.array_equal(answer.evidence["capital"], watching.state["evidence"]["capital"])
         assert answer.chosen == 2
-    assert [len(each[1]) for each in transitions(log)] == [15, 15, 15]
+    assert [len(each[1]) for each in episodes_of(log)] == [15, 15, 15]
     with pytest.raises(orl.InvalidInput, match="states"):
         orl.select({"episode": [0], "actions": [[0.0]]}, ladder)
 
@@ -367,7 +370,7 @@ def test_refinement_lists_a_truth_between_listed_values() -> None:
 def test_worth_is_the_expected_return() -> None:
     """Without action and noise of the place, -sum over t of E x_t^2: x_t = 0.5 + sum of 0.1 v, v a random walk."""
     agent = orl.OccamControl(ladder=ladder_of({"calm": [cart]}, horizon=10))
-    rows = agent.answer.worth(lambda states, t: np.zeros((len(states), 1)), runs=400)
+    rows = agent.answer.worth_of(lambda states, t: np.zeros((len(states), 1)), runs=400).rows
     v, x = np.arange(1, 11) * 0.05**2, [0.01 * 0.05**2 * sum(k * k for k in range(1, t + 1)) for t in range(1, 11)]
     exact = -(10 * 0.25 + v.sum() + sum(x))
     assert abs(rows[0]["worth"] - exact) < 4 * rows[0]["standard_error"]
@@ -375,7 +378,7 @@ def test_worth_is_the_expected_return() -> None:
 
 def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
     result = orl.learn(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), Cart(cart), episodes=3)
-    result.answer.worth(runs=2, most=2)
+    result.answer.worth_of(runs=2, most=2)
     text = result.answer.page(tmp_path / "page.html").read_text("utf-8")
     for part in ("Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
         assert part in text
