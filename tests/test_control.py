@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -325,9 +326,11 @@ def test_an_agent_goes_on_from_its_file_in_mid_episode(tmp_path: Path) -> None:
         again.load(tmp_path / "agent")
 
 
-def test_a_log_is_judged_as_by_an_agent_that_watches() -> None:
+def test_a_log_is_judged_as_by_an_agent_that_watches(tmp_path: Path) -> None:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
+    pa_csv: Any = importlib.import_module("pyarrow.csv")
     ladder, rng, episodes = ladder_of(horizon=1_000), np.random.default_rng(0), []
     watching = orl.OccamControl(ladder=ladder)
     for _ in range(3):
@@ -344,13 +347,18 @@ def test_a_log_is_judged_as_by_an_agent_that_watches() -> None:
         {"episode": log["episode"], "state_0": states[:, 0], "state_1": states[:, 1], "action_0": actions[:, 0]}
     )
     minari = SimpleNamespace(iterate_episodes=lambda: iter(episodes))
-    for given in (log, frame, minari):
+    pa_csv.write_csv(frame, tmp_path / "log.csv")
+    pq.write_table(frame, tmp_path / "log.parquet")
+    for given in (log, frame, minari, tmp_path / "log.csv", str(tmp_path / "log.parquet")):
         answer = orl.select(given, ladder)
         assert np.array_equal(answer.evidence["capital"], watching.state["evidence"]["capital"])
         assert answer.chosen == 2
     assert [len(each[1]) for each in episodes_of(log)] == [15, 15, 15]
-    with pytest.raises(orl.InvalidInput, match="states"):
-        orl.select({"episode": [0], "actions": [[0.0]]}, ladder)
+    bad: list[Any] = [{"episode": [0], "actions": [[0.0]]}, 3, "nowhere.csv", [3], log | {"episode": [0]}]
+    bad += [log | {"states": np.full_like(states, np.nan)}, log | {"states": states[:, :1]}]
+    for given in bad:
+        with pytest.raises(orl.InvalidInput):
+            orl.select(given, ladder)
 
 
 # Refinement, worth, pages ---------------------------------------------------------------------------------------------
@@ -376,15 +384,41 @@ def test_worth_is_the_expected_return() -> None:
     assert abs(rows[0]["worth"] - exact) < 4 * rows[0]["standard_error"]
 
 
+def test_policies_are_compared_in_what_may_be_true() -> None:
+    """The range covers every simulator that is left; what an always wrong policy loses has the right sign."""
+    agent = walk(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), partial(cart, wind=0.1), 60)
+    answer = agent.answer
+
+    def push(states: Floats, step: int) -> Floats:
+        return np.ones((len(states), 1))
+
+    assert answer.compared_with(push, runs=4).low > 0.0
+    assert set(answer.price_of_simplicity(runs=2)) == {"calm"}
+    agent.state["evidence"]["rejected"][:] = -1
+    wide = agent.answer.worth_of(push, runs=4)
+    assert len(wide.rows) == 3
+    assert wide.low <= min(row["worth"] for row in wide.rows) <= wide.value <= wide.high
+    assert len(agent.answer.worth_of(push, runs=4, most=1).rows) == 1
+    refused: list[Any] = ["storm", 3, lambda states, step: states]
+    for bad in refused:
+        with pytest.raises(orl.InvalidInput):
+            answer.worth_of(bad)
+    agent.state["evidence"]["rejected"][:] = 5
+    assert len(agent.answer.worth_of(push, runs=2).rows) == 1  # the best one, corrected
+
+
 def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
-    result = orl.learn(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), Cart(cart), episodes=3)
-    result.answer.worth_of(runs=2, most=2)
-    text = result.answer.page(tmp_path / "page.html").read_text("utf-8")
-    for part in ("Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
-        assert part in text
-    assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
-    assert "'calm'" in str(result.answer)
-    result.save(tmp_path / "file")
+    agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK)
+    assert "Nothing" in agent.answer.page(tmp_path / "empty.html").read_text("utf-8")
+    for truth in (cart, partial(cart, wind=0.1, drag=0.4)):
+        result = orl.learn(agent, Cart(truth), episodes=12)
+        text = result.answer.page(tmp_path / "page.html", runs=2).read_text("utf-8")
+        for part in ("Does it matter?", "Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
+            assert part in text
+        assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
+        assert "What is it worth?" not in result.answer.page(tmp_path / "page.html", runs=0).read_text("utf-8")
+    assert result.answer.misspecified
+    assert "'wind'" in str(result.answer)
 
 
 def line(states: Floats, actions: Floats, rng: Rng, *, wind: float = 0.0) -> Floats:

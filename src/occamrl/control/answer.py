@@ -18,7 +18,7 @@ import numpy as np
 
 from occamrl.control import errors, evidence
 from occamrl.control.agent import OccamControl, parameters
-from occamrl.control.ladder import checked, label_of
+from occamrl.control.ladder import Simulator, checked, label_of
 from occamrl.errors import ParameterError, require_integer
 from occamrl.protocols import Floats
 from occamrl.running.answer import plain
@@ -56,6 +56,7 @@ class Answer:
         order = evidence.ranking(self.evidence)
         inside = order if self.misspecified else order[self.evidence["level"][order] < self.chosen]
         self.index = int(inside[0])  # the heaviest of the class
+        self.planned = int(order[0])  # the heaviest of all, which the agent plans with
         self.member, self.parameters = label_of(agent.members[self.index]), parameters(agent.members[self.index])
         self._played: dict[Any, Floats] = {}
 
@@ -187,24 +188,31 @@ class Answer:
         simpler = self.ladder.names[: self.chosen - 1]
         return {name: self.compared_with(name, runs=runs, most=most) for name in simpler}
 
+    def _worlds(self, most: int | None) -> list[tuple[str, float, Simulator]]:
+        """Return what may be true: the simulators that are left, by weight, or the best one corrected."""
+        if self.misspecified:
+            return [(f"{self.member}, corrected", 1.0, self.agent.corrected(self.index))]
+        members, left = self.agent.members, evidence.ranking(self.evidence)[:most]
+        weight = np.exp(self.evidence["log_weight"][left])
+        return [(label_of(members[i]), w, members[i]) for i, w in zip(left, weight / weight.sum(), strict=True)]
+
     def _returns(self, policy: Policy, runs: int, most: int | None) -> Floats:
-        """Return the return of every run in each simulator [members, runs]; noise is common to all policies."""
-        agent, ladder, order = self.agent, self.ladder, evidence.ranking(self.evidence)[:most]
-        key = (policy, require_integer("runs", runs, 2), order.size)
+        """Return what every run earned in each of the worlds [worlds, runs]; their noise is common to all policies."""
+        agent, ladder, worlds = self.agent, self.ladder, self._worlds(most)
+        key = (policy, require_integer("runs", runs, 2), len(worlds))
         if key in self._played:
             return self._played[key]
         if policy is None:
-            model = agent.corrected(self.index) if self.misspecified else agent.members[int(order[0])]
+            model = worlds[0][2]
         elif policy in ladder.names:
-            level = ladder.names.index(policy)
-            inside = np.flatnonzero(self.evidence["level"] <= level)
+            inside = np.flatnonzero(self.evidence["level"] <= ladder.names.index(policy))
             model = agent.members[int(inside[self.evidence["log_weight"][inside].argmax()])]
         elif not callable(policy):
             expected = f"a function policy(states, step), or a class of {', '.join(ladder.names)}"
             raise ParameterError("policy", got=repr(policy), expected=expected)
-        bar = Progress("worth", order.size * ladder.horizon, None, "steps")
-        found, shape = np.zeros((order.size, runs)), (runs, ladder.actions.dimension)
-        for n, i in enumerate(order):
+        bar = Progress("worth", len(worlds) * ladder.horizon, None, "steps")
+        found, shape = np.zeros((len(worlds), runs)), (runs, ladder.actions.dimension)
+        for n, (_, _, simulate) in enumerate(worlds):
             noise, own = generator(agent.seed, "worth"), generator(agent.seed, "worth", 1)
             states, warm = np.stack([ladder.first_state(noise) for _ in range(runs)]), [None] * runs
             for t in range(ladder.horizon):
@@ -214,7 +222,7 @@ class Answer:
                     actions = np.empty(shape)
                     for r in range(runs):
                         actions[r], warm[r] = agent.plan(model, states[r], ladder.horizon - t, own, warm[r])
-                after = agent.members[i](states, actions, noise)
+                after = simulate(states, actions, noise)
                 found[n] += ladder.reward(states, actions, after)
                 states = after
                 bar.update(n * ladder.horizon + t + 1)
@@ -223,27 +231,27 @@ class Answer:
         return found
 
     def _worth(self, found: Floats) -> Worth:
-        """Return means over runs [members, runs], and their range."""
-        order, mean = evidence.ranking(self.evidence)[: len(found)], found.mean(axis=1)
-        error = found.std(axis=1, ddof=1) / math.sqrt(found.shape[1])
-        weight = np.exp(self.evidence["log_weight"][order])
-        columns = [label_of(self.agent.members[i]) for i in order], weight / weight.sum(), mean, error
+        """Return means over runs [worlds, runs], and their range."""
+        mean, error = found.mean(axis=1), found.std(axis=1, ddof=1) / math.sqrt(found.shape[1])
         names = "simulator", "weight", "worth", "standard_error"
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        labels, weights, _ = zip(*self._worlds(len(found)), strict=True)
+        rows = [dict(zip(names, row, strict=True)) for row in zip(labels, weights, mean, error, strict=True)]
         return Worth(float(mean[0]), float((mean - 2 * error).min()), float((mean + 2 * error).max()), rows)
 
     # Pictures and the page --------------------------------------------------------------------------------------------
 
     def questions(self, runs: int) -> dict[str, list[str]]:
         """Return the answer as lines to four questions; worth is measured in ``runs`` episodes of each simulator."""
-        corrected = ", corrected by the mean of its errors" * self.misspecified
         found = {"Which model?": [self.headline, *self._which()]}
-        found["What to do?"] = [f"Plan with {self.member}{corrected}: agent.act(state) does that at every step."]
+        how = "corrected by the mean of its errors" if self.misspecified else "the most plausible that is left"
+        label = label_of(self.agent.members[self.planned])
+        found["What to do?"] = [f"Plan with {label}, {how}: agent.act(state) does that at every step."]
         if runs:
             worth, prices = self.worth_of(runs=runs, most=MOST), self.price_of_simplicity(runs=runs, most=MOST)
-            left = evidence.ranking(self.evidence).size
-            tried = f"the {MOST} most plausible of {left:,} simulators" if left > MOST else "the simulators"
-            found["What is it worth?"] = [f"The planner earns {_span(worth)} per episode in {tried} that are left."]
+            left = self.facts["alive"][-1]
+            where = f"in the {MOST} most plausible of the" if left > MOST else "in the"
+            where = "if the correction holds" if self.misspecified else f"{where} {left:,} simulators that are left"
+            found["What is it worth?"] = [f"The planner earns {_span(worth)} per episode, {where}."]
             lost = {
                 name: f"earn {_span(each)} less" if each.value > 0 else "do as well" for name, each in prices.items()
             }

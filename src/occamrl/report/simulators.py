@@ -16,6 +16,7 @@ from occamrl.errors import as_path
 from occamrl.protocols import Floats
 from occamrl.report import figures
 from occamrl.report.page import paragraphs, picture, questions, render_static, table
+from occamrl.running.answer import times
 from occamrl.running.storage import make_folder, write_whole
 
 _MOST_COORDINATES = 6  # of the state that are drawn
@@ -56,7 +57,7 @@ def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
     learned = phi[order][:, parts] @ beta[parts, i]
     axes.axhline(0.0, color="grey", linewidth=1.0)
     axes.plot(where, path[:, 0, i] - path[:, 1, i], ".", label="last episode")
-    line = axes.plot(where[order], learned, label="learned so far, two deviations of the noise either way")[0]
+    line = axes.plot(where[order], learned, label="learned so far, ± two deviations")[0]
     axes.fill_between(where[order], learned - 2 * scale[i], learned + 2 * scale[i], alpha=0.15, color=line.get_color())
     axes.set(xlabel=answer.feature(k) if k else "step of the last episode", ylabel=f"state[{i}]: observed - predicted")
     axes.legend(fontsize="small")
@@ -72,7 +73,17 @@ def draw_returns(answer: Answer, axes: Axes) -> None:
 
 def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
     """Write the page, whole or not at all; return its path."""
-    sections, asked = {"Evidence over time": table(answer.rows)}, {}
+    shown = [
+        {
+            "class": row["name"],
+            "simulators": row["size"],
+            "left": row["left"],
+            "evidence against it": times(row["evidence_against"]),
+            "ruled out after steps": row["rejected_after"],
+        }
+        for row in answer.rows
+    ]
+    sections, asked = {"Evidence over time": table(shown)}, {}
     if answer.evidence["steps"]:
         asked = answer.questions(runs)
         sections["Evidence over time"] += picture(answer.plot, "the evidence against each class")
@@ -82,7 +93,8 @@ def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
             + picture(answer.plot_predictions, "the last episode, predicted and observed")
         )
         if runs:
-            sections["What it is worth"] = table(answer.worth_of(runs=runs, most=MOST).rows)
+            rows = answer.worth_of(runs=runs, most=MOST).rows
+            sections["What it is worth"] = table([{k.replace("_", " "): v for k, v in row.items()} for row in rows])
     if answer.agent.returns.any():
         sections["Returns"] = picture(lambda axes: draw_returns(answer, axes), "the return of every episode")
     sections["What is guaranteed"] = paragraphs(
