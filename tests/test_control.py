@@ -155,10 +155,10 @@ def test_deterministic_simulators_have_a_law() -> None:
 
 def test_a_truth_outside_is_noticed_named_and_corrected_for() -> None:
     truth = partial(cart, wind=0.1, drag=0.4)
-    agent = walk(orl.OccamControl(ladder=ladder_of()), truth, 150)
+    agent = walk(orl.OccamControl(ladder=ladder_of(coordinates=["place", "speed"])), truth, 150)
     assert agent.verdict["misspecified"]
-    assert "state[1] comes out lower" in agent.answer.misfit
-    assert "view[1]" in agent.answer.misfit
+    assert "speed comes out lower" in agent.answer.misfit
+    assert "Where speed is" in agent.answer.misfit
     best, rng = int(evidence.ranking(agent.state["evidence"])[0]), np.random.default_rng(0)
     states, actions = rng.normal(size=(200, 2)) * [1.0, 0.3], rng.uniform(-1, 1, (200, 1))
     wrong = [np.abs(each(states, actions, generator(0, "a")) - truth(states, actions, generator(0, "a"))).mean()
@@ -229,7 +229,11 @@ def test_arguments_are_checked_at_the_door() -> None:
     bad: list[dict[str, Any]] = [{"classes": {}}, {"draws": 2}, {"horizon": 0}, {"resolution": 0.0}]
     bad += [{"classes": {"calm": cart}}, {"classes": {"calm": []}}, {"classes": [cart]}]
     bad += [{"reward": 1.0}, {"reward": lambda s, a, after: -after}, {"reward": lambda s: 0.0}, {"start": "here"}]
-    bad += [{"reward": lambda s, a, after: np.full(len(s), np.nan)}, {"view": lambda s: s[:, 0]}]
+    bad += [
+        {"reward": lambda s, a, after: np.full(len(s), np.nan)},
+        {"view": lambda s: s[:, 0]},
+        {"coordinates": ["place"]},
+    ]
     for options in bad:
         with pytest.raises(orl.InvalidInput):
             ladder_of(**options)

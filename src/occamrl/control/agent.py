@@ -125,7 +125,7 @@ class OccamControl:
         now, at = self.state, self._vector("state", state, self.dimension)
         left = self.ladder.horizon - now["step"]
         action, now["warm"] = self.plan(self._model(at, left), at, left, self._address("plan"), now["warm"])
-        return np.asarray(action, dtype=float)
+        return self._vector("action of the planner", action, self.ladder.actions.dimension)
 
     def _model(self, at: Floats, left: int) -> Simulator:
         """Return the simulator to plan with."""
@@ -168,7 +168,8 @@ class OccamControl:
         s, y = self._vector("state", state, self.dimension), self._vector("next_state", next_state, self.dimension)
         now, a = self.state, self._vector("action", action, self.ladder.actions.dimension)
         record = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
-        now["path"] = [*(now["path"] if now["step"] else []), record]
+        now["path"] = now["path"] if now["step"] else []
+        now["path"].append(record)
         now["step"] += 1
         now["earned"] += float(reward)
         steps = now["evidence"]["steps"]

@@ -135,32 +135,27 @@ class Answer:
         strength = np.abs(beta) / error
         return int(strength.max(axis=1).argmax()), beta, strength, scale
 
-    def feature(self, k: int) -> str:
-        """Return the name of feature k of the errors."""
-        seen = self.ladder.resolution.size
-        return f"view[{k - 1}]" if k <= seen else f"action[{k - 1 - seen}]"
-
     @property
     def misfit(self) -> str:
         """Where, in which coordinate and in which direction the member named misfits, in a sentence."""
-        k, beta, strength, scale = self.strongest()
+        ladder, (k, beta, strength, scale) = self.ladder, self.strongest()
         if strength[k].max() < SURE:
             counted = errors.PRIOR + self.evidence["awake"][self.index]
             wide = np.sqrt(self.evidence["squares"][self.index, 1] / counted)
             j = int(np.abs(np.log(wide)).argmax())
             if abs(math.log(wide[j])) < 0.1:
                 return "No linear misfit of its mean is visible."
-            return f"Its mean fits; the noise of view[{j}] is {wide[j]:.2g} times as wide as it says."
+            return f"Its mean fits; the noise of {ladder.features[j]} is {wide[j]:.2g} times as wide as it says."
         named = [
-            f"state[{i}] comes out {'higher' if beta[k, i] > 0 else 'lower'} than it says, "
+            f"{ladder.coordinates[i]} comes out {'higher' if beta[k, i] > 0 else 'lower'} than it says, "
             f"by {abs(beta[k, i]):.3g} a step ({abs(beta[k, i]) / scale[i]:.2g} standard deviations)"
             for i in np.flatnonzero(strength[k] > 0.8 * strength[k].max())
         ]
         if k == 0:
             return f"On average {listed(named)}."
-        high = k <= self.ladder.resolution.size
+        high = k <= ladder.resolution.size
         far = "one typical spread above its middle" if high else "at its upper end instead of in the middle"
-        return f"Where {self.feature(k)} is {far}, {listed(named)}; below the middle, the opposite."
+        return f"Where {ladder.features[k - 1]} is {far}, {listed(named)}; below the middle, the opposite."
 
     # What it is worth -------------------------------------------------------------------------------------------------
 

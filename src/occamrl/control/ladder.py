@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
-from occamrl.errors import InvalidInput, ParameterError, as_floats, require_integer
+from occamrl.errors import InvalidInput, ParameterError, ShapeError, as_floats, require_integer
 from occamrl.protocols import Floats, Ints
 from occamrl.running.identity import code_of, name_of
 from occamrl.running.run import generator
@@ -104,6 +104,8 @@ class SimulatorLadder:
         it are not seen. By default a thousandth of the typical change in a step.
     draws : int
         How many draws a real step is ranked among. One step multiplies the evidence by ``draws + 1`` at most.
+    coordinates : list of str, optional
+        Names of the coordinates of the state, for sentences and pictures; ``state[0]``, ... by default.
     check : bool
         Run :func:`check_simulator` on every member.
     """
@@ -119,6 +121,7 @@ class SimulatorLadder:
         view: Callable[[Floats], Floats] | None = None,
         resolution: Any = None,
         draws: int = 39,
+        coordinates: Sequence[str] = (),
         check: bool = True,
     ) -> None:
         if not isinstance(classes, Mapping) or not classes:
@@ -139,6 +142,11 @@ class SimulatorLadder:
         checked("reward", reward, (states, chosen, after), (len(states),))
         seen, then = (checked("view", self.view, (each,), (len(states), None)) for each in (states, after))
         self.centre, self.spread = np.median(seen, axis=0), _spread(seen)
+        self.coordinates = tuple(coordinates) or tuple(f"state[{i}]" for i in range(states.shape[1]))
+        if len(self.coordinates) != states.shape[1]:
+            raise ShapeError("coordinates", got=list(coordinates), expected=f"{states.shape[1]} names")
+        viewed = self.coordinates if view is None else [f"view[{i}]" for i in range(seen.shape[1])]
+        self.features = (*viewed, *(f"action[{i}]" for i in range(self.actions.dimension)))  # that errors depend on
         resolution = 1e-3 * _spread(then - seen) if resolution is None else as_floats("resolution", resolution)
         self.resolution = np.broadcast_to(resolution, seen.shape[1:]).copy()
         if not np.all(self.resolution > 0):

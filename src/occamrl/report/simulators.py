@@ -41,7 +41,9 @@ def draw_predictions(answer: Answer, axes: Axes | None = None) -> Axes:
     for i in range(min(_MOST_COORDINATES, answer.agent.dimension)):
         line = axes.plot(path[:, 0, i], ".", markersize=3)[0]
         low, high = (path[:, 1, i] + sign * 2 * path[:, 2, i] for sign in (-1, 1))
-        axes.fill_between(np.arange(len(path)), low, high, alpha=0.3, color=line.get_color(), label=f"state[{i}]")
+        axes.fill_between(
+            np.arange(len(path)), low, high, alpha=0.3, color=line.get_color(), label=answer.ladder.coordinates[i]
+        )
     axes.set(xlabel="step of the last episode", ylabel="dots: observed; bands: predicted")
     axes.legend(fontsize="small")
     return axes
@@ -59,7 +61,10 @@ def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
     axes.plot(where, path[:, 0, i] - path[:, 1, i], ".", label="last episode")
     line = axes.plot(where[order], learned, label="learned so far, ± two deviations")[0]
     axes.fill_between(where[order], learned - 2 * scale[i], learned + 2 * scale[i], alpha=0.15, color=line.get_color())
-    axes.set(xlabel=answer.feature(k) if k else "step of the last episode", ylabel=f"state[{i}]: observed - predicted")
+    axes.set(
+        xlabel=answer.ladder.features[k - 1] if k else "step of the last episode",
+        ylabel=f"{answer.ladder.coordinates[i]}: observed - predicted",
+    )
     axes.legend(fontsize="small")
     return axes
 
