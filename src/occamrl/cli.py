@@ -52,6 +52,7 @@ Scheduler = Annotated[str | None, typer.Option(help="Run on a Dask cluster: the 
 Rewards = Literal["known", "bernstein", "hoeffding"]
 Evidence = Literal["value", "likelihood"]
 Scope = Literal["smallest", "all"]
+Unlisted = Literal["error", "drop"]
 Modules = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),
@@ -362,7 +363,7 @@ def _lines(name: str, result: Result) -> list[str]:
     """Return what a person is told of one agent."""
     exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
     mean = result.total_return / max(1, result.total_episodes)
-    found = [f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} an episode, {exact}"]
+    found = [f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} per episode, {exact}"]
     if result.environment.why_not:
         found.append(f"  ({result.environment.why_not})")
     return found + [f"  {sentence}" for sentence in result.verdict.sentences]
@@ -400,6 +401,7 @@ def select(
         str | None, typer.Option(metavar="ROLE=COLUMN,...", help="As in episode=shop,state=stock+weekday,action=order.")
     ] = None,
     order_by: Annotated[str | None, typer.Option(help="The column that orders the rows of an episode.")] = None,
+    unlisted: Annotated[Unlisted, typer.Option(help="Refuse rows with names no model has, or drop them.")] = "error",
     delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
     horizon: Horizon = None,
     evidence: Annotated[str | None, typer.Option(help="likelihood or value; default: by the ladder.")] = None,
@@ -416,7 +418,7 @@ def select(
     from occamrl.logs.select import select as test
 
     spec = _models(ladder, model, horizon)
-    steps = read_log(log, _columns(columns), order_by=order_by)
+    steps = read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
     found = test(steps, spec, delta=delta, evidence=evidence)
     print_lines(found.as_data() if as_json else str(found).splitlines())
     if page is not None:

@@ -113,7 +113,7 @@ class Preflight:
                 f"  {len(self.unidentifiable):,} unidentifiable pairs among {self.pairs_tried:,} tried: "
                 "a wrong class can confirm itself",
                 f"  worst: {pair} {names[worst.truth_class - 1]!r} "
-                f"loses {worst.loss_per_episode:.3g} an episode, {unseen}",
+                f"loses {worst.loss_per_episode:.3g} per episode, {unseen}",
                 f"  remedy, in selector(): {what}",
             ]
         if math.isfinite(self.grid_episodes):

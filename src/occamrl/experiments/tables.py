@@ -134,6 +134,7 @@ class Tables(ABC):
         band: Band = "bootstrap",
         width: Width = "column",
         problem: str | None = None,
+        **style: Any,
     ) -> Axes:
         """Draw the mean cumulative regret of every agent.
 
@@ -151,9 +152,11 @@ class Tables(ABC):
             3.3 or 6.9 inches, or how many.
         problem : str, optional
             Which one, if there are several.
+        **style
+            Passed on to Matplotlib's ``plot``, such as ``markersize=2``.
         """
         figures: Any = importlib.import_module("occamrl.report.figures")
-        return figures.plot(self.runs, axes, scale=scale, band=band, width=width, problem=problem)  # type: ignore[no-any-return]  # a layer above
+        return figures.plot(self.runs, axes, scale=scale, band=band, width=width, problem=problem, **style)  # type: ignore[no-any-return]  # a layer above
 
     def _text(self) -> str:
         """Return the rows as text."""

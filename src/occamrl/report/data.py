@@ -225,7 +225,8 @@ def about_group(group: Group) -> dict[str, Any]:
 def headline(shown: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
     """Return what came out on a problem: a sentence for each selector, or else who had the least regret."""
     regret = {label: float(one["regret"]["mean"]) for label, _, one in shown}
-    compared = [(label, name) for label, name, _ in shown if name in ("largest", "oracle")]
+    roles = {"largest": "largest class", "oracle": "oracle"}
+    compared = [(label, roles[name]) for label, name, _ in shown if name in roles]
     sentences = []
     for label, name, one in shown:
         found = (one["decisions"] or {}).get("settled")
@@ -238,8 +239,8 @@ def headline(shown: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
             told = f"keeps {len(final)} of {max(kind['features'], len(final))} features"
         share = "" if found["agree"] == found["seeds"] else f" in {found['agree']} of {found['seeds']} seeds"
         parts = [f"{label} {told.removesuffix(' *')}{share} by episode {found['episode']:,} (median)"]
-        parts[0] += f" and pays {regret[label]:,.4g}"
-        parts += [f"against {regret[each]:,.4g} of the {role}" for each, role in compared]
+        parts[0] += f"; its regret is {regret[label]:,.4g}"
+        parts += [f"that of the {role} {regret[each]:,.4g}" for each, role in compared]
         sentences.append(", ".join(parts) + ".")
     order = sorted(regret, key=lambda label: regret[label])
     text = f"{order[0]} has the least regret, {regret[order[0]]:,.4g} on average"

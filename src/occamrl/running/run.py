@@ -118,25 +118,27 @@ class Progress:
 
     def __init__(self, label: str, total: int, show: bool | None, unit: str = "episodes") -> None:
         self.label, self.total, self.show, self.unit = label, total, show, unit
-        self.began = time.perf_counter()
+        self.began, self.done, self.told = time.perf_counter(), 0, False
         self.due = self.began + (0.0 if show else FIRST_AFTER)
-        self.terminal, self.end = sys.stderr.isatty(), ""  # what ends the line that was begun
+        self.terminal = sys.stderr.isatty()
 
     def update(self, done: int) -> None:
         """Say where the job is, if it is time to."""
-        now = time.perf_counter()
+        now, self.done = time.perf_counter(), done
         if self.show is False or now < self.due:
             return
-        self.due, self.end = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY), "\n" * self.terminal
+        self.due, self.told = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY), True
         left = (self.total - done) * (now - self.began) / max(done, 1)
-        share = f"{done:,} of {self.total:,} {self.unit} ({100 * done / self.total:.0f}%)"
-        line = f"{self.label}: {share}, {left:,.0f} s left"
-        begin, end = ("\r\x1b[K", "") if self.terminal else ("", "\n")
-        print(begin + line, end=end, file=sys.stderr, flush=True)
+        self._print(f" ({100 * done / self.total:.0f}%), {left:,.0f} s left", "" if self.terminal else "\n")
 
     def close(self) -> None:
-        """End the line, if one was begun."""
-        print(end=self.end, file=sys.stderr, flush=True)
+        """Say how far the job came, if anything was said before."""
+        if self.told:
+            self._print(f" in {time.perf_counter() - self.began:,.0f} s", "\n")
+
+    def _print(self, more: str, end: str) -> None:
+        line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}{more}"
+        print("\r\x1b[K" * self.terminal + line, end=end, file=sys.stderr, flush=True)
 
 
 @contextmanager
