@@ -108,16 +108,8 @@ class Tables(ABC):
             lines.append(" & ".join(str(each).translate(_LATEX) for each in [*names, *values]) + r" \\")
             last = row["problem"]
         head = " & ".join([*["problem"] * several, "agent", "regret", r"95\,\% interval", "worst seed"])
-        columns = "l" * (1 + several) + "rrr"
-        body = [
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            head + r" \\",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-        return "\n".join(body) + "\n"
+        begin = rf"\begin{{tabular}}{{{'l' * (1 + several)}rrr}}"
+        return "\n".join([begin, r"\toprule", head + r" \\", *lines, r"\bottomrule", r"\end{tabular}"])
 
     def regret_at(self, episode: int) -> dict[str, Any]:
         """Return the exact cumulative regret after so many episodes, by problem and agent: one number per seed."""

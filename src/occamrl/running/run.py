@@ -320,14 +320,14 @@ def require_plan(plan: Any, known: Known) -> None:
 
 def run(
     agent: Learner,
-    mdp: FiniteMDP | Problem,
+    problem: FiniteMDP | Problem,
     *,
     episodes: int,
     seed: int | None = None,
     progress: bool | None = None,
     continue_from: Result | None = None,
 ) -> Result:
-    """Play ``agent`` on ``mdp`` for a number of episodes.
+    """Play an agent on a problem for a number of episodes.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
@@ -339,7 +339,7 @@ def run(
     ----------
     agent : Learner
         A learner or selector of this package, or yours.
-    mdp : FiniteMDP, or a problem that has one
+    problem : FiniteMDP, or a problem that has one
     episodes : int
         How many episodes to play, in addition to those of ``continue_from``; at most 10^15 in all.
     seed : int, optional
@@ -352,7 +352,7 @@ def run(
 
     Ctrl-C raises Interrupted, with everything so far in its ``result``.
     """
-    source = Simulator(as_mdp(mdp))
+    source = Simulator(as_mdp(problem))
     if continue_from is not None and continue_from.environment is not None:
         raise ParameterError("continue_from", got="a result of learn", expected="the Result of an earlier run")
     before = 0 if continue_from is None else continue_from.total_episodes
