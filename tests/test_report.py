@@ -324,6 +324,7 @@ def test_figures_for_papers(folder: Path, tmp_path: Path) -> None:
     figure.savefig(tmp_path / "regret.pdf")
     assert b"/FontFile2" in (tmp_path / "regret.pdf").read_bytes()  # TrueType, embedded
     assert b"/Type3" not in (tmp_path / "regret.pdf").read_bytes()
+    assert b"/CreationDate" not in (tmp_path / "regret.pdf").read_bytes()
     wide: Any = records.plot(problem="RiverSwim", width="page").figure
     assert wide.get_figwidth() == 6.9
     for wrong in ({"scale": "log"}, {"band": "sd"}, {"width": "wide"}, {"width": 0.0}, {"problem": "RiverSwam"}):

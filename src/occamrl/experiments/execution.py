@@ -139,7 +139,8 @@ class Experiment:
     imports : sequence of str
         The modules that the spec lists under ``import``: a file alone is never a reason to run code.
     **spec
-        The keys of a spec, as in TOML. :class:`SpecError` says everything that is wrong with it.
+        The keys of a spec, as in TOML; problems, agents and rules may be classes, or objects with plain parameters.
+        :class:`SpecError` says what is wrong with it.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), **spec: Any) -> None:

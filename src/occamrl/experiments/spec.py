@@ -55,6 +55,8 @@ def _seeds(value: Any) -> Any:
 
 
 def _by_name(value: Any) -> Any:
+    if isinstance(value, dict) and isinstance(value.get("name"), dict):  # an object that has a label or a sweep
+        return {**value, **value["name"]}
     return {"name": value} if isinstance(value, str) else value
 
 
