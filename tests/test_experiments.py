@@ -361,7 +361,7 @@ def test_classes_and_objects_are_what_they_are_called(tmp_path: Path, monkeypatc
     assert [cell.id for cell in made.cells] == [cell.id for cell in named.cells]
     assert made.run(tmp_path / "out", workers=2, progress=False).total == 4
     for wrong in (orl.Optimal(mdp=orl.make_problem("river-swim").mdp), object(), len):
-        with pytest.raises(SpecError, match="orl.compare"):
+        with pytest.raises(SpecError, match=r"orl\.compare"):
             orl.Experiment(problem=["RiverSwim"], agent=[wrong], **about)
 
 
