@@ -197,13 +197,12 @@ def status(folder: FolderName, as_json: Json = False) -> None:
     from occamrl.experiments.records import status as look
 
     now = look(folder)
-    failed = [{"cell": r["cell"], "reason": (str(r["reason"]).strip().splitlines() or [""])[-1]} for r in now.failed]
     damaged = {cell: str(error) for cell, error in now.damaged.items()}
     if as_json:
         counts = {"cells": now.total, "finished": len(now.cells), "begun": len(now.begun), "missing": len(now.missing)}
-        print_lines({"name": now.name, **counts, "failed": failed, "damaged": damaged})
+        print_lines({"name": now.name, **counts, "failed": now.failures, "damaged": damaged})
     else:
-        lines = [f"failed {each['cell']}: {each['reason']}" for each in failed]
+        lines = [f"failed {each['cell']} ({each['who']}): {each['reason']}" for each in now.failures]
         lines += [f"damaged {cell}: {error}" for cell, error in damaged.items()]
         print_lines([*str(now).splitlines(), *lines])
     if damaged:
@@ -325,7 +324,10 @@ def learn(
     spec = _models(ladder, model, horizon)
     env, among = make_environment("ENV_ID", env_id, _options(options or ())), spec.ladder
     lists = getattr(among, "finite", False)
-    evidence = evidence or ("value" if isinstance(among, Ladder) and not _exact(among) else "likelihood")
+    judged_by_value = isinstance(among, Ladder) and (
+        not among.finite or among.family.reach > 0.0
+    )  # Occam refuses these
+    evidence = evidence or ("value" if judged_by_value else "likelihood")
     if compare and not lists:
         raise ParameterError("--compare", got="models that are no lists", expected="--ladder, with lists of kernels")
     known = spec.known if rewards == "known" else spec.known.without_rewards
@@ -514,11 +516,6 @@ def _models(ladder: str | None, model: str | None, horizon: int | None) -> Any:
         return found
     expected = "model.ladder({...}), an orl.Model, or what read_ladder returns"
     raise ParameterError("--model", got=f"{model}, a {type(found).__name__}", expected=expected)
-
-
-def _exact(ladder: Any) -> bool:
-    """Say whether a ladder has lists of kernels one of which may be the truth."""
-    return bool(ladder.finite and ladder.family.reach == 0.0)
 
 
 def _named(text: str) -> Any:

@@ -25,6 +25,7 @@ Scale = Literal["linear", "semilogx", "semilogy", "loglog"]
 Band = Literal["bootstrap", "quantiles", "seeds"] | None
 Width = Literal["column", "page"] | float
 
+FEWEST = 3  # seeds for an interval: two numbers do not tell how a third would fall
 _RESAMPLES = 4_000
 _MOST_ROWS = 20  # of a printed table: it fits a screen
 _LATEX = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"} | {"~": r"\textasciitilde{}"})
@@ -52,9 +53,9 @@ Runs = Mapping[str, Mapping[str, Sequence[Result | Kept]]]  # by problem and age
 
 
 def interval(values: Any) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of a mean, the same for the same numbers; None for fewer than two."""
+    """Return the 95 % bootstrap interval of a mean, the same for the same numbers; None for fewer than three."""
     numbers = np.asarray(values, dtype=np.float64)
-    if numbers.size < 2:
+    if numbers.size < FEWEST:
         return None
     drawn = generator(0, "bootstrap").integers(numbers.size, size=(_RESAMPLES, numbers.size))
     low, high = np.quantile(numbers[drawn].mean(axis=1), (0.025, 0.975))
@@ -62,7 +63,7 @@ def interval(values: Any) -> tuple[float, float] | None:
 
 
 def ends_of(row: dict[str, Any]) -> str:
-    """Return the interval of a row as text; nothing for a single seed."""
+    """Return the interval of a row as text; nothing where there is none."""
     return "" if row["low"] is None else f"[{row['low']:,.4g}, {row['high']:,.4g}]"
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.errors import ParameterError, require_choice, require_number
-from occamrl.experiments.tables import Runs, interval
+from occamrl.experiments.tables import FEWEST, Runs, interval
 from occamrl.protocols import Floats, Ints
 from occamrl.running.answer import plain
 from occamrl.running.result import Result
@@ -39,7 +39,6 @@ SCALES = {"linear": (False, False), "semilogx": (True, False), "semilogy": (Fals
 BANDS = ("bootstrap", "quantiles", "seeds")
 QUANTILES = (0.1, 0.9)  # of the seeds, of a band
 WIDTHS = {"column": 3.3, "page": 6.9}  # inches
-FEWEST = 3  # seeds for an interval
 POINTS, EVERY = 200, 4  # of a curve; intervals are computed at some of its points and linear between
 DECADES = 6  # that a logarithmic axis of regret shows at most
 MOST_NAMES = 24  # states, classes or coordinates that an axis names
