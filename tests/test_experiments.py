@@ -28,6 +28,7 @@ from occamrl.experiments import records as records_module
 from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Folder, Records, locked, status
 from occamrl.experiments.tables import interval
+from occamrl.running.run import Progress
 
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)"}}
 SPEC: dict[str, Any] = {"name": "river", "episodes": 12, "seeds": 2, "thinning": 8, "agent": ["UniformRandom", LINEAR]}
@@ -460,6 +461,16 @@ def test_tables_of_a_comparison() -> None:
     plt.close("all")
     with pytest.raises(ParameterError, match="baseline"):
         found.differences("nobody")
+
+
+def test_progress_ends_with_how_far_a_job_came(capsys: pytest.CaptureFixture[str]) -> None:
+    for show, last in ((True, 4), (True, 2), (None, 4), (False, 4)):
+        bar = Progress("job", 4, show, "runs")
+        bar.update(1)
+        bar.update(last)
+        bar.close()
+        told = capsys.readouterr().err.splitlines()
+        assert f"{last} of 4 runs" in told[-1] if show else told == []
 
 
 def test_an_interval_holds_the_mean_as_often_as_it_says() -> None:

@@ -311,11 +311,11 @@ def learn(
     from occamrl.errors import ParameterError
     from occamrl.learners.occam import Occam
     from occamrl.learners.rewards import RewardsPerPair
-    from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.models.ladder import Ladder
     from occamrl.registry import import_modules
     from occamrl.running.learn import learn as learn_in
     from occamrl.selectors.arl_gen import ARLGen
+    from occamrl.selectors.references import on_class
 
     import_modules(_findable(modules), field="--import")
     if ":" in env_id:
@@ -341,7 +341,7 @@ def learn(
         right = None if environment.mdp is None else among.class_of(environment.mdp)
         others = {} if right is None else {f"oracle ({spec.names[right - 1]})": right}
         for other, m in {**others, "largest class": among.classes, "smallest class": 1}.items():
-            agents[other] = UCRLVTR(family=among.family_of(m), delta=delta)
+            agents[other] = on_class(agents[name], m)
     for i, (name, agent) in enumerate(agents.items()):
         played = agent if rewards == "known" else RewardsPerPair(agent=agent, bound=rewards)
         path = None if i else checkpoint
