@@ -224,7 +224,7 @@ def league(records: Records) -> list[dict[str, Any]]:
         own, tuned = totals.get((problem, first, False), []), totals.get((problem, best, False), [])
         low, high = interval(own) or (None, None)
         row: dict[str, Any] = {"problem": problem, "agent": name, "guarantee": labels[first].get("guarantee", "")}
-        row["given"] = ", ".join(map(str, labels[first].get("given", []))) or "nothing"
+        row["given beforehand"] = ", ".join(map(str, labels[first].get("given", []))) or "nothing"
         row["regret"] = float(np.mean(own)) if own else None
         row["tuned regret"] = float(np.mean(tuned)) if tuned and several else None
         row["95% interval"] = ends_of({"low": low, "high": high})
