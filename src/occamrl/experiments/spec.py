@@ -205,7 +205,7 @@ def as_data(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     try:
         return json.loads(json.dumps(spec, default=entry, allow_nan=False)), sorted(modules)
     except (ValueError, TypeError) as error:
-        expected = "names, classes in modules, plain parameters; orl.compare takes agents with other ones"
+        expected = "plain data, or a class in a module or an object of one made of these; orl.compare takes any agent"
         raise SpecError("spec", [Fault("spec", f"{error}", expected)]) from error
 
 

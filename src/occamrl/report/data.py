@@ -167,7 +167,8 @@ def decisions(group: Group) -> dict[str, Any] | None:
     totals.update(dict.fromkeys(range(1, len(names) + 1) if kind == "class" else (), 0))
     kept = sorted(row for row, _ in totals.most_common(MOST_ROWS))
     true = [resolved.get("true_class")] if kind == "class" else resolved.get("true_support") or []
-    labels = [f"{row} {names[row - 1]}" if kind == "class" and 0 < row <= len(names) else str(row) for row in kept]
+    named = dict(enumerate(names, start=1)) if kind == "class" else {}
+    labels = [named[row] if named.get(row) == f"F_{row}" else f"{row} {named.get(row, '')}".rstrip() for row in kept]
     found["rows"], found["hidden"], found["reached"] = kept, len(totals) - len(kept), [len(c) for c in columns]
     found["labels"] = [label[:28] + (" *" if row in true else "") for row, label in zip(kept, labels, strict=True)]
     shares = [(count, max(len(column), 1)) for count, column in zip(counts, columns, strict=True)]
