@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln, logsumexp, xlogy
 
 from occamrl import bellman
-from occamrl.models.families import FiniteFamily, first_values, simplex_least_squares
+from occamrl.models.families import FiniteFamily, simplex_least_squares
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
@@ -508,10 +508,9 @@ class Lists:
         elif acting == "fit":
             source = int(may_play[found.scores[may_play].argmax()])
         else:
-            ordered = may_play[
-                np.argsort(-found.scores[may_play], kind="stable")
-            ]  # of equal values the likeliest plays
-            values = first_values(self.ladder.family, self.known, ordered) @ law
+            order = np.argsort(-found.scores[may_play], kind="stable")  # of equal values the likeliest plays
+            ordered = may_play[order]
+            values = self.ladder.family.first_values(self.known, ordered) @ law
             source = int(ordered[np.round(values, 9).argmax()])
         if source < size:
             kernel = self.ladder.family.kernel_of(source, self.known)

@@ -43,7 +43,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from occamrl.errors import require_delta, require_kind, require_number, require_rewards
 from occamrl.evidence import value
@@ -148,10 +147,8 @@ class UCRLVTRPlus(Learner):
 
     def moment(self, known: Known, values: Floats, power: int) -> Floats:
         """Return phi_{W^power}(s, a) [S*A, n] for the values [S] of the next step."""
-        start, after, bonus = self.features.attach(known)
-        weights = ((bonus + values[after]) ** power, np.arange(after.size), start)
-        total: Any = sp.csr_array(weights, (start.size - 1, after.size)) @ self.features.matrix
-        return total if isinstance(total, np.ndarray) else np.asarray(total.toarray())
+        _, after, bonus = self.features.attach(known)
+        return self.features.moments((bonus + values[after]) ** power)
 
     def predict(self, x: Floats, found: value.Ellipsoid) -> tuple[Floats, Floats]:
         """Return <x, theta> and ||x|| in Sigma^-1 for the rows of all pairs."""

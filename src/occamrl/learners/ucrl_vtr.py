@@ -45,7 +45,7 @@ from occamrl.errors import (
     require_rewards,
 )
 from occamrl.evidence import value
-from occamrl.models.families import FiniteFamily, first_values, level, off_grid
+from occamrl.models.families import FiniteFamily, level, off_grid
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
 
 _TOGETHER = 2**23  # numbers that are worked on at once
@@ -145,7 +145,7 @@ class UCRLVTR(Learner):
         """
         among, law = np.flatnonzero(inside), law_of_starts(known, state["starts"])
         among = among[np.argsort(self.losses(state)[0, among], kind="stable")]  # of equal values the best fit is played
-        first = np.round(first_values(self.family, known, among), _EQUAL)
+        first = np.round(self.family.first_values(known, among), _EQUAL)
         told = {"facts": {}, "grounds": {"alive": [among.size]}, **about}
         whole = self._optimal(known, int(among[np.round(first @ law, _EQUAL).argmax()]), **told)
         possible = np.flatnonzero(law if known.initial is not None else state["starts"])

@@ -23,7 +23,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,7 +42,7 @@ from occamrl.errors import (
     require_number,
     sum_to_one,
 )
-from occamrl.models.features import FeatureMap, read_kernels
+from occamrl.models.features import FeatureMap, PerProblem, read_kernels
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
@@ -219,6 +218,19 @@ class FiniteFamily(Family):
         """Return a member as dynamic programming needs it, with the rewards of a problem."""
         outcomes, probability = self.features.attach(known), self.features.probabilities(self.theta[member])
         return bellman.kernel_of(outcomes, probability, known)
+
+    @cached_property
+    def _solved(self) -> PerProblem:
+        return PerProblem()
+
+    def first_values(self, known: Known, members: Ints) -> Floats:
+        """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
+        table: Floats = self._solved.setdefault(known, np.full((self.size, known.states), np.nan))
+        new, outcomes = members[np.isnan(table[members, 0])], self.features.attach(known)
+        together = max(1, _TOGETHER // outcomes.next_state.size)
+        for some in (new[first : first + together] for first in range(0, new.size, together)):
+            table[some] = bellman.first_values(outcomes, self.probability(some), known)
+        return table[members]
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
         """Return the numbers of some members."""
@@ -545,17 +557,3 @@ class AggregationFamily(Family):
 
     def __repr__(self) -> str:
         return f"AggregationFamily({self.blocks} blocks, {self.features!r})"
-
-
-_solved: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, Floats]] = WeakKeyDictionary()
-
-
-def first_values(family: FiniteFamily, known: Known, members: Ints) -> Floats:
-    """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
-    solved = _solved.setdefault(family, WeakKeyDictionary())
-    table = solved.setdefault(known, np.full((family.size, known.states), np.nan))
-    new, outcomes = members[np.isnan(table[members, 0])], family.features.attach(known)
-    together = max(1, _TOGETHER // outcomes.next_state.size)
-    for some in (new[first : first + together] for first in range(0, new.size, together)):
-        table[some] = bellman.first_values(outcomes, family.probability(some), known)
-    return table[members]

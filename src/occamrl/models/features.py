@@ -309,6 +309,24 @@ class FeatureMap:
         attached: Outcomes = self._attached[known]
         return attached
 
+    def moments(self, targets: Floats) -> Floats:
+        """Return the sum of phi times the targets [O] over the outcomes of each pair [S*A, n]."""
+        start = self.outcomes.start
+        weights = sp.csr_array((targets, np.arange(targets.size), start), (start.size - 1, targets.size))
+        total: Any = weights @ self.matrix
+        return total if isinstance(total, np.ndarray) else np.asarray(total.toarray())
+
+    @cached_property
+    def _bonus_rows(self) -> PerProblem:
+        return PerProblem()
+
+    def bonus_rows(self, known: Known) -> Any:
+        """Return phi of the bonus [S*A, n]; 0.0 where rewards depend on (s, a) alone."""
+        if known not in self._bonus_rows:
+            bonus = self.attach(known).bonus
+            self._bonus_rows[known] = self.moments(bonus) if bonus.any() else 0.0
+        return self._bonus_rows[known]
+
     def _looked_up(self, table: Outcomes) -> Floats:
         """Return the bonus of every outcome in a table of rewards; refuse outcomes with none, or with several."""
         pair, after, far = self.outcomes.pair, self.outcomes.next_state, np.full(self.outcomes.bonus.size, 1e9)

@@ -146,30 +146,26 @@ class Model:
             expected = "a function of (state, action, *, parameters...)"
             raise ParameterError("outcomes", got=f"{self.function!r:.80}", expected=expected)
         own = list(inspect.signature(self.function).parameters.values())
-        named = {
-            each.name: each.default for each in own[2:] if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
-        }
+        named = {each.name: each for each in own[2:] if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
         if len(own) < 2:
             raise ParameterError("outcomes", got=f"a function of {len(own)} arguments", expected="(state, action, ...)")
         if not isinstance(given, Mapping):
             raise ParameterError("parameters", got=f"{given!r:.80}", expected="a dict: {name: (low, high)}")
-        box = {}
+        box, defaults = {}, {}
         for name, ends in given.items():
             if name not in named:
                 raise UnknownName("parameters", got=name, known=named)
             box[name] = require_range(f"parameters[{name!r}]", ends)
-        for name, value in list(named.items()):
-            if name not in box and value is not inspect.Parameter.empty and not isinstance(value, numbers.Real):
-                del named[name]  # a table of prices, say: the function's own affair
-        given_defaults = {name: value for name, value in named.items() if value is not inspect.Parameter.empty}
-        defaults = {name: require_number(name, value, -math.inf, math.inf) for name, value in given_defaults.items()}
-        for name, (low, high) in box.items():
-            if name in defaults and not low <= defaults[name] <= high:
-                expected = f"bounds that hold its default {defaults[name]:g}, which smaller classes use"
-                raise ParameterError(f"parameters[{name!r}]", got=(low, high), expected=expected)
-        for name in named:
-            if name not in box and name not in defaults:
-                raise ParameterError(f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default")
+        for name, each in named.items():
+            if each.default is each.empty:
+                if name not in box:
+                    raise ParameterError(f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default")
+            elif name in box or isinstance(each.default, numbers.Real):  # a table of prices is the function's own
+                low, high = box.get(name, (-math.inf, math.inf))
+                defaults[name] = require_number(name, each.default, -math.inf, math.inf)
+                if not low <= defaults[name] <= high:
+                    expected = f"bounds that hold its default {defaults[name]:g}, which smaller classes use"
+                    raise ParameterError(f"parameters[{name!r}]", got=(low, high), expected=expected)
         return box, defaults
 
     def point(self, **values: float) -> dict[str, float]:
@@ -207,31 +203,26 @@ class Model:
         except TypeError:
             fine = False
         if not fine:
-            where, expected = (
-                f" in state {state!r}" * callable(self._actions),
-                "different hashable actions, at least one",
-            )
-            raise ParameterError("actions", got=f"{given!r:.80}{where}", expected=expected)
+            got = f"{given!r:.80}" + f" in state {state!r}" * callable(self._actions)
+            raise ParameterError("actions", got=got, expected="different hashable actions, at least one")
         return found
 
     def rows(self, state: Any, action: Any, point: Point) -> list[tuple[Any, ...]]:
         """Return what the function yields, as a list of tuples; refuse what is not a law of outcomes."""
         where = f"at state {state!r}, action {action!r}, {', '.join(f'{k}={v:g}' for k, v in point.items())}"
+        entry = "(probability, next state, reward, ended)"
 
-        def refuse(kind: Any, got: str, expected: str) -> NoReturn:
-            raise kind("outcomes", got=f"{got} {where}", expected=expected)
+        def refuse(kind: Any, got: str, expected: str, cause: Exception | None = None) -> NoReturn:
+            raise kind("outcomes", got=f"{got} {where}", expected=expected) from cause
 
         try:
             found = [tuple(row) for row in self.function(state, action, **point)]
         except Exception as error:  # whatever the user's function raises
-            got = f"{type(error).__name__}: {error} {where}"
-            raise ParameterError(
-                "outcomes", got=got, expected="tuples (probability, next state, reward, ended)"
-            ) from error
+            refuse(ParameterError, f"{type(error).__name__}: {error}", f"tuples {entry}", error)
         total = 0.0
         for row in found:
             if len(row) not in (3, 4):
-                refuse(ParameterError, f"{row!r:.80}", "(probability, next state, reward, ended)")
+                refuse(ParameterError, f"{row!r:.80}", entry)
             numbers = [isinstance(each, (int, float, np.number)) for each in (row[0], row[2])]
             if not numbers[0] or not -_ROUNDING <= row[0] <= 1.0 + TOLERANCE:
                 refuse(ProbabilityError, f"a probability of {row[0]!r}", "a number in [0, 1]")
@@ -241,11 +232,8 @@ class Model:
                 refuse(ParameterError, f"ended = {row[3]!r}", "True or False, as the last of four")
             total += float(row[0])
         if abs(total - 1.0) > TOLERANCE:
-            refuse(
-                ProbabilityError,
-                f"probabilities that sum to {total:.12g}",
-                "a sum of 1: list everything that can happen",
-            )
+            sums = f"probabilities that sum to {total:.12g}"
+            refuse(ProbabilityError, sums, "a sum of 1: list everything that can happen")
         return found
 
     # The listing -----------------------------------------------------------------------------------------------------
@@ -262,10 +250,8 @@ class Model:
         points, useful = self._points(), set[int]()
         for state in law:
             self._number_of(state, False)
-        for s in itertools.count():
-            if s == len(self.states):
-                break
-            for action in [] if self.rests[s] else self._allowed_in(self.states[s]):
+        for s, state in enumerate(self.states):  # which grow meanwhile
+            for action in [] if self.rests[s] else self._allowed_in(state):
                 if action not in self.actions:
                     self.actions.append(action)
                 own: dict[tuple[int, float], int] = {}
@@ -276,7 +262,7 @@ class Model:
                     if len(self.pairs) >= _TRIAL and i and i not in useful and not looked:
                         continue
                     found: dict[int, set[float]] = {}
-                    for row in self.rows(self.states[s], action, point):
+                    for row in self.rows(state, action, point):
                         if row[0] <= 0.0:
                             continue
                         after, earned = self._number_of(row[1], len(row) == 4 and bool(row[3])), float(row[2])
@@ -287,7 +273,7 @@ class Model:
                             useful.add(i)
                         places[row[1:]] = own[after, earned]
                     rewards.append(found)
-                self._require_fixed_rewards(self.states[s], action, rewards)
+                self._require_fixed_rewards(state, action, rewards)
                 self.pairs.append((s, self.actions.index(action)))
                 self._places.append(places)
         self._listed = listed
@@ -369,14 +355,13 @@ class Model:
         some = np.unique(np.linspace(0, len(self.pairs) - 1, _COMPARED).astype(int)).tolist()
         inside = np.isin(self.row, some)
         for point in self._points()[:2]:
-            one, two = self._at_once(point, some, np.zeros(self.reward.size)), self._one_by_one(point, some)
+            one, two = self._at_once(point, some), self._one_by_one(point, some)
             for o in np.flatnonzero(inside & ~(np.abs(one - two) <= _SAME))[:1].tolist():
                 s, a = self.pairs[self.row[o]]
                 got = f"{one[o]:g} at state {self.states[s]!r}, action {self.actions[a]!r}"
                 at = ", ".join(f"{name}={each:g}" for name, each in point.items())
-                expected = (
-                    f"{two[o]:g}, as outcomes(...) has it for next state {self.states[self.next_state[o]]!r}, {at}"
-                )
+                after = self.states[self.next_state[o]]
+                expected = f"{two[o]:g}, as outcomes(...) has it for next state {after!r}, {at}"
                 raise ProbabilityError("probabilities", got=got, expected=expected)
 
     def row_of(self, state: Ints, action: Ints) -> Ints:
@@ -392,9 +377,7 @@ class Model:
     def _as_given(self, point: Point, rows: Any = None) -> Floats:
         """Return what the user's function says, with its rounding."""
         which = range(len(self.pairs)) if rows is None else rows
-        if self.vectorised is not None:
-            return self._at_once(point, which, np.zeros(self.reward.size))
-        return self._one_by_one(point, which)
+        return self._one_by_one(point, which) if self.vectorised is None else self._at_once(point, which)
 
     def _one_by_one(self, point: Point, which: Any) -> Floats:
         """Return the same from a call for each pair."""
@@ -407,8 +390,9 @@ class Model:
                     found[place] += each[0]
         return found
 
-    def _at_once(self, point: Point, rows: Any, found: Floats) -> Floats:
+    def _at_once(self, point: Point, rows: Any) -> Floats:
         """Return the same from the user's array of probabilities."""
+        found = np.zeros(self.reward.size)
         if not len(rows):
             return found
         pairs = [(self.states[s], self.actions[a]) for s, a in (self.pairs[row] for row in rows)]
@@ -476,14 +460,9 @@ class Model:
         return self.mdp_at(self.checked_probability(self.point(**parameters)))
 
     @cached_property
-    def middle(self) -> dict[str, float]:
-        """The middle of the box."""
-        return self._points()[0]
-
-    @cached_property
     def known(self) -> Known:
         """What an agent may know of the system: everything but the parameters."""
-        return self.mdp_at(self.checked_probability(self.middle)).known
+        return self.mdp_at(self.checked_probability(self._points()[0])).known
 
     def family(self, values: Mapping[str, Sequence[float]]) -> FiniteFamily:
         """Return the list of the models at every combination of some values of parameters."""
@@ -527,6 +506,8 @@ class ParametricLadder:
     """Nested classes of models with real parameters: class m has the parameters ``free[m - 1]``, others defaults."""
 
     finite = False
+    classes: int  # the number M of classes
+    sizes: list[int]  # how many parameters are free in each
 
     def __init__(self, model: Model, classes: Mapping[str, Sequence[str]]) -> None:
         if not isinstance(classes, Mapping) or not classes:
@@ -536,6 +517,7 @@ class ParametricLadder:
             if isinstance(each, str) or not isinstance(each, Sequence):
                 raise ParameterError(f"classes[{name!r}]", got=repr(each), expected="a list of names of parameters")
         self.model, self.names, self.free = model, tuple(map(str, classes)), [tuple(free) for free in classes.values()]
+        self.classes, self.sizes = len(self.names), [len(free) for free in self.free]
         for name, free in zip(self.names, self.free, strict=True):
             for each in free:
                 if each not in model.box:
@@ -549,16 +531,6 @@ class ParametricLadder:
                 got = f"{list(one)} before {list(two)}"
                 expected = "each class to free the parameters of the one before, and another"
                 raise ParameterError("classes", index=(m, m + 1), got=got, expected=expected)
-
-    @property
-    def classes(self) -> int:
-        """The number M of classes."""
-        return len(self.names)
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many parameters are free in each class."""
-        return [len(free) for free in self.free]
 
     def only(self, m: int) -> ParametricLadder:
         """Return the ladder of class m alone."""
