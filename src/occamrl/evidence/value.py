@@ -114,10 +114,7 @@ def rows(features: FeatureMap, known: Known, values: Floats) -> Rows:
 
 def counted(features: FeatureMap, known: Known, values: Floats, flow: Flow) -> Counted:
     """Return the rows of a flow, played under a plan that counted on ``values`` [H + 1, S]."""
-    pair = flow.state * known.actions + flow.action
-    bonus = np.zeros(pair.size)
-    if features.attach(known).bonus.any():
-        bonus = flow.reward - known.base_reward.ravel()[pair]
+    pair, bonus = flow.state * known.actions + flow.action, flow.bonus(known, features.attach(known))
     parts = []
     for h in np.unique(flow.step):
         each, at = rows(features, known, values[h + 1]), flow.step == h

@@ -1,4 +1,4 @@
-r"""Rivals for linear kernels: posterior sampling, regression weighted by variances, and certainty equivalence.
+r"""Baselines for linear kernels: posterior sampling, regression weighted by variances, and certainty equivalence.
 
 P(o | s, a) = <phi(s, a, o), theta>. All three regress W(o) = bonus(o) + V_{h+1}(next state of o) on features.
 
@@ -180,9 +180,8 @@ class UCRLVTRPlus(Learner):
         H, group, pair = float(known.horizon), self.features.group, flow.state * known.actions + flow.action
         both = [value.ridge(state["sigma"][m], state["xy"][m], self.norm_bound**-2) for m in (0, 1)]
         _, check, squares = self.radii(known.horizon, state["episodes"] + 1)
-        reward = flow.reward - known.base_reward.ravel()[pair] if self.features.attach(known).bonus.any() else 0.0
         values: Any = plan.values
-        target = values[flow.step + 1, flow.next_state] + reward
+        target = values[flow.step + 1, flow.next_state] + flow.bonus(known, self.features.attach(known))
         for h in np.unique(flow.step):
             x, z = (self.moment(known, values[h + 1], power) for power in (1, 2))
             (mean, norm), (mean_square, norm_square) = self.predict(x, both[0]), self.predict(z, both[1])

@@ -94,8 +94,13 @@ def outcomes_of(field: str, cell: Ints, pairs: int, states: int) -> Outcomes:
     return Outcomes(np.append(0, np.cumsum(counts)), cell % states, np.zeros(cell.size))
 
 
+def as_dense(matrix: Any) -> Floats:
+    """Return a matrix, dense or csr, as an array."""
+    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())
+
+
 def dense_if_small(matrix: Any) -> Any:
-    """Return a csr matrix as an array where products with that are faster."""
+    """Return a csr matrix as an array if products are faster with that."""
     size = matrix.shape[0] * matrix.shape[1]
     return matrix.toarray() if size <= _DENSE or 3 * matrix.nnz >= size else matrix
 
@@ -145,7 +150,8 @@ class FeatureMap:
         distinct = np.unique(np.round(self.sums, 12), axis=0)
         theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
         for pair in np.flatnonzero(np.abs(self.sums @ theta - 1.0) > _TOLERANCE)[:1].tolist():
-            got, expected = "features whose probabilities sum to one for no theta", "some theta that makes a kernel"
+            got = "features for which no theta gives probabilities that sum to 1"
+            expected = "features that make a kernel for some theta"
             raise FeatureError("phi", index=divmod(pair, self.actions), got=got, expected=expected)
 
     def _set(self, outcomes: Outcomes, matrix: Any, states: int, rewards: Any = None, group: Any = None) -> None:
@@ -258,7 +264,7 @@ class FeatureMap:
         return cell, add @ sp.csr_array(phi)
 
     def on_cells(self, kernel: Any) -> Floats | None:
-        """Return the entries of a kernel, dense or sparse, on ``cells``; None if it leads elsewhere or is none."""
+        """Return the entries of a kernel on ``cells``; None if it leads elsewhere or is not a kernel."""
         flat = as_kernel("kernel", kernel)
         if flat.shape != (self.group.size, self.states):
             raise ShapeError("kernel", got=flat.shape, expected=f"S={self.states}, A={self.actions}")
@@ -313,8 +319,7 @@ class FeatureMap:
         """Return the sum of phi times the targets [O] over the outcomes of each pair [S*A, n]."""
         start = self.outcomes.start
         weights = sp.csr_array((targets, np.arange(targets.size), start), (start.size - 1, targets.size))
-        total: Any = weights @ self.matrix
-        return total if isinstance(total, np.ndarray) else np.asarray(total.toarray())
+        return as_dense(weights @ self.matrix)
 
     @cached_property
     def _bonus_rows(self) -> PerProblem:

@@ -164,7 +164,7 @@ class Model:
                 low, high = box.get(name, (-math.inf, math.inf))
                 defaults[name] = require_number(name, each.default, -math.inf, math.inf)
                 if not low <= defaults[name] <= high:
-                    expected = f"bounds that hold its default {defaults[name]:g}, which smaller classes use"
+                    expected = f"bounds that contain its default {defaults[name]:g}, which smaller classes use"
                     raise ParameterError(f"parameters[{name!r}]", got=(low, high), expected=expected)
         return box, defaults
 
@@ -283,7 +283,7 @@ class Model:
         try:
             known = self._number.get((state, rests))
         except TypeError:
-            expected = "a hashable state: a number, a text, or a tuple of such"
+            expected = "a hashable state: a number, a string, or a tuple of these"
             raise ParameterError("state", got=f"{type(state).__name__} {state!r:.80}", expected=expected) from None
         if known is None:
             known = self._number[state, rests] = len(self.states)
@@ -339,7 +339,7 @@ class Model:
         self.names = Names(tuple(named), tuple(self.actions), tuple(self.rests))
         if len(set(self.names.states)) < len(self.states):
             twice = next(name for name in self.names.states if self.names.states.count(name) > 1)
-            expected = "another name: this is what the end of an episode in a state is called, or what is not listed"
+            expected = "another name: this one is taken by the end of an episode, or by what is not listed"
             raise ParameterError("state", got=repr(twice), expected=expected)
 
     @cached_property
@@ -365,7 +365,7 @@ class Model:
                 raise ProbabilityError("probabilities", got=got, expected=expected)
 
     def row_of(self, state: Ints, action: Ints) -> Ints:
-        """Return which of the pairs some states and actions are; -1 at rest."""
+        """Return the numbers of some pairs of a state and an action; -1 at rest."""
         return np.asarray(self._row_of[state * len(self.actions) + action])
 
     # Members ---------------------------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ class Model:
         return found
 
     def checked_probability(self, point: Point) -> Floats:
-        """Return the probability of every outcome at a point that a user named; refuse what is no law."""
+        """Return the probability of every outcome at a point that a user named; refuse what is not a law."""
         found = self._as_given(point)
         total = np.bincount(self.row, found, len(self.pairs))
         fine = np.isfinite(total) & (total <= 1.0 + TOLERANCE)
@@ -456,7 +456,7 @@ class Model:
         )
 
     def mdp(self, **parameters: float) -> FiniteMDP:
-        """Return the problem at these parameters; others have their defaults."""
+        """Return the problem at these parameters; the others keep their defaults."""
         return self.mdp_at(self.checked_probability(self.point(**parameters)))
 
     @cached_property
@@ -484,7 +484,7 @@ class Model:
         return digest.hexdigest()
 
     def probability_of(self, mdp: FiniteMDP) -> Floats | None:
-        """Return the probabilities of the outcomes [O] in another problem; None where it does what is not listed."""
+        """Return the probabilities of the outcomes [O] in another problem; None if it has others."""
         same = mdp.stationary and (mdp.states, mdp.actions) == (len(self.states), len(self.actions))
         if not same or (mdp.known.names or self.names) != self.names:
             return None
@@ -529,7 +529,7 @@ class ParametricLadder:
         for m, (one, two) in enumerate(itertools.pairwise(self.free), start=1):
             if not set(one) < set(two):
                 got = f"{list(one)} before {list(two)}"
-                expected = "each class to free the parameters of the one before, and another"
+                expected = "each class to free the parameters of the one before it, and at least one more"
                 raise ParameterError("classes", index=(m, m + 1), got=got, expected=expected)
 
     def only(self, m: int) -> ParametricLadder:
@@ -543,7 +543,7 @@ class ParametricLadder:
         return hashlib.sha256(f"{self.model.fingerprint} {self.names} {self.free}".encode()).hexdigest()
 
     def class_of(self, mdp: Any) -> int | None:
-        """Return the first class that holds a problem's kernel, by least squares from several starts; None: none."""
+        """Return the first class that contains a problem's kernel, by least squares; None if none does."""
         model = self.model
         target = model.probability_of(as_mdp(mdp))
         if target is None:

@@ -5,10 +5,11 @@ r"""ARL-GEN: selection among nested families of kernels at any time (Ghosh et al
         play UCRL-VTR on the smallest class that is accepted
 
 Rows are value-targeted and range-weighted (:mod:`occamrl.evidence.value`). The tests hold at all times at once, so that
-testing often costs no confidence: with probability 1 - delta the smallest class that holds the truth is never rejected.
+testing often costs no confidence: with probability 1 - delta the smallest class that contains the truth is never
+rejected.
 
-**Lists of kernels.** With the prior w(P) = 1/(M |F_l less F_{l-1}|) of members that first appear in F_l, the sharp set
-B over F_M holds the true kernel. Class m is accepted iff F_m meets B. The price of a class is log(M |F_m|), not
+**Lists of kernels.** With the prior w(P) = 1/(M |F_l minus F_{l-1}|) of members that first appear in F_l, the sharp set
+B over F_M contains the true kernel. Class m is accepted iff F_m meets B. The price of a class is log(M |F_m|), not
 log |F_M|. With ``scope="all"`` plans are optimistic over all of B, whatever the class, and need no separability.
 
 **Linear classes and aggregations.** All rows are kept in the coordinates of F_M. Class m is accepted iff
@@ -62,7 +63,7 @@ class ARLGen(Learner):
     ladder : Ladder
         Nested classes F_1 < ... < F_M.
     delta : float
-        The smallest class that holds the true kernel is rejected with probability at most delta, over all tests
+        The smallest class that contains the true kernel is rejected with probability at most delta, over all tests
         together.
     scope : "smallest" | "all"
         Of lists of kernels: be optimistic over the members of the smallest class that are left, or over those of all
@@ -166,7 +167,7 @@ class ARLGen(Learner):
     def _grounds(
         self, known: Known, state: dict[str, Any], least: Floats, most: float, misfit: float | None
     ) -> dict[str, Any]:
-        """Return on what grounds; losses are less the sum of y^2."""
+        """Return on what grounds; losses come without the sum of y^2."""
         rows, squares = max(1, state["episodes"] * known.horizon), float(state["yy"].sum())
         return {
             "names": list(self.ladder.names),
@@ -220,6 +221,6 @@ class ARLGen(Learner):
 
 
 def _bound(gram: Floats, xy: Floats, delta: float) -> float:
-    """Return what L of the truth is at most, less the sum of y^2, by a regression [G, n, n] that may be too large."""
+    """Return what L of the truth is at most, minus the sum of y^2, by a regression [G, n, n] that may be too large."""
     fit = value.ridge(gram, xy, _LAMBDA)
     return float(-(xy * fit.theta).sum() + value.squared_radius(fit.logdet.sum(), delta, _LAMBDA, 0.0))
