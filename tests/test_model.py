@@ -262,7 +262,7 @@ def at_random(kind: type[Parametric], delta: float, seed: int, blocks: int, size
     for _ in range(blocks):
         by.add(state, simulate(truth, policy, size, draw))
         data = by.counts_of(state)
-        highest = max(highest, by.z(state) - by.log_likelihood(data, by.probability(true, data.rows)))
+        highest = max(highest, by.z(state) - by.log_likelihood(data, true))
     return by, state, highest
 
 
@@ -297,8 +297,8 @@ def test_the_fit_is_that_of_a_fine_grid() -> None:
         for free in by.free:
             axes = [np.linspace(0.0, 1.0, 101) if j in free else by.default[j : j + 1] for j in range(2)]
             grid = [np.array(each) for each in itertools.product(*axes)]
-            best = max(grid, key=lambda theta: by.log_likelihood(data, by.probability(theta, data.rows)))
-            top = by.log_likelihood(data, by.probability(best, data.rows))
+            best = max(grid, key=lambda theta: by.log_likelihood(data, theta))
+            top = by.log_likelihood(data, best)
             theta = by.default.copy()
             theta[free] = 0.5
             fit = by.fit(data, free, by.starts(theta, True))

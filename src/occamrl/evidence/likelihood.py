@@ -473,17 +473,13 @@ class Lists:
 
     def judge(self, state: dict[str, Any]) -> Judgement:
         """Weigh members, hulls and counts."""
-        members, classes, level = self.members, self.ladder.classes, self.ladder.level
+        members, ladder = self.members, self.ladder
         found = scores(state, members)
-        z = float(logsumexp(self.log_weights + found))
+        z, own = float(logsumexp(self.log_weights + found)), found[: members.size]
         least = z - math.log(1.0 / self.delta)
-        alive, best = found[: members.size] >= least, np.full(classes, -np.inf)
-        np.maximum.at(best, level, found[: members.size])
-        left = np.bincount(level[alive], minlength=classes).cumsum().tolist()
-        still = open_hulls(state, members, least)
+        still, novel = open_hulls(state, members, least), int(state["novel"][:, 2].sum())
         blends = [m for m, fits in zip(self.hulls, still, strict=True) if fits]
-        novel = int(state["novel"][:, 2].sum())
-        return Judgement(z - np.maximum.accumulate(best), left, blends, novel, found, least)
+        return Judgement(z - ladder.largest(own), ladder.count(own >= least), blends, novel, found, least)
 
     def choose(
         self, state: dict[str, Any], found: Judgement, most: int, acting: str, law: Floats, draw: np.random.Generator

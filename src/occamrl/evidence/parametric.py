@@ -64,7 +64,6 @@ class Fit(NamedTuple):
     theta: Floats  # [p] as shares of the box, those that are not free at their defaults
     likelihood: float  # minus that of the frequencies
     slack: float  # what another scoring step promises
-    information: Floats  # [f, f] Fisher's, of the free parameters
 
 
 class Counts(NamedTuple):
@@ -153,11 +152,12 @@ class Parametric:
         frequency = log_frequencies(count, self.outcomes)[seen]
         return Counts(rows.tolist(), seen, count[seen].astype(np.float64), frequency, novel)
 
-    def log_likelihood(self, data: Counts, P: Floats) -> float:
+    def log_likelihood(self, data: Counts, theta: Floats) -> float:
         """Return l, minus that of the frequencies; outcomes that are not listed have the rest of the probability.
 
-        What P makes impossible has a tiny probability here, so that a search can leave such parameters.
+        What is impossible has a tiny probability here, so that a search can leave such parameters.
         """
+        P = self.probability(theta, data.rows)
         found = float(data.count @ (np.log(np.maximum(P[data.seen], _TINY)) - data.frequency))
         strange = data.novel > 0.0
         return found + float(data.novel[strange] @ np.log(self._rest(P)[strange]))
@@ -174,7 +174,8 @@ class Parametric:
 
     def derivatives(self, data: Counts, theta: Floats, free: list[int]) -> tuple[float, Floats, Floats]:
         """Return l, its gradient and Fisher's information in the free parameters, by central differences."""
-        P, change = self.probability(theta, data.rows), np.zeros((len(free), self.row.size))
+        value, P = self.log_likelihood(data, theta), self.probability(theta, data.rows)
+        change = np.zeros((len(free), self.row.size))
         for i, j in enumerate(free):
             up, down = theta.copy(), theta.copy()
             up[j], down[j] = min(theta[j] + _STEP, 1.0), max(theta[j] - _STEP, 0.0)
@@ -182,7 +183,7 @@ class Parametric:
         safe = np.maximum(P, _SMALL)
         visits = np.bincount(self.row[data.seen], data.count, len(self.model.pairs))
         gradient = change[:, data.seen] @ (data.count / safe[data.seen])
-        return self.log_likelihood(data, P), gradient, (change * visits[self.row] / safe) @ change.T
+        return value, gradient, (change * visits[self.row] / safe) @ change.T
 
     def fit(self, data: Counts, free: list[int], starts: list[Floats]) -> Fit:
         """Maximise the likelihood over some parameters, the others being those of the first start."""
@@ -210,12 +211,12 @@ class Parametric:
                 slack, moved = 0.5 * float(gradient @ step), np.clip(share + step, 0.0, 1.0)
                 if slack < _ENOUGH:
                     break
-                if self.log_likelihood(data, self.probability(whole(moved), data.rows)) < value + 0.1 * slack:
+                if self.log_likelihood(data, whole(moved)) < value + 0.1 * slack:
                     moved = search(share)  # the quadratic model is wrong here
                 share = moved
             else:
-                value = self.log_likelihood(data, self.probability(whole(share), data.rows))
-            return Fit(whole(share), value, max(slack, 0.0), information)
+                value = self.log_likelihood(data, whole(share))
+            return Fit(whole(share), value, max(slack, 0.0))
 
         return max((climb(each[free]) for each in starts), key=lambda found: found.likelihood)
 
@@ -270,7 +271,7 @@ class Parametric:
         data, least, total = self.counts_of(state), self.least(state), int(state["count"].sum())
         best = -math.inf  # of the classes so far, which are nested
         for m, (theta, fitted) in enumerate(zip(state["theta"], state["fitted"].tolist(), strict=True)):
-            now = self.log_likelihood(data, self.probability(theta, data.rows))
+            now = self.log_likelihood(data, theta)
             state["likelihood"][m] = now
             if state["rejected"][m] and total >= _REJECTED_GROWTH * fitted:  # to say how badly it fits at its best
                 found = self.fit(data, self.free[m], [theta])
@@ -344,7 +345,7 @@ class Parametric:
         theta, inside, outside, share = best, 0.0, math.inf, 1.0
         for _ in range(_HALVINGS):
             moved = self.moved(best, m, share * step)
-            if self.log_likelihood(data, self.probability(moved, data.rows)) >= least:
+            if self.log_likelihood(data, moved) >= least:
                 inside, theta = share, moved
             else:
                 outside = share
@@ -358,7 +359,7 @@ class Parametric:
         for way in draw.standard_normal((count, len(self.free[m]))):
             for share in (1.0, 0.85, 0.7, 0.5, 0.25):  # shortened until it is in the region
                 theta = self.moved(best, m, share * (root @ way / np.linalg.norm(way)))
-                if self.log_likelihood(data, self.probability(theta, data.rows)) >= least:
+                if self.log_likelihood(data, theta) >= least:
                     found.append(theta)
                     break
         return found
@@ -369,7 +370,7 @@ class Parametric:
         ends = dict.fromkeys(left[[0, -1]].tolist())
         points = [(m, theta) for m in ends for theta in self.draws(state, m, draw, _MANY)]
         kernels, data = [self.kernel(theta) for _, theta in points], self.counts_of(state)
-        found = [self.log_likelihood(data, self.probability(theta, data.rows)) for _, theta in points]
+        found = [self.log_likelihood(data, theta) for _, theta in points]
 
         @lru_cache(maxsize=_MANY)
         def kernel_at(theta: bytes) -> bellman.Kernel:

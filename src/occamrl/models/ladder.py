@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from occamrl.errors import (
     FamilyError,
@@ -243,6 +244,17 @@ class Ladder:
     def prior(self) -> Floats:
         """w(P) = 1/(M |F_l minus F_{l-1}|) for P first appearing in F_l, of lists [m]."""
         return np.asarray(1.0 / (self.classes * np.bincount(self.level)[self.level]), dtype=np.float64)
+
+    def largest(self, scores: Floats) -> Floats:
+        """Return the largest score of a member in each class [M], given those of all members of lists [m]."""
+        best = np.full(self.classes, -np.inf)
+        np.maximum.at(best, self.level, scores)
+        return np.maximum.accumulate(best)
+
+    def count(self, inside: NDArray[np.bool_]) -> list[int]:
+        """Return how many members in each class are inside a set, given which members of lists are [m]."""
+        found: list[int] = np.bincount(self.level[inside], minlength=self.classes).cumsum().tolist()
+        return found
 
     def family_of(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""

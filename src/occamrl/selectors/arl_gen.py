@@ -128,11 +128,8 @@ class ARLGen(Learner):
         most = base.thresholds(state, losses)
         inside = losses[0] <= most[0]
         chosen = int(first[inside].min()) + 1
-        least = np.full(self.ladder.classes, np.inf)
-        np.minimum.at(least, first, losses[0])
-        misfit = self._misfit_list(state, self.ladder.family.theta[losses[0].argmin()])
-        alive = np.bincount(first[inside], minlength=self.ladder.classes).cumsum().tolist()
-        grounds = {**self._grounds(known, state, np.minimum.accumulate(least), float(most[0]), misfit), "alive": alive}
+        least, misfit = -self.ladder.largest(-losses[0]), self._misfit_list(state, losses[0])
+        grounds = {**self._grounds(known, state, least, float(most[0]), misfit), "alive": self.ladder.count(inside)}
         among = inside & (first < chosen) if self.scope == "smallest" else inside
         return base.plan_among(known, state, among, facts=self._facts(state, chosen), grounds=grounds)
 
@@ -178,14 +175,14 @@ class ARLGen(Learner):
             "misspecified": bool(state["novel"]) or (misfit is not None and misfit > 0.0),
         }
 
-    def _misfit_list(self, state: dict[str, Any], theta: Floats) -> float:
+    def _misfit_list(self, state: dict[str, Any], losses: Floats) -> float:
         """Return by how much the loss of the best kernel exceeds what noise explains.
 
         The alternatives are all kernels of F_M, with even weights, and a Gaussian mean of variance 1/4 at every (s, a).
         """
         count, total, x = state["pairs"][:, 0], state["pairs"][:, 1], state["pairs"][:, 2:]
-        left = total - (x * theta[self.ladder.features.group]).sum(axis=1)
         family = self.ladder.family
+        left = total - (x * family.theta[losses.argmin()][family.features.group]).sum(axis=1)
         noise = 0.5 * math.log(family.size / level(family.reach, self.delta)) + 0.25 * np.log1p(count).sum()
         between = off_grid(family.reach, float(state["rows"][0]), self.delta)
         return float((left**2 / (count + 1.0)).sum() - noise - between)

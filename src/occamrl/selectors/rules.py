@@ -263,14 +263,13 @@ class UCB1(Rule):
 
     Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1. Proved for arms whose returns are independent with
     one mean. Bases learn, so that their means change: there is no guarantee here, and a base that begins badly may be
-    left for good. The rule is given nothing.
-
+    left for good. The rule is given nothing; ``scale`` is c.
     """
 
     guarantee = "none"
     given = ()
 
-    scale: float = 1.0  # c
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         require_number("scale", self.scale, 0.0, 1e6)
