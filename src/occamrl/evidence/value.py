@@ -87,11 +87,11 @@ class Spectrum(NamedTuple):
         sure = np.maximum(eigenvalues - _ROUNDING * eigenvalues[..., -1:], 0.0)
         return cls(sure, axes, (axes.swapaxes(-1, -2) @ xy[..., None])[..., 0])
 
-    def center(self, regularization: float) -> Floats:
+    def center(self, regularization: float | Floats) -> Floats:
         """Return the ridge estimate along the axes."""
         return self.xy / (self.eigenvalues + regularization)
 
-    def logdet(self, regularization: float) -> Any:
+    def logdet(self, regularization: float | Floats) -> Any:
         """Return logdet(Sigma / lambda)."""
         return np.log1p(self.eigenvalues / regularization).sum(axis=-1)
 

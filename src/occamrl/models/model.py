@@ -311,15 +311,16 @@ class Model:
         self.states.append(ELSEWHERE)
         self.rests.append(True)
         at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
-        rank = np.argsort(np.argsort(at))  # rows of pairs are in the order of s*A + a
+        sort = np.argsort(at)
+        rank = np.argsort(sort)  # rows of pairs are in the order of s*A + a
         given, after, reward = (np.array(column) for column in zip(*self._listed, strict=True))
         order = np.lexsort((reward, after, rank[given]))
         place = np.argsort(order)
         self.row, self.next_state, self.reward = rank[given][order], after[order], reward[order]
-        self._places = [{key: int(place[o]) for key, o in self._places[i].items()} for i in np.argsort(at)]
-        self.pairs = [self.pairs[i] for i in np.argsort(at)]
-        self._row_of = np.full(len(self.states) * A, -1)
-        self._row_of[np.sort(at)] = np.arange(at.size)
+        self._places = [{key: int(place[o]) for key, o in self._places[i].items()} for i in sort]
+        self.pairs = [self.pairs[i] for i in sort]
+        self._at, self._row_of = at[sort], np.full(len(self.states) * A, -1)  # s*A + a of each pair, and back
+        self._row_of[self._at] = np.arange(at.size)
         low, high = float(self.reward.min()), float(self.reward.max())
         if any(self.rests[:-1]):
             low, high = min(low, 0.0), max(high, 0.0)  # what is earned at rest
@@ -430,8 +431,7 @@ class Model:
         """Return the problem with these probabilities, of the outcomes or of others; the rest leads elsewhere."""
         if row is None:
             row, next_state, reward = self.row, self.next_state, self.reward
-        A, rest = len(self.actions), np.flatnonzero(self.rests)
-        at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
+        at, A, rest = self._at, len(self.actions), np.flatnonzero(self.rests)
         missing = 1.0 - np.bincount(row, probability, at.size)
         lost = np.flatnonzero(missing > TOLERANCE)
         stay = (rest[:, None] * A + np.arange(A)).ravel()
@@ -444,16 +444,8 @@ class Model:
             probability=np.concatenate([probability, missing[lost], np.ones(stay.size)])[None],
             reward=np.concatenate([reward, unearned, np.zeros(stay.size)]),
         )
-        return FiniteMDP.of_listing(
-            listing,
-            horizon=self.horizon,
-            initial=self.initial,
-            unit=self.unit,
-            unit_name=self.unit_name,
-            names=self.names,
-            discount=self.discount,
-            continuing=self.continuing,
-        )
+        shared = ("horizon", "initial", "unit", "unit_name", "names", "discount", "continuing")
+        return FiniteMDP.of_listing(listing, **{name: getattr(self, name) for name in shared})
 
     def mdp(self, **parameters: float) -> FiniteMDP:
         """Return the problem at these parameters; the others keep their defaults."""

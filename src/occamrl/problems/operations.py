@@ -433,12 +433,8 @@ class QueueAdmission(PracticalProblem):
         self, at: Any, door: str, *, arrival: float, service: float, rush: float = 1.0, slow: float = 1.0
     ) -> Happens:
         """Yield what can happen in a minute; a rush has ``rush`` times the arrivals and ``slow`` times the services."""
-        rates = [
-            each * (1.0, 0.5 + 0.5 * more, more)[i]
-            for each, more in ((arrival, rush), (service, slow))
-            for i in range(3)
-        ]
-        return self.outcomes(at, door, rates)
+        arrivals, services = ([p, p * (0.5 + 0.5 * x), p * x] for p, x in ((arrival, rush), (service, slow)))
+        return self.outcomes(at, door, arrivals + services)
 
     def laws(self) -> Sequence[Any]:
         """Return the rates that each class adds."""

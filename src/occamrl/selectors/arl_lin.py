@@ -211,8 +211,7 @@ class ARLLin(Learner):
 
     def squared_radii(self, spectrum: value.Spectrum, lams: Floats, level: float, bound: float) -> Floats:
         """Return beta of the ellipsoid of each lambda (rows) by the noise event of each lambda' (columns)."""
-        centers = spectrum.xy / (spectrum.eigenvalues + lams[:, None])
-        logdets = np.log1p(spectrum.eigenvalues / lams[:, None]).sum(axis=1)
+        centers, logdets = spectrum.center(lams[:, None]), spectrum.logdet(lams[:, None])
         gaps = (lams - lams[:, None]) * (centers @ centers.T)
         return np.asarray(gaps + 0.25 * (logdets + 2.0 * level) + (lams * bound**2)[:, None])
 
