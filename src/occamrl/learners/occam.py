@@ -97,10 +97,11 @@ class Occam(Learner):
         if isinstance(self.ladder, ParametricLadder):
             return
         if not isinstance(self.ladder, Ladder) or not self.ladder.finite:
-            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists, or model.ladder(...)")
+            expected = "a Ladder of lists, or model.ladder(...); ARLGen takes linear classes"
+            raise ParameterError("ladder", got=repr(self.ladder), expected=expected)
         if self.ladder.family.reach > 0.0:
-            expected = "orl.Model(...).ladder(...), which fits real parameters; or ARLGen; or reach=0.0, no cover"
-            raise ParameterError("ladder", got="classes that are covers", expected=expected)
+            expected = "orl.Model(...).ladder(...) for real parameters, ARLGen, or CoverFamily(..., reach=0.0)"
+            raise ParameterError("ladder", got="covers, which likelihood cannot judge", expected=expected)
 
     @property
     def guarantee(self) -> str:

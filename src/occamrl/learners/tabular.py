@@ -172,7 +172,6 @@ class PSRL(Learner):
             raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels")
 
     def _outcomes(self, known: Known) -> Outcomes:
-        """Return the outcomes that are counted."""
         return tabular_outcomes(known) if self.ladder is None else Members.of(self.ladder.family, known).outcomes
 
     def begin(self, known: Known) -> dict[str, Any]:

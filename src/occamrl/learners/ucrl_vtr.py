@@ -158,7 +158,6 @@ class UCRLVTR(Learner):
         return replace(whole, episodes=episodes, starts=starts)
 
     def _optimal(self, known: Known, member: int, facts: dict[str, Any], grounds: dict[str, Any]) -> Plan:
-        """Return the optimal policy of a member."""
         values, policy = bellman.solve([self.family.kernel_of(member, known)], known.states, known.horizon)
         return Plan(policy=policy, values=values, facts=facts, grounds={"member": member, **grounds})
 

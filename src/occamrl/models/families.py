@@ -146,13 +146,9 @@ class Family(ABC):
         """The features of the parameters that the family is regressed on."""
         return self.features
 
-    def parameters_of(self, member: Any) -> Floats:
-        """Return theta of a member [G, n]."""
-        return self.features.as_theta(member)
-
     def kernel(self, member: Any) -> Floats:
         """Return one member as a dense array [S, A, S]."""
-        return self.features.kernel(self.parameters_of(member))
+        return self.features.kernel(member)
 
     def contains(self, kernel: Any) -> bool:
         """Return whether a kernel belongs to the family."""
@@ -209,10 +205,9 @@ class FiniteFamily(Family):
         made.size = len(made.theta)
         return made
 
-    def parameters_of(self, member: Any) -> Floats:
-        """Return theta of a member [G, n]."""
-        found: Floats = self.theta[require_integer("member", member, 0, most=self.size - 1)]
-        return found
+    def kernel(self, member: Any) -> Floats:
+        """Return one member as a dense array [S, A, S]."""
+        return self.features.kernel(self.theta[require_integer("member", member, 0, most=self.size - 1)])
 
     def probability(self, members: Any = slice(None)) -> Floats:
         """Return the probabilities [m, O] of some members on the outcomes of the features."""

@@ -202,7 +202,6 @@ class Ladder:
         self._name(names)
 
     def _of_members(self, family: FiniteFamily, level: Ints, reach: Reach, names: Names) -> Ladder:
-        """Make this the ladder of the first members of a list."""
         sizes = np.cumsum(np.bincount(level)).tolist()
         self.finite, self.level, self.reach = True, level, [0.0] * len(sizes) if reach is None else reach
         self.family = family.take(slice(None))  # the reach of a class is its own
@@ -234,7 +233,7 @@ class Ladder:
             return found
         if not hasattr(problem, "hypotheses"):
             expected = "a problem that has a ladder, or your own Ladder([F_1, ...])"
-            raise ParameterError("problem", got=f"{type(problem).__name__}, which has none", expected=expected)
+            raise ParameterError("problem", got=f"{type(problem).__name__}, which has no ladder", expected=expected)
         names = getattr(problem, "class_names", None) or None
         family = FiniteFamily(parameters=problem.hypotheses, features=FeatureMap(problem.phi))
         level = np.repeat(np.arange(len(problem.sizes)), np.diff(problem.sizes, prepend=0))
@@ -253,8 +252,7 @@ class Ladder:
 
     def count(self, inside: NDArray[np.bool_]) -> list[int]:
         """Return how many members in each class are inside a set, given which members of lists are [m]."""
-        found: list[int] = np.bincount(self.level[inside], minlength=self.classes).cumsum().tolist()
-        return found
+        return [int(n) for n in np.bincount(self.level[inside], minlength=self.classes).cumsum()]
 
     def family_of(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""

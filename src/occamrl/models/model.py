@@ -191,7 +191,6 @@ class Model:
         return [{**self.defaults, **dict(zip(self.box, each.tolist(), strict=True))} for each in every]
 
     def _allowed_in(self, state: Any) -> list[Any]:
-        """Return the actions that are allowed in a state."""
         try:
             given = self._actions(state) if callable(self._actions) else self._actions
         except Exception as error:  # whatever the user's function raises

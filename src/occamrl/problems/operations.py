@@ -188,7 +188,10 @@ class PracticalProblem(NestedClasses):
     def real_ladder(self) -> ParametricLadder:
         """Nested classes with real parameters; ``real_ladder.model`` is the same system with these."""
         about: dict[str, Any] = {"start": self.start, "actions": self.names.actions, "horizon": self.horizon}
-        happens: Any = getattr(self, "happens", None)  # of those that have real parameters
+        if not self.free:
+            expected = "a problem with real parameters: happens, box and free"
+            raise ParameterError("real_ladder", got=type(self).__name__, expected=expected)
+        happens: Any = getattr(self, "happens", None)
         return Model(happens, parameters=self.box, unit=self.unit_name, **about).ladder(self.free)
 
 

@@ -157,7 +157,6 @@ class ARLGen(Learner):
         )
 
     def _facts(self, state: dict[str, Any], chosen: int) -> dict[str, Any]:
-        """Return what was decided."""
         since = state["since"] if state["episodes"] and chosen == state["chosen"] else state["episodes"] + 1
         return {"chosen": chosen, "playing": self.ladder.names[chosen - 1], "since": since}
 

@@ -381,7 +381,6 @@ def _additions(tables: Floats, lam: float) -> Floats:
 
 
 def _table(sigma: Floats, xy: Floats) -> Floats:
-    """Return [[Sigma, xy], [xy', 0]]."""
     return np.block([[sigma, xy[:, None]], [xy[None], np.zeros((1, 1))]])
 
 
