@@ -135,9 +135,8 @@ class Occam(Learner):
         else:
             chosen = next(m for m, left in enumerate(found.left, start=1) if left)
             playing = names[chosen - 1]
-        among = range(chosen if self.scope == "smallest" else self.ladder.classes)
-        law = law_of_starts(known, state["starts"])
-        choice = evidence.choose(state, found, len(among), self.acting, law, draw)
+        most, law = chosen if self.scope == "smallest" else self.ladder.classes, law_of_starts(known, state["starts"])
+        choice = evidence.choose(state, found, most, self.acting, law, draw)
         values, policy = bellman.solve([choice.kernel], known.states, known.horizon)
         since = state["since"] if state["episodes"] and chosen == state["chosen"] else state["episodes"] + 1
         facts = {"chosen": chosen, "playing": playing, "misspecified": misspecified, "since": since}
