@@ -307,6 +307,18 @@ def test_the_fit_is_that_of_a_fine_grid() -> None:
             np.testing.assert_allclose(fit.theta, best, atol=0.02)
 
 
+def test_a_class_is_kept_while_a_smaller_one_is_even_if_no_search_finds_its_best_parameters() -> None:
+    def coin(state: int, action: int, *, chance: float, off: float = 0.0) -> Any:
+        heads = chance if off < 0.02 else 0.5  # the smaller class is a narrow part of the larger one
+        yield heads, 1, 1.0
+        yield 1.0 - heads, 0, 0.0
+
+    bounds = {"chance": (0.05, 0.95), "off": (0.0, 1.0)}
+    model = orl.Model(coin, start=0, actions=[0, 1], horizon=5, parameters=bounds)
+    agent = orl.Occam(ladder=model.ladder({"on": ["chance"], "on or off": ["chance", "off"]}))
+    assert orl.run(agent, model.mdp(chance=0.9), episodes=80).verdict["alive"] == [1, 1]
+
+
 def test_intervals_shrink_about_the_truth_and_the_smaller_class_goes() -> None:
     point, width = {"rate": 0.37, "rush": 0.21}, math.inf
     for size in (20, 200, 20_000):

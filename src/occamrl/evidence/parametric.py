@@ -276,13 +276,15 @@ class Parametric:
             if state["rejected"][m] and total >= _REJECTED_GROWTH * fitted:  # to say how badly it fits at its best
                 found = self.fit(data, self.free[m], [theta])
                 state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
-            elif not state["rejected"][m] and (total >= _GROWTH * fitted or now < least):
-                thorough = total.bit_length() // 4 > fitted.bit_length() // 4  # now and then, predictably
-                found = self.fit(data, self.free[m], self.starts(theta, thorough))
-                if found.likelihood + found.slack < least:
-                    found = self.fit(data, self.free[m], self.starts(found.theta, True))
-                state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
-                best = max(best, found.likelihood + found.slack if self.allows(data, found.theta) else -math.inf)
+            elif not state["rejected"][m]:
+                if total >= _GROWTH * fitted or now < least:
+                    thorough = total.bit_length() // 4 > fitted.bit_length() // 4  # now and then, predictably
+                    found = self.fit(data, self.free[m], self.starts(theta, thorough))
+                    if found.likelihood + found.slack < least:
+                        found = self.fit(data, self.free[m], self.starts(found.theta, True))
+                    state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
+                    now = found.likelihood + found.slack if self.allows(data, found.theta) else -math.inf
+                best = max(best, now)
                 if best < least:
                     state["rejected"][m] = max(state["seen"], 1)  # 0: not; the first episode may be open
 
