@@ -105,7 +105,7 @@ class Product(Codec):
 
     def digits(self, value: Any) -> Sequence[int]:
         """Return the parts' numbers."""
-        values = value if self.keys is None else [value[key] for key in self.keys]
+        values = value if self.keys is None or isinstance(value, tuple) else [value[key] for key in self.keys]
         if len(value) != len(self.parts):
             raise ValueError("other parts")
         return [part.encode(each) for part, each in zip(self.parts, values, strict=True)]
@@ -184,6 +184,38 @@ class Discretiser(Codec):
             [edge for edge in row[i : i + 2] if math.isfinite(edge)] for row, i in zip(self.edges, digits, strict=True)
         ]
         return np.array([sum(each) / max(len(each), 1) for each in ends], dtype=np.float32).reshape(self.shape or ())
+
+
+@dataclass(frozen=True)
+class Renamed(Codec):
+    """A space whose points are the names of a model's states or actions, numbered as the model does."""
+
+    codec: Codec
+    radix: tuple[int, ...]
+    numbers: dict[int, int]  # by the point's own number
+
+    def digits(self, value: Any) -> Sequence[int]:
+        """Return the model's number."""
+        return [self.numbers[self.codec.encode(value)]]
+
+    def point(self, digits: Sequence[int]) -> Any:
+        """Return the point that has the model's number."""
+        return next(self.codec.decode(own) for own, number in self.numbers.items() if number == digits[0])
+
+    def __str__(self) -> str:
+        return "those that your models list; allow it there"
+
+
+def renamed(codec: Codec, names: Sequence[Any], rests: Sequence[bool]) -> Codec:
+    """Return the codec of a model's names; as it is unless every name, of states where nothing rests, is a point."""
+    numbers = {}
+    for i, name in enumerate(names):
+        try:
+            numbers[codec.encode(name)] = i
+        except SpaceError:
+            if not rests[i]:
+                return codec
+    return Renamed(codec, (len(names) - bool(rests[-1]),), numbers)
 
 
 def _numbers(value: Any, kinds: str) -> NDArray[Any]:
@@ -289,6 +321,14 @@ class FiniteEnvironment:
         self.action = codec_of(env.action_space)
         found = getattr(env.unwrapped, "mdp", None)
         own = found if isinstance(found, FiniteMDP) else None  # of a problem of this package
+        self.ends: dict[int, int] = {}  # where episodes of a model rest, by the state that they end in
+        if known is not None and known.names is not None and own is None:
+            names, rests = known.names, known.rests.tolist()
+            self.observation = renamed(self.observation, names.states, rests)
+            self.action = renamed(self.action, names.actions, [False] * known.actions)
+            number = {name: s for s, name in enumerate(names.states)}
+            ends = {s: number.get(f"{name} (end)", s) for name, s in number.items()}
+            self.ends = {s: end for s, end in ends.items() if rests[end]}
         steps = self._horizon(known, horizon, own)
         self.mdp: FiniteMDP | None = None
         if reward_range is None and known is not None and known.unit != UNIT:
@@ -403,6 +443,8 @@ class FiniteEnvironment:
 
     def _arrive(self, s: int, s2: int, terminated: bool) -> int:
         """Return the state that a step led to: the one for the end if the episode ended elsewhere than at rest."""
+        if terminated and s2 in self.ends:
+            return self.ends[s2]
         self._left.add(s)
         if terminated and s2 in self.resting:
             self._ended.add(s2)

@@ -22,7 +22,7 @@ from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.models.model import ELSEWHERE
 from occamrl.protocols import Floats, Flow, Known, Learner, Outcomes, Plan
 from occamrl.running.alarm import Watch
-from occamrl.running.learn import EnvironmentSource
+from occamrl.running.learn import EnvironmentSource, known_by_model
 from occamrl.running.result import Cut, Result
 from occamrl.running.run import Block, Run, Source, enter, generator, joined, parts_of, require_plan, tell
 
@@ -51,8 +51,7 @@ class Driver:
     """What :class:`~occamrl.running.agent.Agent` does when it is told what happened."""
 
     def __init__(self, algorithm: Learner, known: Known | None, seed: int, alarm: float | None) -> None:
-        model = getattr(getattr(algorithm, "ladder", None), "model", None)
-        self._known = known if known is not None else getattr(model, "known", None)
+        self._known = known if known is not None else known_by_model(algorithm)
         if self._known is not None:
             require_kind("known", self._known, Known)
         self.algorithm, self.seed = algorithm, seed

@@ -188,6 +188,12 @@ class EnvironmentSource(Source):
         return told
 
 
+def known_by_model(algorithm: Any) -> Known | None:
+    """Return what is known of the system that the ladder of an algorithm models; None without a model."""
+    found: Known | None = getattr(getattr(getattr(algorithm, "ladder", None), "model", None), "known", None)
+    return found
+
+
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -268,6 +274,8 @@ def learn(  # type: ignore[misc]  # the options of both are spelled out here
         return agent.learn_in(
             env, episodes=episodes, seed=seed, progress=progress, continue_from=continue_from, **given
         )
+    if known is None and not isinstance(env, FiniteEnvironment):
+        known = known_by_model(agent)
     finite = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
     if continue_from is not None:
         require_kind("continue_from", continue_from, Result)
