@@ -266,6 +266,26 @@ def test_a_parameter_at_its_bound_is_told_and_one_model_is_the_only_one() -> Non
     assert not orl.select(log, wide.ladder({"any": ["p"]})).at_bounds
 
 
+def test_little_data_are_said_to_be_little_and_what_may_earn_less_than_todays_is_not_urged() -> None:
+    nothing = orl.Agent(orl.Occam(ladder=ladder())).answer
+    assert [each.vague for each in (nothing, answered(1), answered(300))] == [True, True, False]
+    assert [each.gain.low > 0.0 for each in (answered(1), answered(300)) if each.gain] == [False, True]
+    said = "collect more data before", "keep today's policy", "use it"
+    for answer, each in zip((nothing, answered(1), answered(300)), said, strict=True):
+        assert each in answer.sentences[-1]
+
+
+def test_that_no_model_fits_is_doubted_where_models_are_estimates(tmp_path: Path) -> None:
+    alone = CASE.ladder.families[0]  # without the truth
+    for draws in (0, 1_000):
+        agent = orl.Occam(ladder=orl.Ladder.of_levels(alone, np.zeros(alone.size, int), draws=draws))
+        orl.run(agent, CASE.mdp, episodes=2_000).save(tmp_path / "run.npz")
+        result = orl.Result.load(tmp_path / "run.npz")
+        assert result.verdict["misspecified"]
+        for told in (result.verdict, result.answer):
+            assert ("1,000 draws" in str(told)) == bool(draws)
+
+
 def test_amounts_have_four_digits() -> None:
     numbers = (0.0, 3.14159, -0.00012, 999.96, 1234.5, 98765.4, -1e7 / 3)
     assert [plain(each) for each in numbers] == ["0", "3.142", "-0.00012", "1,000", "1,234", "98,770", "-3,333,000"]

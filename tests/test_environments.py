@@ -559,7 +559,8 @@ def test_an_environment_is_read_in_the_names_of_a_model(tmp_path: Path) -> None:
     assert sorted(model.states[:-1]) != model.states[:-1]
     agent = orl.Agent(orl.Occam(ladder=model.ladder({"level": ["luck"], "tilted": ["luck", "drift"]})), Stairs())
     answer = agent.learn(60).answer
-    assert answer.model == "level" and not answer.judgement.novel
+    assert answer.model == "level"
+    assert not answer.judgement.novel
     assert answer.parameters["luck"].low < 0.4 < answer.parameters["luck"].high
     assert answer.interval[0] < answer.worth_of(lambda state: state[0]).value
     for state in model.states[:3]:

@@ -26,6 +26,7 @@ from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, 
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, stream
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 from occamrl.running.flow import walk
+from occamrl.running.verdict import count_of
 
 GROWTH = 0.1  # of the data from one flow to the next
 _LABELS = ("episode", "state", "action", "next_state")
@@ -264,11 +265,12 @@ class Log:
         return found
 
     def __repr__(self) -> str:
-        return f"Log({self.source}: {self.episodes:,} episodes, {self.rows:,} steps)"
+        return f"Log({self.source}: {count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')})"
 
     def __str__(self) -> str:
         told = [f"{self.report[name]:,} {words}" for name, words in _SAID.items() if self.report.get(name)]
-        return "; ".join([f"{self.source}: {self.episodes:,} episodes, {self.rows:,} steps", *told])
+        sizes = f"{count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')}"
+        return "; ".join([f"{self.source}: {sizes}", *told])
 
 
 def _tell(report: dict[str, int], **marked: Any) -> None:

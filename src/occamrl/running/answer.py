@@ -31,7 +31,7 @@ from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.result import table_of_rows
 from occamrl.running.storage import write_whole
-from occamrl.running.verdict import Verdict, count, listed, ordinal
+from occamrl.running.verdict import Verdict, count_of, estimated, listed, place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +110,9 @@ class Policy:
         each.sort(key=lambda row: -len(row[1]))
         if len(each) == 1:
             return [f"always {said(each[0][0])}{when}"]
-        return [f"{said(action)} in state {self._states(states)}{when}" for action, states in each]
+        return [
+            f"{said(action)} in state{'s' * (len(states) > 1)} {self._states(states)}{when}" for action, states in each
+        ]
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each state and step."""
@@ -340,6 +342,17 @@ class Answer:
         return [name for name, gap in near.items() if gap <= 1e-6 * (ends[name][1] - ends[name][0])]
 
     @cached_property
+    def vague(self) -> bool:
+        """Whether the data exclude less than a tenth of what the models allow."""
+        if self.chosen > 1 or self.left is None:
+            return False
+        if hasattr(self.ladder, "model"):
+            box, each = self.ladder.model.box, self.parameters.items()
+            wide = [found.high - found.low > 0.9 * (box[name][1] - box[name][0]) for name, found in each]
+            return bool(wide) and all(wide)
+        return self.left[-1] > max(1.0, 0.9 * self.ladder.sizes[-1])
+
+    @cached_property
     def ruled_out(self) -> dict[str, tuple[int | None, float]]:
         """By class: after how many episodes, and how many times less likely than the best explanation it makes them."""
         found = {}
@@ -558,10 +571,14 @@ class Answer:
             return "None of your models fits the data."
         if not self.valued:
             return f"You need {self.model!r}."
+        if self.vague:
+            return f"The data rule out hardly anything yet ({count_of(self.steps, 'step')})."
         text = f"You need {self.model!r}: its policy earns {self.money(self.value)} per episode"
-        if self.gain is not None:
-            text += f", {self.money(abs(self.gain.value))} {'more' if self.gain.value >= 0.0 else 'less'} than today's"
-        return text + "."
+        if self.gain is None:
+            return f"{text}."
+        if self.gain.low < 0.0:
+            return f"{text}; the data do not show yet that this is more than today's."
+        return f"{text}, {self.money(self.gain.value)} more than today's."
 
     @cached_property
     def questions(self) -> dict[str, list[str]]:
@@ -583,6 +600,7 @@ class Answer:
                 found.append(f"Blends of the {names[blends[0] - 1]!r} models fit: the truth lies between your values.")
             if self.judgement.novel:
                 found.append(f"{self.judgement.novel:,} steps are transitions that every model calls impossible.")
+            found += estimated(getattr(self.ladder, "draws", 0))
             for row in self.misfits[:_NAMED]:
                 found.append(
                     f"It misfits in state {said(row['state'])}, action {said(row['action'])}: next state "
@@ -590,16 +608,19 @@ class Answer:
                     f"{plain(row['predicted'])} times."
                 )
             return found
-        place = f"{ordinal(self.chosen)} of {count(len(names))} models" if len(names) > 1 else "the only model"
         values = [
             f"{name} {plain(each.value)} ({plain(each.low)} to {plain(each.high)})"
             for name, each in self.parameters.items()
         ]
-        found.append(f"You need {self.model!r} ({place}){': ' * bool(values)}{listed(values) if values else ''}.")
-        for name in self.at_bounds if self.steps else ():
+        model = f"{self.model!r} ({place(self.chosen, len(names))}){': ' + listed(values) if values else ''}."
+        if self.vague:
+            seen = count_of(self.steps, "step")
+            return [f"The data ({seen}) rule out hardly anything yet. The simplest model that is left is {model}"]
+        found.append(f"You need {model}")
+        for name in self.at_bounds:
             found.append(f"The best {name} is at the bound that you gave it, {plain(self.parameters[name].value)}.")
         for name, (when, worse) in self.ruled_out.items():
-            after = "" if when is None else f" after {when:,} episode{'s' * (when != 1)}"
+            after = "" if when is None else f" after {count_of(when, 'episode')}"
             less = f"it explains the data {times(math.log(worse))} times worse than the best explanation"
             if self.evidence == "value":
                 less = "it predicts the value of next states too badly"
@@ -646,6 +667,11 @@ class Answer:
     def _next(self) -> list[str]:
         """Say what to do next."""
         if not self.misspecified:
+            gain = self.gain if self.valued else None
+            if gain is not None and gain.low < 0.0:
+                return ["Next: keep today's policy while you collect more data: this one may earn less."]
+            if gain is None and self.vague:
+                return ["Next: collect more data before you rely on it."]
             return ["Next: use it. If it is too simple, later data will show that."]
         if self.judgement.blends:
             return ["Next: list finer values, or fit real parameters (orl.Model)."]
@@ -692,11 +718,6 @@ def plain(number: float) -> str:
     """Return a number with four digits that count, never with an exponent where it can be avoided."""
     rounded = float(f"{number:.4g}") + 0.0
     return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return "1 state", "2 states"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def said(name: Any) -> str:
@@ -779,7 +800,7 @@ def answer_of(result: Any) -> Answer:
         known=known,
         delta=agent.delta,
         episodes=result.total_episodes,
-        steps=result.total_episodes * known.horizon,
+        steps=int(state["count"].sum()) if "count" in state else result.total_episodes * known.horizon,
         evidence=evidence,
         judge=judge,
         state=state,

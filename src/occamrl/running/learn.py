@@ -24,11 +24,10 @@ from occamrl.errors import (
     ParameterError,
     as_path,
     require_integer,
-    require_kind,
 )
 from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
 from occamrl.running.result import Result
-from occamrl.running.run import Block, Run, Source, generator, joined, parts_of
+from occamrl.running.run import Block, Run, Source, generator, joined, parts_of, require_earlier
 
 REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 AT_A_TIME = 1.0  # seconds of playing, after which a run may tell of its progress and write a checkpoint
@@ -278,7 +277,7 @@ def learn(  # type: ignore[misc]  # the options of both are spelled out here
         known = known_by_model(agent)
     finite = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
     if continue_from is not None:
-        require_kind("continue_from", continue_from, Result)
+        require_earlier(continue_from)
     earlier, path = continue_from, None if checkpoint is None else as_path("checkpoint", checkpoint)
     target = require_integer("episodes", episodes, 1, most=MOST_EPISODES)
     if path is not None and path.exists():

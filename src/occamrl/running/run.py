@@ -290,6 +290,13 @@ def require_learner(agent: object) -> None:
         raise ParameterError("agent", got=got, expected=expected)
 
 
+def require_earlier(result: Any) -> None:
+    """Refuse to go on from what is no result."""
+    if not isinstance(result, Result):
+        expected = "the Result of an earlier call; an agent begins with a log by orl.Agent(...).learn_from(log)"
+        raise ParameterError("continue_from", got=f"{result!r:.60}", expected=expected)
+
+
 def require_plan(plan: Any, known: Known) -> None:
     """Refuse a plan that cannot be played: plans come from users' algorithms too."""
     if not isinstance(plan, Plan):
@@ -353,8 +360,10 @@ def run(
     Ctrl-C raises Interrupted, with everything so far in its ``result``.
     """
     source = Simulator(as_mdp(problem))
-    if continue_from is not None and continue_from.environment is not None:
-        raise ParameterError("continue_from", got="a result of learn", expected="the Result of an earlier run")
+    if continue_from is not None:
+        require_earlier(continue_from)
+        if continue_from.environment is not None:
+            raise ParameterError("continue_from", got="a result of learn", expected="the Result of an earlier run")
     before = 0 if continue_from is None else continue_from.total_episodes
     require_integer("episodes", episodes, 1, most=MOST_EPISODES - before)
     under_way = Run(agent, source, seed, continue_from)
