@@ -350,7 +350,7 @@ class Answer:
             box, each = self.ladder.model.box, self.parameters.items()
             wide = [found.high - found.low > 0.9 * (box[name][1] - box[name][0]) for name, found in each]
             return bool(wide) and all(wide)
-        return self.left[-1] > max(1.0, 0.9 * self.ladder.sizes[-1])
+        return bool(self.left[-1] > max(1.0, 0.9 * self.ladder.sizes[-1]))
 
     @cached_property
     def ruled_out(self) -> dict[str, tuple[int | None, float]]:
