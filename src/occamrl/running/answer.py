@@ -805,7 +805,7 @@ def answer_of(result: Any) -> Answer:
         judge=judge,
         state=state,
         starts=state.get("starts", np.zeros(known.states, np.int64)),
-        source="" if result.environment is None else result.environment.name,
+        source="the simulator" if result.environment is None else result.environment.name,
         history=history if evidence == "likelihood" else (),
         since=since,
         misfit=bool(result.verdict.get("misspecified", False)),
