@@ -17,13 +17,15 @@ import pytest
 from scipy.stats import binomtest
 
 import occamrl as orl
-from occamrl.errors import OccamRLError, ParameterError
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError
 from occamrl.evidence.parametric import Parametric
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Floats
-from occamrl.running.answer import Amount, Answer, Policy, plain
+from occamrl.running.answer import Amount, Answer
 from occamrl.running.flow import walk
+from occamrl.running.policy import Policy
+from occamrl.running.verdict import plain
 from tests import cases
 
 RUNS, DELTA = 40, 0.1
@@ -218,12 +220,12 @@ def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:
         "no action in state 'middle'": {"low": "wait"},
         "'hihg'": {**table, "hihg": "go"},
         "'run'": lambda state: "run",
-        "action 2": np.full((4, 3), 2),
+        "int64 from 2 to 2": np.full((4, 3), 2),
         r"shape \(3, 4\)": np.zeros((3, 4), int),
-        "add up to 1": np.zeros((4, 3, 2)),
+        "sum to 1": np.zeros((4, 3, 2)),
     }
     for message, policy in wrong.items():
-        with pytest.raises(ParameterError, match=message):
+        with pytest.raises(InvalidInput, match=message):
             answer.compared_with(policy)
 
 

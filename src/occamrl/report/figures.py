@@ -22,9 +22,9 @@ import numpy as np
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.experiments.tables import FEWEST, Runs, interval
 from occamrl.protocols import Floats, Ints
-from occamrl.running.answer import plain
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
+from occamrl.running.verdict import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,10 +10,7 @@ pair: :math:`\sum_o c_o \log(c_o/(N_{sa} P(o)))`. With real parameters the extre
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
-import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import OccamRLError, ParameterError, require_integer
+from occamrl.errors import OccamRLError
 from occamrl.evidence.likelihood import Judgement, Possible, possible_members
 from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
 from occamrl.protocols import Floats, Ints, Known
+from occamrl.running.policy import Policy, as_policy
 from occamrl.running.result import table_of_rows
-from occamrl.running.storage import write_whole
-from occamrl.running.verdict import Verdict, count_of, estimated, listed, place
+from occamrl.running.verdict import Verdict, count_of, estimated, listed, place, plain, said, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 _CANDIDATES = 12  # policies among which one is recommended
 _RANKED = 64  # models on which they are compared
 _NAMED = 3  # pairs that a sentence names
-_LONG = 110  # letters that list states
 _LISTED = 10  # pairs whose misfit is listed
 
 
@@ -51,104 +47,35 @@ class Amount(NamedTuple):
     high: float
 
 
-class Policy:
-    """What to do in every state and step, in the user's names.
+class LinearEvidence:
+    """The evidence of ARL-GEN on linear classes: which class is needed, no list of what is possible, no fits."""
 
-    ``policy(state, step)`` is an action; ``rows`` is a table, equal rows joined; ``to_csv`` and ``to_json`` write it.
-    """
-
-    def __init__(self, actions: Ints, known: Known, reached: Any = None) -> None:
-        self.actions, self.known = actions, known
-        self.reached = np.ones(known.states, bool) if reached is None else reached
-
-    def __call__(self, state: Any, step: int = 0) -> Any:
-        """Return the action in a state, at a step from 0."""
-        h = require_integer("step", step, 0, most=len(self.actions) - 1)
-        return self.known.action_name(int(self.actions[h, self.known.state_number(state)]))
-
-    @cached_property
-    def stretches(self) -> dict[str, int]:
-        """The first steps, from 0, of stretches over which nothing changes, by what they are called."""
-        table = self.actions[:, self.reached]
-        cuts = [0, *(h for h in range(1, len(table)) if (table[h] != table[h - 1]).any()), len(table)]
-        if len(cuts) == 2:
-            return {"action": 0}
-        return {
-            f"step {first + 1}" if end == first + 1 else f"steps {first + 1} to {end}": first
-            for first, end in itertools.pairwise(cuts)
-        }
-
-    def _joined(self, steps: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
-        """Return the states that are reached, by their actions at some steps."""
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for s in np.flatnonzero(self.reached).tolist():
-            groups.setdefault(tuple(self.actions[list(steps), s].tolist()), []).append(s)
-        return groups
-
-    def _states(self, states: Sequence[int]) -> str:
-        """Return some states in words, not too many of them."""
-        text = self.known.describe_states(states)
-        if len(text) <= _LONG:
-            return text
-        return f"{text[: text.rindex(' ', 0, _LONG)].rstrip(';:,')} ... ({count_of(len(states), 'state')})"
-
-    @cached_property
-    def rows(self) -> list[dict[str, str]]:
-        """A row for all states with equal actions, a column for each stretch of equal steps."""
-        found = []
-        for chosen, states in self._joined(list(self.stretches.values())).items():
-            names = (str(self.known.action_name(a)) for a in chosen)
-            found.append({"state": self._states(states), **dict(zip(self.stretches, names, strict=True))})
-        return found
-
-    @property
-    def brief(self) -> list[str]:
-        """What to do at the first step, and until something changes: a line for each action."""
-        first, groups = next(iter(self.stretches)), self._joined([0])
-        when = "" if first == "action" else f" ({first})"
-        each = [(self.known.action_name(a), states) for (a,), states in groups.items()]
-        each.sort(key=lambda row: -len(row[1]))
-        if len(each) == 1:
-            return [f"always {said(each[0][0])}{when}"]
-        return [
-            f"{said(action)} in state{'s' * (len(states) > 1)} {self._states(states)}{when}" for action, states in each
-        ]
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each state and step."""
-        H, S = self.actions.shape
-        every = ((h, s) for h in range(H) for s in range(S) if not self.known.rests[s])
-        name = self.known.action_name
-        return [
-            {"step": h, "state": self.known.state_name(s), "action": name(int(self.actions[h, s]))} for h, s in every
-        ]
-
-    def to_csv(self, path: str | Path) -> None:
-        """Write step, from 0 as in logs, state and action, of all states."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, ["step", "state", "action"])
-        writer.writeheader()
-        writer.writerows(self.to_rows())
-        write_whole(Path(path), text.getvalue().encode())
-
-    def to_json(self, path: str | Path) -> None:
-        """Write the same as JSON."""
-        write_whole(Path(path), json.dumps(self.to_rows(), default=str, indent=1).encode())
-
-    def __str__(self) -> str:
-        names = list(self.rows[0])
-        wide = [max(len(name), *(len(row[name]) for row in self.rows)) for name in names]
-        lines = [names, *([row[name] for name in names] for row in self.rows)]
-        return "\n".join(
-            "  ".join(f"{text:<{w}}" for text, w in zip(line, wide, strict=True)).rstrip() for line in lines
-        )
-
-
-class ValueEvidence:
-    """The evidence of ARL-GEN on lists, as an answer needs it."""
+    possible: Any = None
 
     def __init__(self, agent: Any, known: Known) -> None:
         self.agent, self.ladder, self.known = agent, agent.ladder, known
+
+    def judge(self, state: Any) -> Judgement:
+        """Return twice the excess of the losses in the place of likelihoods."""
+        plan = self.agent.plan(self.known, state, np.random.default_rng(0))
+        rows, slack = max(1, state["episodes"] * self.known.horizon), math.log(1.0 / self.agent.delta)
+        against = 2.0 * rows * (np.array(plan.grounds["statistics"]) - plan.grounds["threshold"]) + slack
+        left = [int(m >= plan.facts["chosen"]) for m in range(1, self.ladder.classes + 1)]
+        return Judgement(against, left, [], int(state["novel"]), -against, -slack)
+
+    def best(self, state: Any, m: int) -> tuple[bellman.Kernel | None, dict[str, Any]]:
+        """Return no model and no parameters."""
+        return None, {}
+
+    def fitted(self, state: Any, m: int) -> None:
+        """Return nothing: value rows do not count outcomes."""
+
+
+class ValueEvidence(LinearEvidence):
+    """The evidence of ARL-GEN on lists, which also tells what is possible and what fits best."""
+
+    def __init__(self, agent: Any, known: Known) -> None:
+        super().__init__(agent, known)
         self.base = UCRLVTR(family=self.ladder.family, delta=agent.delta, prior=self.ladder.prior)
 
     def judge(self, state: Any) -> Judgement:
@@ -172,34 +99,6 @@ class ValueEvidence:
         """Return the member of class m, from 0, with the least loss."""
         found = np.where(self.ladder.level <= m, self.judge(state).scores, -np.inf)
         return self.ladder.family.kernel_of(int(found.argmax()), self.known), {}
-
-    def fitted(self, state: Any, m: int) -> None:
-        """Return nothing: value rows do not count outcomes."""
-
-
-class LinearEvidence:
-    """The evidence of ARL-GEN on linear classes: which class is needed, and no list of what is possible."""
-
-    possible = None
-
-    def __init__(self, agent: Any, known: Known) -> None:
-        self.agent, self.ladder, self.known = agent, agent.ladder, known
-
-    def judge(self, state: Any) -> Judgement:
-        """Return twice the excess of the losses in the place of likelihoods."""
-        plan = self.agent.plan(self.known, state, np.random.default_rng(0))
-        rows = max(1, state["episodes"] * self.known.horizon)
-        excess = 2.0 * rows * (np.array(plan.grounds["statistics"]) - plan.grounds["threshold"])
-        against, slack = excess + math.log(1.0 / self.agent.delta), math.log(1.0 / self.agent.delta)
-        left = [int(m >= plan.facts["chosen"]) for m in range(1, self.ladder.classes + 1)]
-        return Judgement(against, left, [], int(state["novel"]), -against, -slack)
-
-    def best(self, state: Any, m: int) -> tuple[None, dict[str, Any]]:
-        """Return no model and no parameters."""
-        return None, {}
-
-    def fitted(self, state: Any, m: int) -> None:
-        """Return nothing: value rows do not count outcomes."""
 
 
 class MoreData(NamedTuple):
@@ -254,7 +153,7 @@ class Answer:
     @property
     def left(self) -> list[int] | None:
         """How many models of each class are not ruled out; None for linear classes."""
-        return None if isinstance(self.judge, LinearEvidence) else self.judgement.left
+        return None if self.judge.possible is None else self.judgement.left
 
     @cached_property
     def status(self) -> str:
@@ -490,30 +389,21 @@ class Answer:
         expected = visits[outcomes.pair] * probability
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.where(seen > 0, seen * np.log(seen / np.maximum(expected, 1e-300)), 0.0)
-        by_pair = np.add.reduceat(gain, outcomes.start[:-1])
-        rows = [self._impossible(*row) for row in self.state["novel"][np.argsort(-self.state["novel"][:, 2])].tolist()]
-        for pair in np.argsort(-by_pair)[: max(0, _LISTED - len(rows))]:
-            if by_pair[pair] <= 0.0:
-                break
+        by_pair, novel = np.add.reduceat(gain, outcomes.start[:-1]), self.state["novel"]
+        every = visits + np.bincount(novel[:, 0].astype(int), novel[:, 2], visits.size)
+        rows = [(pair, after, often, 0.0, math.inf) for pair, after, often, _ in novel[np.argsort(-novel[:, 2])]]
+        for pair in np.argsort(-by_pair)[:_LISTED]:
             own = slice(outcomes.start[pair], outcomes.start[pair + 1])
             worst = own.start + int(np.abs(seen[own] - expected[own]).argmax())
+            if by_pair[pair] > 0.0:
+                rows.append((pair, outcomes.next_state[worst], seen[worst], expected[worst], by_pair[pair]))
+        found = []
+        for pair, after, often, predicted, nats in rows[:_LISTED]:
             s, a = self.judge.pair_of(int(pair))
-            facts = int(seen[worst]), int(visits[pair]), float(expected[worst]), float(by_pair[pair])
-            rows.append(self._misfit(s, a, int(outcomes.next_state[worst]), *facts))
-        return rows[:_LISTED]
-
-    def _misfit(self, s: int, a: int, after: int, seen: int, of: int, predicted: float, nats: float) -> dict[str, Any]:
-        names = self.known.state_name(s), self.known.action_name(a), self.known.state_name(after)
-        columns = ("state", "action", "next state", "seen", "of", "predicted", "nats")
-        return dict(zip(columns, (*names, seen, of, predicted, nats), strict=True))
-
-    def _impossible(self, pair: float, after: float, seen: float, bonus: float) -> dict[str, Any]:
-        """Return what every model calls impossible."""
-        visits = np.add.reduceat(self.state["count"], self.judge.outcomes.start[:-1])
-        novel = self.state["novel"]
-        of = visits[int(pair)] + novel[novel[:, 0] == pair, 2].sum()
-        s, a = self.judge.pair_of(int(pair))
-        return self._misfit(s, a, int(after), int(seen), int(of), 0.0, math.inf)
+            row = {"state": self.known.state_name(s), "action": self.known.action_name(a)}
+            row |= {"next state": self.known.state_name(int(after)), "seen": int(often), "of": int(every[int(pair)])}
+            found.append({**row, "predicted": float(predicted), "nats": float(nats)})
+        return found
 
     @cached_property
     def to_try(self) -> list[dict[str, Any]]:
@@ -691,90 +581,14 @@ class Answer:
 
     def as_data(self) -> dict[str, Any]:
         """Return the answer as plain data, as JSON takes it."""
-        data: dict[str, Any] = {
-            "model": self.model,
-            "chosen": self.chosen,
-            "status": self.status,
-            "classes": self.rows,
-            "history": [list(row) for row in self.history],
-            "misspecified": self.misspecified,
-            "parameters": {name: list(each) for name, each in self.parameters.items()},
-            "ruled_out": {name: list(each) for name, each in self.ruled_out.items()},
-            "episodes": self.episodes,
-            "delta": self.delta,
-            "evidence": self.evidence,
-            "headline": self.headline,
-            "sentences": list(self.sentences),
-        }
+        names = ["model", "chosen", "status", "misspecified", "parameters", "ruled_out", "history", "episodes", "delta"]
+        names += ["evidence", "headline", "sentences"]
+        names += ["value", "interval", "price_of_simplicity", "misfits"] if self.valued else []
+        data = {"classes": self.rows, **{name: getattr(self, name) for name in names}}
         if self.valued:
-            simpler = {name: list(each) for name, each in self.price_of_simplicity.items()}
-            data |= {"value": self.value, "interval": list(self.interval), "price_of_simplicity": simpler}
-            data |= {"misfits": self.misfits, "policy": self.policy.rows}
-        plain: dict[str, Any] = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
-        return plain
-
-
-def plain(number: float) -> str:
-    """Return a number with four digits that count, never with an exponent where it can be avoided."""
-    rounded = float(f"{number:.4g}") + 0.0
-    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"
-
-
-def said(name: Any) -> str:
-    """Return what the user calls a state or an action, as a sentence says it."""
-    return f"({', '.join(map(str, name))})" if isinstance(name, tuple) else str(name)
-
-
-def times(nats: float) -> str:
-    """Return how many times less likely that many nats are, in words where the number is long."""
-    if nats > math.log(1e9):
-        return "over a billion"
-    return f"{math.exp(max(nats, 0.0)):,.3g}"
-
-
-def as_policy(policy: Any, known: Known) -> Any:
-    """Return actions [H, S] or probabilities [H, S, A] of a policy in any form; refuse what is not allowed."""
-    H, S, A = known.horizon, known.states, known.actions
-    if isinstance(policy, Policy):
-        return policy.actions
-    if isinstance(policy, Mapping):
-        policy = _of_mapping(policy, known)
-    elif callable(policy):
-        chosen = np.argmax(known.allowed, axis=1)
-        for s in np.flatnonzero(~known.rests).tolist():
-            chosen[s] = known.action_number(policy(known.state_name(s)))
-        policy = chosen
-    found = np.asarray(policy)
-    whole = found.dtype.kind in "iu"
-    if found.shape == (S,) and whole:
-        found = np.tile(found, (H, 1))
-    if not (whole and found.shape == (H, S)) and found.shape != (H, S, A):
-        expected = f"a dict, a function, actions {(H, S)} or probabilities {(H, S, A)}"
-        raise ParameterError("policy", got=f"an array of {found.dtype}, shape {found.shape}", expected=expected)
-    if found.ndim == 3:
-        if not ((found >= 0.0).all() and np.allclose(found.sum(axis=2), 1.0)):
-            raise ParameterError("policy", got="other numbers", expected="probabilities of actions that add up to 1")
-        taken = found > 0.0
-    else:
-        if found.size and not 0 <= found.min() <= found.max() < A:
-            got = f"action {found.min() if found.min() < 0 else found.max()}"
-            raise ParameterError("policy", got=got, expected=f"actions 0 to {A - 1}")
-        taken = np.eye(A, dtype=bool)[found]
-    for h, s, a in np.argwhere(taken & ~known.allowed)[:1].tolist():
-        got = f"{known.action_name(a)!r} in state {known.state_name(s)!r}, step {h}"
-        raise ParameterError("policy", got=got, expected="an action that is allowed there")
-    return found
-
-
-def _of_mapping(policy: Mapping[Any, Any], known: Known) -> Ints:
-    """Return the actions of a dict from the names of states to those of actions."""
-    chosen = np.where(known.rests, np.argmax(known.allowed, axis=1), -1)
-    for name, action in policy.items():
-        chosen[known.state_number(name)] = known.action_number(action)
-    for s in np.flatnonzero(chosen < 0)[:1].tolist():
-        expected = "an action for every state; or a function of the state"
-        raise ParameterError("policy", got=f"no action in state {known.state_name(s)!r}", expected=expected)
-    return chosen
+            data["policy"] = self.policy.rows
+        found: dict[str, Any] = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
+        return found
 
 
 def answer_of(result: Any) -> Answer:

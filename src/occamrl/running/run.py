@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import Interrupted, ParameterError, ShapeError, require_integer
+from occamrl.errors import Interrupted, ParameterError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Names, Plan, Problem
+from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan, Problem
 from occamrl.running.flow import play
 from occamrl.running.identity import changes, identity
+from occamrl.running.policy import require_policy
 from occamrl.running.result import Blocks, Cut, Result
 
 MOST_PHASES = 4_096
@@ -301,28 +302,11 @@ def require_plan(plan: Any, known: Known) -> None:
     """Refuse a plan that cannot be played: plans come from users' algorithms too."""
     if not isinstance(plan, Plan):
         raise ParameterError("plan", got=type(plan).__name__, expected="orl.Plan(policy=..., episodes=...)")
-    sizes, policy = (known.horizon, known.states), plan.policy
-    if not isinstance(policy, np.ndarray) or policy.shape not in (sizes, (*sizes, known.actions)):
-        expected = f"actions {sizes}, or probabilities {(*sizes, known.actions)}"
-        raise ShapeError("plan.policy", got=f"shape {np.shape(policy)}", expected=expected)
-    if policy.ndim == 2 and (policy.dtype.kind not in "iu" or policy.min() < 0 or policy.max() >= known.actions):
-        raise ParameterError("plan.policy", got="other numbers", expected=f"integers from 0 to {known.actions - 1}")
-    if policy.ndim == 3 and not ((policy >= 0.0).all() and (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all()):
-        raise ParameterError("plan.policy", got="other numbers", expected="probabilities that sum to 1")
+    require_policy("plan.policy", plan.policy, known)
     require_integer("plan.episodes", plan.episodes, 1)
     for start, part in plan.starts.items():
         require_integer("plan.starts", start, 0, most=known.states - 1)
         require_plan(replace(part, starts={}) if isinstance(part, Plan) else part, known)
-    if not known.allowed.all():
-        share = policy > 0.0 if policy.ndim == 3 else policy[..., None] == np.arange(known.actions)
-        for h, s, a in np.argwhere(share & ~known.allowed)[:1].tolist():
-            names = known.names or Names(tuple(range(known.states)), tuple(range(known.actions)))
-            may = [names.actions[i] for i in np.flatnonzero(known.allowed[s])]
-            got, expected = (
-                f"{names.actions[a]!r} in state {names.states[s]!r}",
-                f"an action allowed there: {may!r:.80}",
-            )
-            raise ParameterError("plan.policy", got=got, expected=expected, index=(h, s))
 
 
 def run(

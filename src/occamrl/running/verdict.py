@@ -176,3 +176,21 @@ def listed(names: Sequence[str]) -> str:
     if len(names) > _MOST_NAMED:
         return ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more"
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else "none"
+
+
+def plain(number: float) -> str:
+    """Return a number with four digits that count, never with an exponent where it can be avoided."""
+    rounded = float(f"{number:.4g}") + 0.0
+    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"
+
+
+def said(name: Any) -> str:
+    """Return what the user calls a state or an action, as a sentence says it."""
+    return f"({', '.join(map(str, name))})" if isinstance(name, tuple) else str(name)
+
+
+def times(nats: float) -> str:
+    """Return how many times less likely that many nats are, in words where the number is long."""
+    if nats > math.log(1e9):
+        return "over a billion"
+    return f"{math.exp(max(nats, 0.0)):,.3g}"
