@@ -23,7 +23,7 @@ from occamrl.logs.log import simulate_log
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Floats
 from occamrl.running.answer import Amount, Answer
-from occamrl.running.flow import walk
+from occamrl.running.flow import simulate
 from occamrl.running.policy import Policy
 from occamrl.running.verdict import plain
 from tests import cases
@@ -37,7 +37,7 @@ def log_of(mdp: orl.FiniteMDP, episodes: int, seed: int = 0) -> dict[str, Any]:
     """Return a log of random actions that are allowed, in the user's names."""
     draw, known = np.random.default_rng([seed, 27]), mdp.known
     share = np.tile(known.allowed / known.allowed.sum(axis=1, keepdims=True), (mdp.horizon, 1, 1))
-    flows = [walk(mdp, share, draw) for _ in range(episodes)]
+    flows = [simulate(mdp, share, 1, draw) for _ in range(episodes)]
     found: dict[str, Any] = {"episode": [k for k, flow in enumerate(flows) for _ in flow.state]}
     for role in ("state", "action", "next_state"):
         name = known.action_name if role == "action" else known.state_name

@@ -26,7 +26,7 @@ from occamrl.logs.log import Log, simulate_log
 from occamrl.logs.table import LogError
 from occamrl.problems.mdp import RewardMap
 from occamrl.protocols import Flow, Known, Outcomes
-from occamrl.running.flow import walk
+from occamrl.running.flow import simulate
 from occamrl.running.run import generator
 from tests import cases
 
@@ -405,7 +405,7 @@ def played(agent: Any, mdp: orl.FiniteMDP, episodes: int, seed: int) -> tuple[An
     state, known, flows = agent.begin(mdp.known), mdp.known, []
     for k in range(episodes):
         plan = agent.plan(known, state, generator(seed, "agent", k))
-        flows.append(walk(mdp, plan.policy, generator(seed, "environment", k)))
+        flows.append(simulate(mdp, plan.policy, 1, generator(seed, "environment", k)))
         agent.learn(known, state, plan, flows[-1])
     names = ("state", "action", "next_state", "reward")
     columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}

@@ -25,7 +25,7 @@ from occamrl.logs import table as cells
 from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, refuse, table_of
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, stream
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
-from occamrl.running.flow import walk
+from occamrl.running.flow import simulate
 from occamrl.running.verdict import count_of
 
 GROWTH = 0.1  # of the data from one flow to the next
@@ -450,7 +450,7 @@ def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
     problem, draw = as_mdp(mdp), stream(seed, "log")
     allowed = problem.known.allowed / problem.known.allowed.sum(axis=1, keepdims=True)
     chances = np.tile(allowed, (problem.horizon, 1, 1))
-    flows = [walk(problem, chances, draw) for _ in range(require_integer("episodes", episodes, 1))]
+    flows = [simulate(problem, chances, 1, draw) for _ in range(require_integer("episodes", episodes, 1))]
     names = ("state", "action", "next_state", "reward")
     columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
     columns["episode"] = np.repeat(np.arange(episodes), problem.horizon)

@@ -22,6 +22,7 @@ from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.models.model import ELSEWHERE
 from occamrl.protocols import Floats, Flow, Known, Learner, Outcomes, Plan
 from occamrl.running.alarm import Watch
+from occamrl.running.flow import drawn
 from occamrl.running.learn import EnvironmentSource, known_by_model
 from occamrl.running.result import Cut, Result
 from occamrl.running.run import Block, Run, Source, enter, generator, joined, parts_of, require_plan, tell
@@ -244,9 +245,8 @@ class Driver:
         h, policy = len(drive.actions), self.plan.part(drive.states[0] if drive.states else s).policy
         if policy.ndim == 2:
             return int(policy[h, s])
-        law = policy[h, s].cumsum()
         draw = generator(self.seed, "actions", begun.total_episodes).random(begun.known.horizon)
-        return int(np.searchsorted(law, draw[h] * law[-1], side="right"))
+        return drawn(policy[h, s].cumsum(), draw[h])
 
     @property
     def _outcomes(self) -> Outcomes | None:

@@ -26,6 +26,8 @@ from occamrl.errors import (
     require_integer,
 )
 from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
+from occamrl.running.flow import drawn
+from occamrl.running.identity import identity
 from occamrl.running.result import Result
 from occamrl.running.run import Block, Run, Source, generator, joined, parts_of, require_earlier
 
@@ -83,13 +85,8 @@ class EnvironmentSource(Source):
     ) -> None:
         self.finite, self.environment, self.known, self.mdp = finite, finite.info, finite.known, finite.mdp
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
-        known, table = self.known, self.known.transition_rewards  # a run goes on where these are the same
-        about = known.states, known.actions, known.horizon, known.rewards_known, *known.unit, known.discount
-        arrays = (known.base_reward, *(() if table is None else table))
-        content = repr((*about, finite.info.exact)).encode() + b"".join(
-            np.ascontiguousarray(array).tobytes() for array in arrays
-        )
-        self.problem = hashlib.sha256(content).hexdigest()
+        about = repr((finite.info.exact, identity(finite.known)))  # a run goes on where these are the same
+        self.problem = hashlib.sha256(about.encode()).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
         self._first: int | None = None
@@ -143,11 +140,7 @@ class EnvironmentSource(Source):
         random = generator(seed, "actions", number).random(horizon) if policy.ndim == 3 else None
         while len(episode.actions) < horizon and not truncated:
             h, s = len(episode.actions), episode.states[-1]
-            if random is None:
-                a = int(policy[h, s])
-            else:
-                law = policy[h, s].cumsum()
-                a = int(np.searchsorted(law, random[h] * law[-1], side="right"))
+            a = int(policy[h, s]) if random is None else drawn(policy[h, s].cumsum(), random[h])
             if ended:
                 after, reward = s, finite.at_rest(s, a)
             else:
