@@ -426,7 +426,7 @@ class FiniteEnvironment:
         """Return the reward of a transition, the known one where there is one; or refuse it."""
         if not self.scatter:
             base = float(self.known.base_reward[s, a])
-            listed = self._bonuses(self.known.transition_rewards, s, a, s2)
+            listed = bonuses(self.known.transition_rewards, s * self.known.actions + a, s2)
             if listed.size:  # otherwise no model knows this outcome: what was seen is what it pays
                 nearest = base + float(listed[np.abs(base + listed - mapped).argmin()])
                 if abs(nearest - mapped) > ROUNDING:
@@ -435,7 +435,8 @@ class FiniteEnvironment:
                     raise EnvironmentFault("reward", got=self.rewards.total(mapped, 1), expected=expected)
                 mapped = nearest
         if self.mdp is not None:
-            rewards = self.mdp.base_reward[s * self.known.actions + a] + self._bonuses(self.mdp.outcomes, s, a, s2)
+            pair = s * self.known.actions + a
+            rewards = self.mdp.base_reward[pair] + bonuses(self.mdp.outcomes, pair, s2)
             if not (rewards.size if self.mdp.reward_noise else (np.abs(rewards - mapped) <= ROUNDING).any()):
                 got = f"state {s2} with reward {self.rewards.total(mapped, 1):g} after ({s}, {a})"
                 raise TableError(self.info.name, got=got, expected="an outcome of the environment's own table")
@@ -458,12 +459,13 @@ class FiniteEnvironment:
             raise TableError(self.info.name, got=got, expected=_ONE_MORE)
         return self.end
 
-    def _bonuses(self, table: Outcomes | None, s: int, a: int, s2: int) -> Floats:
-        """Return the bonuses that outcomes list for (s, a, s'); 0 where rewards depend on (s, a) alone."""
-        if table is None:
-            return np.zeros(1)
-        at = slice(*table.start[s * self.known.actions + a :][:2])
-        return np.asarray(table.bonus[at][table.next_state[at] == s2])
+
+def bonuses(table: Outcomes | None, pair: int, s2: int) -> Floats:
+    """Return the bonuses that outcomes list for a pair s*A + a and s'; 0 where rewards depend on the pair alone."""
+    if table is None:
+        return np.zeros(1)
+    at = slice(*table.start[pair:][:2])
+    return np.asarray(table.bonus[at][table.next_state[at] == s2])
 
 
 def make_environment(field: str, name: str, options: dict[str, Any]) -> gym.Env[Any, Any]:

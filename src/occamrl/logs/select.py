@@ -88,12 +88,10 @@ class _Value:
 
 def more_data(test: _Likelihood | _Value, answer: Answer) -> MoreData | None:
     """Return what would settle the question between the class chosen and what is left outside it; None if none is."""
-    sizes, most = answer.ladder.sizes, -answer.judgement.least
-    score = -answer.judgement.scores[: sizes[-1]]
+    size, most = answer.ladder.sizes[answer.chosen - 1], -answer.judgement.least
+    score = -answer.judgement.scores[: answer.ladder.sizes[-1]]
     alive = np.flatnonzero(np.isfinite(score) & (score <= most))
-    inside, outside = (
-        alive[chosen] for chosen in (alive < sizes[answer.chosen - 1], alive >= sizes[answer.chosen - 1])
-    )
+    inside, outside = alive[alive < size], alive[alive >= size]
     if not inside.size or not outside.size:
         return None
     best, rival = (int(kernels[np.argmin(score[kernels])]) for kernels in (inside, outside))

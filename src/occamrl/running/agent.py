@@ -227,10 +227,8 @@ class Agent(Driver):
     ) -> tuple[Any, int]:
         """Return (action, state): what the policy now in force would do, without learning.
 
-        With a finite horizon the best action depends on the step, which ``state`` carries: pass None (or
-        ``episode_start`` True) at the beginning of an episode and what was returned after that, as with a recurrent
-        policy. ``deterministic`` is accepted for the sake of the convention: of a random policy, the likeliest action
-        is returned.
+        ``state`` carries the step, as of a recurrent policy: None (or ``episode_start`` True) begins an episode, then
+        pass on what was returned. ``deterministic`` has no effect: of a random policy, it is the likeliest action.
         """
         h = 0 if state is None or episode_start else require_integer("state", state, 0, most=self.known.horizon - 1)
         return self._action_name(int(self.policy()[h, self._state_number("observation", observation)])), h + 1

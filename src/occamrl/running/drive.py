@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment, Integers
+from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment, Integers, bonuses
 from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.models.model import ELSEWHERE
 from occamrl.protocols import Floats, Flow, Known, Learner, Outcomes, Plan
@@ -251,15 +251,11 @@ class Driver:
     @property
     def _outcomes(self) -> Outcomes | None:
         """What the models allow, as logs need it."""
-        known: Any = self.known
-        ladder: Any = getattr(self.algorithm, "ladder", None)
-        found: Outcomes | None
+        ladder: Any = getattr(self.algorithm, "ladder", self.algorithm)
         if hasattr(ladder, "model"):
-            found = ladder.model.layout
-            return found
-        features = getattr(ladder, "features", None) or getattr(self.algorithm, "features", None)
-        found = known.transition_rewards if features is None else features.attach(known)
-        return found
+            return cast(Outcomes, ladder.model.layout)
+        features: Any = getattr(ladder, "features", None)
+        return self.known.transition_rewards if features is None else cast(Outcomes, features.attach(self.known))
 
     def _end(self, name: Any) -> int:
         """Return the state at which an episode that ended rests: the one named, its end, or else the last."""
@@ -278,12 +274,9 @@ class Driver:
 
     def _reward(self, s: int, a: int, s2: int, reward: Any) -> float:
         """Return the reward of a step in [0, 1], the known one where there is one; or refuse it."""
-        known, unit, table = self.known, self._begun.environment.rewards, self.known.transition_rewards
+        known, unit = self.known, self._begun.environment.rewards
         value = np.nan if reward is None else unit.to_unit(require_number("reward", reward, -np.inf, np.inf))
-        base, listed = float(known.base_reward[s, a]), np.zeros(1)
-        if table is not None:
-            at = slice(*table.start[s * known.actions + a :][:2])
-            listed = table.bonus[at][table.next_state[at] == s2]
+        base, listed = float(known.base_reward[s, a]), bonuses(known.transition_rewards, s * known.actions + a, s2)
         if not known.rewards_known or not listed.size:  # nobody knows what this pays
             if known.rewards_known and reward is None:
                 return base

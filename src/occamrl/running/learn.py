@@ -29,7 +29,7 @@ from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
 from occamrl.running.flow import drawn
 from occamrl.running.identity import identity
 from occamrl.running.result import Result
-from occamrl.running.run import Block, Run, Source, generator, joined, parts_of, require_earlier
+from occamrl.running.run import Block, Run, Source, generator, joined, parts_of
 
 REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 AT_A_TIME = 1.0  # seconds of playing, after which a run may tell of its progress and write a checkpoint
@@ -255,22 +255,15 @@ def learn(  # type: ignore[misc]  # the options of both are spelled out here
     An EnvironmentFault, and Interrupted for Ctrl-C, have the ``result`` so far.
     """
     if not isinstance(agent, Learner) and hasattr(agent, "learn_in"):  # with simulators, on spaces as they are
-        given: dict[str, Any] = {
-            "known": known,
-            "horizon": horizon,
-            "reward_range": reward_range,
-            "discretiser": discretiser,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
-        given |= {"callbacks": callbacks, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-        return agent.learn_in(
-            env, episodes=episodes, seed=seed, progress=progress, continue_from=continue_from, **given
-        )
+        finite_only = known, horizon, reward_range, discretiser
+        names = "known", "horizon", "reward_range", "discretiser"
+        given = {name: each for name, each in zip(names, finite_only, strict=True) if each is not None}
+        files = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds, "continue_from": continue_from}
+        about = {"seed": seed, "callbacks": callbacks, "progress": progress}
+        return agent.learn_in(env, episodes=episodes, **about, **files, **given)
     if known is None and not isinstance(env, FiniteEnvironment):
         known = known_by_model(agent)
     finite = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
-    if continue_from is not None:
-        require_earlier(continue_from)
     earlier, path = continue_from, None if checkpoint is None else as_path("checkpoint", checkpoint)
     target = require_integer("episodes", episodes, 1, most=MOST_EPISODES)
     if path is not None and path.exists():

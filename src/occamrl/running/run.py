@@ -177,6 +177,9 @@ class Run:
             state, label = agent.begin(source.known), type(agent).__name__
             self.result = Result(label=label, seed=seed, agent=agent, state=state, blocks=Blocks(), **about)
             return
+        if not isinstance(earlier, Result):
+            expected = "the Result of an earlier call; an agent begins with a log by orl.Agent(...).learn_from(log)"
+            raise ParameterError("continue_from", got=f"{earlier!r:.60}", expected=expected)
         if seed is not None and seed != earlier.seed:
             raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
         if earlier.problem != source.problem:
@@ -291,13 +294,6 @@ def require_learner(agent: object) -> None:
         raise ParameterError("agent", got=got, expected=expected)
 
 
-def require_earlier(result: Any) -> None:
-    """Refuse to go on from what is no result."""
-    if not isinstance(result, Result):
-        expected = "the Result of an earlier call; an agent begins with a log by orl.Agent(...).learn_from(log)"
-        raise ParameterError("continue_from", got=f"{result!r:.60}", expected=expected)
-
-
 def require_plan(plan: Any, known: Known) -> None:
     """Refuse a plan that cannot be played: plans come from users' algorithms too."""
     if not isinstance(plan, Plan):
@@ -343,13 +339,7 @@ def run(
 
     Ctrl-C raises Interrupted, with everything so far in its ``result``.
     """
-    source = Simulator(as_mdp(problem))
-    if continue_from is not None:
-        require_earlier(continue_from)
-        if continue_from.environment is not None:
-            raise ParameterError("continue_from", got="a result of learn", expected="the Result of an earlier run")
-    before = 0 if continue_from is None else continue_from.total_episodes
-    require_integer("episodes", episodes, 1, most=MOST_EPISODES - before)
-    under_way = Run(agent, source, seed, continue_from)
+    under_way = Run(agent, Simulator(as_mdp(problem)), seed, continue_from)
+    require_integer("episodes", episodes, 1, most=MOST_EPISODES - under_way.result.total_episodes)
     under_way.play(episodes, progress=progress)
     return under_way.result
