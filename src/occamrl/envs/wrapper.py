@@ -180,9 +180,8 @@ class Discretiser(Codec):
 
     def point(self, digits: Sequence[int]) -> Any:
         """Return the middle of a cell (its finite edge, where the other is infinite)."""
-        ends = [
-            [edge for edge in row[i : i + 2] if math.isfinite(edge)] for row, i in zip(self.edges, digits, strict=True)
-        ]
+        cells = [row[i : i + 2] for row, i in zip(self.edges, digits, strict=True)]
+        ends = [[edge for edge in cell if math.isfinite(edge)] for cell in cells]
         return np.array([sum(each) / max(len(each), 1) for each in ends], dtype=np.float32).reshape(self.shape or ())
 
 

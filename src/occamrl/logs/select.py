@@ -178,7 +178,7 @@ def select(
     test = (_Likelihood if evidence == "likelihood" else _Value)(ladder, known, delta)
     bar = Progress("select", source.episodes, progress)
     chosen = np.zeros((known.states, known.actions))
-    history, read, starts = list[list[float]](), 0, np.zeros(known.states, np.int64)
+    history, read, since, starts = list[list[float]](), 0, dict[int, int](), np.zeros(known.states, np.int64)
     for flow in source.flows(known, outcomes, getattr(spec, "rewards", None)):
         test.learn(flow)
         np.add.at(chosen, (flow.state, flow.action), flow.count)
@@ -186,6 +186,8 @@ def select(
         np.add.at(starts, flow.state[begins], flow.count[begins])
         read += flow.episodes
         history.append([read, *test.judge.judge(test.state).against.tolist()])
+        over = (m for m, against in enumerate(history[-1][1:], start=1) if against > math.log(1.0 / delta))
+        since = {m: since.get(m, read) for m in over}
         bar.update(read)
     bar.close()
     answer = Answer(
@@ -198,6 +200,7 @@ def select(
         judge=test.judge,
         state=test.state,
         starts=starts,
+        since=since,
         source=source.source,
         history=history,
         misfit=test.misspecified,

@@ -124,9 +124,8 @@ class Agent(Driver):
             raise ParameterError("source", got=f"another algorithm: {changed}", expected="the same one")
         sizes = [(each.states, each.actions, each.horizon, each.names) for each in (other.known, begun.known)]
         if sizes[0] != sizes[1]:
-            raise ParameterError(
-                "source", got=f"a problem of sizes {sizes[0][:3]}", expected=f"{sizes[1][:3]}, as here"
-            )
+            got, expected = f"a problem of sizes {sizes[0][:3]}", f"{sizes[1][:3]}, as here"
+            raise ParameterError("source", got=got, expected=expected)
         if begun.total_episodes or self.step:
             expected = "an agent that has learned nothing yet: first this, then logs and steps"
             raise ParameterError("source", got=f"after {begun.total_episodes:,} episodes of its own", expected=expected)

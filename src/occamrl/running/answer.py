@@ -130,9 +130,9 @@ class Answer:
     judge: Any  # what weighs the classes
     state: Any  # its data
     starts: Ints  # [S] the first states of episodes
+    since: Mapping[int, int]  # after how many episodes each class that is ruled out, from 1, was so
     source: str = ""
     history: Sequence[Sequence[float]] = ()  # episodes, and the evidence against each class by then
-    since: Mapping[int, int] | None = None  # after how many episodes a class, from 1, was ruled out; or by history
     misfit: bool = False  # whether no class explains the data although members are left, by value rows
     actions_seen: Floats | None = None  # [S, A] how often each was chosen, of logs
     more: MoreData | None = None
@@ -176,14 +176,7 @@ class Answer:
         """Return since how many episodes class m, from 1, has been ruled out; None if it is not."""
         if "rejected" in self.state:  # for good
             return int(self.state["rejected"][m - 1]) or None
-        if self.since is not None:
-            return None if self.judgement.left[m - 1] and not self.misspecified else self.since.get(m)
-        when = None
-        for episodes, *against in reversed(self.history):
-            if not against[m - 1] > self.threshold:
-                break
-            when = int(episodes)
-        return when
+        return None if self.judgement.left[m - 1] and not self.misspecified else self.since.get(m)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -235,10 +228,12 @@ class Answer:
     @property
     def at_bounds(self) -> list[str]:
         """The parameters whose best guess is at an end of their box: wider bounds may fit better."""
-        box = self.ladder.model.box if self.parameters else {}
-        ends = {name: box[name] for name in self.parameters}
-        near = {name: min(abs(self.parameters[name].value - end) for end in each) for name, each in ends.items()}
-        return [name for name, gap in near.items() if gap <= 1e-6 * (ends[name][1] - ends[name][0])]
+        found = []
+        for name, best in self.parameters.items():
+            low, high = self.ladder.model.box[name]
+            if min(best.value - low, high - best.value) <= 1e-6 * (high - low):
+                found.append(name)
+        return found
 
     @cached_property
     def vague(self) -> bool:
@@ -246,8 +241,10 @@ class Answer:
         if self.chosen > 1 or self.left is None:
             return False
         if hasattr(self.ladder, "model"):
-            box, each = self.ladder.model.box, self.parameters.items()
-            wide = [found.high - found.low > 0.9 * (box[name][1] - box[name][0]) for name, found in each]
+            ends = {name: self.ladder.model.box[name] for name in self.parameters}
+            wide = [
+                each.high - each.low > 0.9 * (ends[name][1] - ends[name][0]) for name, each in self.parameters.items()
+            ]
             return bool(wide) and all(wide)
         return bool(self.left[-1] > max(1.0, 0.9 * self.ladder.sizes[-1]))
 

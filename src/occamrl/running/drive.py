@@ -233,9 +233,7 @@ class Driver:
         s, states = self._state_number("state", name), self._drive.states
         if states and states[-1] != s:
             led = self.known.state_name(states[-1])
-            expected = (
-                f"{led!r}, where the last step led; or first begin_episode() (--begin), if this is another episode"
-            )
+            expected = f"{led!r}, where the last step led; if another episode begins, first begin_episode() (--begin)"
             raise ParameterError("state", got=repr(name), expected=expected)
         return s
 
