@@ -91,15 +91,14 @@ class Agent(Driver):
         if hasattr(self.algorithm, "rule"):
             expected = "an algorithm that learns from steps, such as Occam: a rule judges returns of its own choices"
             raise ParameterError("source", got=f"a log for {type(self.algorithm).__name__}", expected=expected)
-        before = copy.deepcopy((self.result.state, self.result.blocks, self.result.cut, self._drive))
+        before = self.result
         try:
             self.begin_episode()
             self._end_block()
             for flow in source.flows(self.known, self._outcomes):
                 self._feed(flow)
         except Exception:  # of a row that cannot be: as if nothing had been read
-            state, blocks, cut, drive = before
-            self._go_on(replace(self._begun, state=state, blocks=blocks, cut=cut, drive=drive))
+            self._go_on(before)
             raise
         return self
 

@@ -241,10 +241,8 @@ class Answer:
         if self.chosen > 1 or self.left is None:
             return False
         if hasattr(self.ladder, "model"):
-            ends = {name: self.ladder.model.box[name] for name in self.parameters}
-            wide = [
-                each.high - each.low > 0.9 * (ends[name][1] - ends[name][0]) for name, each in self.parameters.items()
-            ]
+            sizes = {name: high - low for name, (low, high) in self.ladder.model.box.items()}
+            wide = [each.high - each.low > 0.9 * sizes[name] for name, each in self.parameters.items()]
             return bool(wide) and all(wide)
         return bool(self.left[-1] > max(1.0, 0.9 * self.ladder.sizes[-1]))
 
@@ -489,11 +487,9 @@ class Answer:
                 found.append(f"{self.judgement.novel:,} steps are transitions that every model calls impossible.")
             found += estimated(getattr(self.ladder, "draws", 0))
             for row in self.misfits[:_NAMED]:
-                found.append(
-                    f"It misfits in state {said(row['state'])}, action {said(row['action'])}: next state "
-                    f"{said(row['next state'])} was seen {row['seen']:,} times of {row['of']:,}, predicted "
-                    f"{plain(row['predicted'])} times."
-                )
+                seen = f"was seen {row['seen']:,} of {row['of']:,} times; {plain(row['predicted'])} were predicted"
+                where = f"in state {said(row['state'])}, action {said(row['action'])}"
+                found.append(f"It misfits {where}: next state {said(row['next state'])} {seen}.")
             return found
         values = [
             f"{name} {plain(each.value)} ({plain(each.low)} to {plain(each.high)})"
@@ -508,13 +504,13 @@ class Answer:
             found.append(f"The best {name} is at the bound that you gave it, {plain(self.parameters[name].value)}.")
         for name, (when, worse) in self.ruled_out.items():
             after = "" if when is None else f" after {count_of(when, 'episode')}"
-            less = f"it explains the data {times(math.log(worse))} times worse than the best explanation"
+            worse_by, limit = times(math.log(worse)), f"{1.0 / self.delta:,.0f}"
+            why = f"it explains the data {worse_by} times worse than the best explanation (the limit is {limit} times)"
             if self.evidence == "value":
-                less = "it predicts the value of next states too badly"
+                why = "it predicts the value of next states too badly"
             elif math.isinf(worse):
-                less = "it makes impossible what was seen"
-            limit = "" if self.evidence == "value" else f" (the limit is {1.0 / self.delta:,.0f} times)"
-            found.append(f"{name!r} was ruled out{after}: {less}{limit}.")
+                why = "it calls impossible what was seen"
+            found.append(f"{name!r} was ruled out{after}: {why}.")
         if self.chosen == 1 and len(names) > 1:
             found.append("It is the simplest, and nothing in the data speaks against it so far.")
         if self.status in ("at least", "not enough data"):
