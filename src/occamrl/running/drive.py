@@ -216,8 +216,9 @@ class Driver:
         try:
             return known.state_number(name)
         except ParameterError as error:
-            strange = field == "next_state" and hasattr(getattr(self.algorithm, "ladder", None), "model")
-            hint = f"; allow it in your model, or tell it as {ELSEWHERE!r}, which speaks against all" * strange
+            hint = "; allow it in your model" * hasattr(getattr(self.algorithm, "ladder", None), "model")
+            if hint and field == "next_state":
+                hint += f", or tell it as {ELSEWHERE!r}, which speaks against all classes"
             raise ParameterError(field, got=error.got, expected=f"{error.expected}{hint}") from None
 
     def _action_number(self, name: Any) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
@@ -85,7 +85,9 @@ class EnvironmentSource(Source):
     ) -> None:
         self.finite, self.environment, self.known, self.mdp = finite, finite.info, finite.known, finite.mdp
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
-        about = repr((finite.info.exact, identity(finite.known)))  # a run goes on where these are the same
+        about = repr(
+            (finite.info.exact, identity(replace(finite.known, names=None)))
+        )  # a run goes on where these are the same
         self.problem = hashlib.sha256(about.encode()).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
