@@ -39,7 +39,7 @@ _SAID = {
     "unlisted": "rows with a state, action or reward that is missing or not in the models were dropped",
     "rewards_replaced": "rewards were not near the one that the models list, which was taken",
     "ended": "episodes ended",
-    "truncated": "episodes were cut off before the horizon",
+    "truncated": "episodes were truncated before the horizon",
     "split": "pieces of the length of the horizon were cut from longer episodes",
 }
 

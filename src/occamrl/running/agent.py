@@ -54,7 +54,7 @@ class Agent(Driver):
     seed : int
     alarm : float, optional
         Watch for changes, of Occam: a rate of false alarms. Its price: a false alarm every 1/alarm steps on average at
-        most, as far as the model in play is right; some arithmetic a step, a fit of each class every 20 steps, and the
+        most, as far as the model in use is right; some arithmetic a step, a fit of each class every 20 steps, and the
         last 20,000 steps in memory and in the file. 1e-3 sees a change a little later than 1e-2 does.
     """
 
@@ -80,8 +80,8 @@ class Agent(Driver):
     def learn_from(self, source: Any) -> Agent:
         """Learn from a log (:func:`occamrl.read_log`), a run's result or another agent, and return the agent.
 
-        A log is entered flow by flow, with values that were fixed before each flow; an unfinished episode ends as cut
-        off first. A result or an agent is of the same algorithm, or of Occam with the same ladder, and comes first.
+        A log is entered flow by flow, with values that were fixed before each flow; an unfinished episode is truncated
+        first. A result or an agent is of the same algorithm, or of Occam with the same ladder, and comes first.
         """
         if isinstance(source, (Agent, Result)):
             return self._take_over(source.result if isinstance(source, Agent) else source)

@@ -101,7 +101,7 @@ class Driver:
         return self._shown
 
     def _go_on(self, result: Result) -> None:
-        """Go on from a result: from where its last block began, if that was cut short."""
+        """Go on from a result: from where its last block began, if the end of the run interrupted it."""
         cut, drive = result.cut, result.drive or self._drive
         begun = replace(result, cut=None, drive=None)
         if cut is not None and cut.flows:
@@ -150,7 +150,8 @@ class Driver:
         :meth:`begin_episode`. What is refused leaves the agent as it was.
         """
         known, drive = self.known, self._drive
-        s, a = self._here(state), self._action_number(action)
+        s, info = self._here(state), self._begun.environment
+        a = known.action_number(action) if isinstance(info, Told) else int(info.action.encode(action))
         if not known.allowed[s, a]:
             may = [self._action_name(int(i)) for i in np.flatnonzero(known.allowed[s])]
             raise ParameterError("action", got=f"{action!r} in state {state!r}", expected=f"one of {may!r:.200}")
@@ -172,7 +173,7 @@ class Driver:
             self._end_episode()
 
     def begin_episode(self) -> None:
-        """Begin an episode; one that is unfinished ends as cut off, and the steps seen of it count."""
+        """Begin an episode; one that is unfinished is truncated, and the steps seen of it count."""
         if self._drive.actions:
             self._end_episode()
 
@@ -220,10 +221,6 @@ class Driver:
             if hint and field == "next_state":
                 hint += f", or tell it as {ELSEWHERE!r}, which speaks against all classes"
             raise ParameterError(field, got=error.got, expected=f"{error.expected}{hint}") from None
-
-    def _action_number(self, name: Any) -> int:
-        info = self._begun.environment
-        return self.known.action_number(name) if isinstance(info, Told) else int(info.action.encode(name))
 
     def _action_name(self, a: int) -> Any:
         info = self._begun.environment

@@ -33,7 +33,7 @@ POINTS_PER_DECADE = 1_000
 
 
 class Cut(NamedTuple):
-    """A block that the end of a run cut short."""
+    """A block that the end of a run interrupted."""
 
     state: Any  # of the learner, before the block
     at: int | None  # where the episode before the block ended, if the next one begins there
@@ -109,15 +109,10 @@ class Result:
         marks = np.unique(np.geomspace(1.0, K, points).astype(np.int64))
         return np.union1d(marks[marks < K], [K])
 
-    @cached_property
-    def _ends(self) -> Ints:
-        """The last episode of each piece, from 1."""
-        return np.cumsum(np.array(self.blocks.episodes, dtype=np.int64))
-
     def _each(self, column: list[float]) -> Floats:
         """Return the mean over its piece at each of the episodes that the curves show."""
-        mean = np.array(column) / np.maximum(np.array(self.blocks.episodes), 1)
-        return np.asarray(mean[np.searchsorted(self._ends, self.episodes)])
+        sizes = np.array(self.blocks.episodes, dtype=np.int64)
+        return np.asarray((np.array(column) / np.maximum(sizes, 1))[np.searchsorted(sizes.cumsum(), self.episodes)])
 
     @property
     def exact(self) -> bool:

@@ -2,7 +2,7 @@
 
 **Random numbers have an address**, (seed, purpose, first episode of the block): nothing depends on what was drawn
 before, so a run that goes on from an earlier one equals an uninterrupted one, to the bit. A block that the end of
-a run cut short is played anew when the run goes on (in the simulator), or finished first (in a real environment, whose
+a run interrupted is played anew when the run goes on (in the simulator), or finished first (in a real environment, whose
 episodes cannot be taken back); the learner is then told of the whole block, as if there had been no end.
 """
 
@@ -220,7 +220,7 @@ class Run:
         """Plan and play one block, until episode ``end`` at most; return what ended it early, if anything did."""
         agent, known, blocks, seed = self.result.agent, self.result.known, self.result.blocks, self.result.seed
         state, at, seen = self.result.state, self.result.at, dict[int, Flow]()
-        if self.result.cut is not None:  # go back to where the block that was cut short began
+        if self.result.cut is not None:  # go back to where the interrupted block began
             state, at, seen = self.result.cut
             if not seen:  # the last piece
                 blocks.total_episodes -= blocks.episodes[-1]
