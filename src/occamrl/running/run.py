@@ -2,7 +2,7 @@
 
 **Random numbers have an address**, (seed, purpose, first episode of the block): nothing depends on what was drawn
 before, so a run that goes on from an earlier one equals an uninterrupted one, to the bit. A block that the end of
-a run interrupted is played anew when the run goes on (in the simulator), or finished first (in a real environment, whose
+a run interrupted is played anew when the run goes on (in the simulator), or finished first (in an environment, whose
 episodes cannot be taken back); the learner is then told of the whole block, as if there had been no end.
 """
 
