@@ -568,6 +568,10 @@ def test_an_environment_is_read_in_the_names_of_a_model(tmp_path: Path) -> None:
     agent.save(tmp_path / "stairs.npz")
     agent = orl.Agent.load(tmp_path / "stairs.npz", agent.algorithm, env=Stairs()).learn(5)
 
+    about: Any = {"known": model.known.without_rewards, "reward_range": (-1, 5)}
+    with pytest.raises(errors.ParameterError, match="without RewardsPerPair"):
+        orl.learn(orl.RewardsPerPair(agent=agent.algorithm), Stairs(), episodes=5, **about)
+
     class Higher(Stairs):
         def step(self, action: Any) -> Any:
             _, *rest = super().step(action)

@@ -28,7 +28,7 @@ from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.policy import Policy, as_policy
 from occamrl.running.result import table_of_rows
-from occamrl.running.verdict import Verdict, count_of, estimated, listed, place, plain, said, times
+from occamrl.running.verdict import count_of, estimated, listed, place, plain, said, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,14 +191,6 @@ class Answer:
     def table(self) -> Any:
         """A row for each class: its size, how many models are left, the evidence against it, since when it is out."""
         return table_of_rows(self.rows)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The same as a run's verdict gives it: facts by name, and sentences."""
-        found = Verdict(chosen=self.chosen, status=self.status, misspecified=self.misspecified, alive=self.left)
-        found |= {"names": list(self.ladder.names), "statistics": self.judgement.against.tolist()}
-        found["threshold"], found.sentences = self.threshold, self.sentences
-        return found
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the evidence against each class as it grew, on the current axes unless some are given."""

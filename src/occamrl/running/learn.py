@@ -85,10 +85,8 @@ class EnvironmentSource(Source):
     ) -> None:
         self.finite, self.environment, self.known, self.mdp = finite, finite.info, finite.known, finite.mdp
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
-        about = repr(
-            (finite.info.exact, identity(replace(finite.known, names=None)))
-        )  # a run goes on where these are the same
-        self.problem = hashlib.sha256(about.encode()).hexdigest()
+        same = finite.info.exact, identity(replace(finite.known, names=None))  # a run goes on where these are equal
+        self.problem = hashlib.sha256(repr(same).encode()).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
         self._first: int | None = None
