@@ -572,6 +572,12 @@ def test_an_environment_is_read_in_the_names_of_a_model(tmp_path: Path) -> None:
     with pytest.raises(errors.ParameterError, match="without RewardsPerPair"):
         orl.learn(orl.RewardsPerPair(agent=agent.algorithm), Stairs(), episodes=5, **about)
 
+    class Tabled(Stairs):
+        def __init__(self) -> None:
+            self.P = {s: {a: [(1.0, s, 0.0, False)] for a in range(3)} for s in range(10)}  # in numbers of its own
+
+    assert orl.learn(agent.algorithm, Tabled(), episodes=2).environment.why_not
+
     class Higher(Stairs):
         def step(self, action: Any) -> Any:
             _, *rest = super().step(action)

@@ -339,6 +339,8 @@ class FiniteEnvironment:
                 if own.horizon != steps:
                     raise ParameterError("horizon", got=steps, expected=f"{own.horizon}, the problem's own")
                 self.mdp, self.rewards = own, getattr(env.unwrapped, "rewards", self.rewards)
+            elif isinstance(self.observation, Renamed):
+                raise TableError("env", got="the states of a model", expected="the table's own, for exact regret")
             else:
                 self.mdp, self.rewards = table_of(env, horizon=steps, reward_range=reward_range)
         except TableError as error:
