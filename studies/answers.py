@@ -29,7 +29,7 @@ from occamrl.evidence.parametric import Parametric
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Floats
 from occamrl.running.answer import Amount, Answer
-from occamrl.running.flow import walk
+from occamrl.running.flow import simulate
 from studies.figures import Size, each, table
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -89,7 +89,7 @@ def write_log(truth: Truth, episodes: int, seed: int, path: Path) -> None:
     """Write a log in the kiosk's own words: no step, no next state, rewards in cents' precision, days in any order."""
     draw, known, rows = np.random.default_rng([seed, 28]), truth.mdp.known, []
     for k in range(episodes):
-        flow = walk(truth.mdp, truth.today, draw)
+        flow = simulate(truth.mdp, truth.today, 1, draw)
         for h in range(HORIZON + 1):
             s = flow.state[h] if h < HORIZON else flow.next_state[-1]
             (crates, day), last = known.state_name(int(s)), h == HORIZON

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import occamrl as orl
-from occamrl.running.flow import walk
+from occamrl.running.flow import simulate
 
 DOCS = Path(__file__).parent.parent / "docs"
 SHELF, MONTHS = 12, 60
@@ -48,7 +48,7 @@ def write_log() -> None:
         rows = csv.writer(file)
         rows.writerow(["month", "day", "stock", "ordered", "profit", "stock_after"])
         for month in range(MONTHS):
-            flow, known = walk(mdp, habit, draw), mdp.known
+            flow, known = simulate(mdp, habit, 1, draw), mdp.known
             for step, s, a, after, reward, _ in zip(*flow.columns, strict=True):
                 profit = f"{known.unit.low + known.unit.scale * reward:.2f}"
                 rows.writerow(

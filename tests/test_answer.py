@@ -17,13 +17,15 @@ import pytest
 from scipy.stats import binomtest
 
 import occamrl as orl
-from occamrl.errors import OccamRLError, ParameterError
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError
 from occamrl.evidence.parametric import Parametric
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Floats
-from occamrl.running.answer import Amount, Answer, Policy, plain
-from occamrl.running.flow import walk
+from occamrl.running.answer import Amount, Answer
+from occamrl.running.flow import simulate
+from occamrl.running.policy import Policy
+from occamrl.running.verdict import plain
 from tests import cases
 
 RUNS, DELTA = 40, 0.1
@@ -35,7 +37,7 @@ def log_of(mdp: orl.FiniteMDP, episodes: int, seed: int = 0) -> dict[str, Any]:
     """Return a log of random actions that are allowed, in the user's names."""
     draw, known = np.random.default_rng([seed, 27]), mdp.known
     share = np.tile(known.allowed / known.allowed.sum(axis=1, keepdims=True), (mdp.horizon, 1, 1))
-    flows = [walk(mdp, share, draw) for _ in range(episodes)]
+    flows = [simulate(mdp, share, 1, draw) for _ in range(episodes)]
     found: dict[str, Any] = {"episode": [k for k, flow in enumerate(flows) for _ in flow.state]}
     for role in ("state", "action", "next_state"):
         name = known.action_name if role == "action" else known.state_name
@@ -218,12 +220,12 @@ def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:
         "no action in state 'middle'": {"low": "wait"},
         "'hihg'": {**table, "hihg": "go"},
         "'run'": lambda state: "run",
-        "action 2": np.full((4, 3), 2),
+        "int64 from 2 to 2": np.full((4, 3), 2),
         r"shape \(3, 4\)": np.zeros((3, 4), int),
-        "add up to 1": np.zeros((4, 3, 2)),
+        "sum to 1": np.zeros((4, 3, 2)),
     }
     for message, policy in wrong.items():
-        with pytest.raises(ParameterError, match=message):
+        with pytest.raises(InvalidInput, match=message):
             answer.compared_with(policy)
 
 
@@ -264,6 +266,26 @@ def test_a_parameter_at_its_bound_is_told_and_one_model_is_the_only_one() -> Non
     assert "The best p is at the bound that you gave it, 0.6." in found.sentences
     assert "the only model" in str(found)
     assert not orl.select(log, wide.ladder({"any": ["p"]})).at_bounds
+
+
+def test_little_data_are_said_to_be_little_and_what_may_earn_less_than_todays_is_not_urged() -> None:
+    nothing = orl.Agent(orl.Occam(ladder=ladder())).answer
+    assert [each.vague for each in (nothing, answered(1), answered(300))] == [True, True, False]
+    assert [each.gain.low > 0.0 for each in (answered(1), answered(300)) if each.gain] == [False, True]
+    said = "collect more data before", "keep today's policy", "use it"
+    for answer, each in zip((nothing, answered(1), answered(300)), said, strict=True):
+        assert each in answer.sentences[-1]
+
+
+def test_that_no_model_fits_is_doubted_where_models_are_estimates(tmp_path: Path) -> None:
+    alone = CASE.ladder.families[0]  # without the truth
+    for draws in (0, 1_000):
+        agent = orl.Occam(ladder=orl.Ladder.of_levels(alone, np.zeros(alone.size, int), draws=draws))
+        orl.run(agent, CASE.mdp, episodes=2_000).save(tmp_path / "run.npz")
+        result = orl.Result.load(tmp_path / "run.npz")
+        assert result.verdict["misspecified"]
+        for told in (result.verdict, result.answer):
+            assert ("1,000 draws" in str(told)) == bool(draws)
 
 
 def test_amounts_have_four_digits() -> None:

@@ -528,6 +528,67 @@ def test_learning_in_cells_is_learning_in_states_and_a_loaded_agent_brings_them_
         orl.learn(learner(), Slide(), episodes=5, known=MDP.known)
 
 
+class Stairs(gym.Env[Any, Any]):
+    """A way up four steps and out, seen as (side, step), where a model lists states in another order."""
+
+    observation_space, action_space = spaces.MultiDiscrete([2, 5]), spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.at = (1, 2)
+        return np.array(self.at), {}
+
+    def step(self, action: Any) -> Any:
+        side, step = self.at
+        lucky = self.np_random.random() < 0.4
+        self.at = (1 - side if action else side, min(step + 1, 4) if lucky else max(step - 1, 0))
+        ended = lucky and step == 3
+        return np.array(self.at), 5.0 * ended - 0.5 * int(action) - 0.1 * side, ended, False, {}
+
+
+def stairs(state: Any, action: int, *, luck: float, drift: float = 0.0) -> Any:
+    side, step = state
+    for chance, after in ((luck + drift * side, min(step + 1, 4)), (1 - luck - drift * side, max(step - 1, 0))):
+        ended = after == 4
+        yield chance, (1 - side if action else side, after), 5.0 * ended - 0.5 * action - 0.1 * side, ended
+
+
+def test_an_environment_is_read_in_the_names_of_a_model(tmp_path: Path) -> None:
+    bounds = {"luck": (0.1, 0.6), "drift": (0.0, 0.3)}
+    model = orl.Model(stairs, start=(1, 2), actions=[1, 0], horizon=12, parameters=bounds)
+    assert sorted(model.states[:-1]) != model.states[:-1]
+    agent = orl.Agent(orl.Occam(ladder=model.ladder({"level": ["luck"], "tilted": ["luck", "drift"]})), Stairs())
+    answer = agent.learn(60).answer
+    assert answer.model == "level"
+    assert not answer.judgement.novel
+    assert answer.parameters["luck"].low < 0.4 < answer.parameters["luck"].high
+    assert answer.interval[0] < answer.worth_of(lambda state: state[0]).value
+    for state in model.states[:3]:
+        assert agent.predict(np.array(state))[0] == model.actions[agent.policy()[0, model.states.index(state)]]
+    agent.save(tmp_path / "stairs.npz")
+    agent = orl.Agent.load(tmp_path / "stairs.npz", agent.algorithm, env=Stairs()).learn(5)
+
+    about: Any = {"known": model.known.without_rewards, "reward_range": (-1, 5)}
+    with pytest.raises(errors.ParameterError, match="without RewardsPerPair"):
+        orl.learn(orl.RewardsPerPair(agent=agent.algorithm), Stairs(), episodes=5, **about)
+
+    class Tabled(Stairs):
+        def __init__(self) -> None:
+            self.P = {s: {a: [(1.0, s, 0.0, False)] for a in range(3)} for s in range(10)}  # in numbers of its own
+
+    assert orl.learn(agent.algorithm, Tabled(), episodes=2).environment.why_not
+
+    class Higher(Stairs):
+        def step(self, action: Any) -> Any:
+            _, *rest = super().step(action)
+            return np.array([0, 5]), *rest
+
+    Higher.observation_space = spaces.MultiDiscrete([2, 6])
+    with pytest.raises(errors.SpaceError, match="your models list") as caught:
+        orl.learn(agent.algorithm, Higher(), episodes=5)
+    assert caught.value.index == (0, 0)
+
+
 def test_what_does_not_fit_is_named() -> None:
     result = orl.learn(learner(), Plant(), episodes=5, known=MDP.known)
     simulated = orl.run(learner(), MDP, episodes=5)

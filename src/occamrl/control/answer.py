@@ -21,9 +21,8 @@ from occamrl.control.agent import OccamControl, parameters
 from occamrl.control.ladder import Simulator, checked, label_of
 from occamrl.errors import ParameterError, require_integer
 from occamrl.protocols import Floats
-from occamrl.running.answer import plain
 from occamrl.running.run import Progress, generator
-from occamrl.running.verdict import Verdict, count, listed, ordinal
+from occamrl.running.verdict import Verdict, count, listed, ordinal, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -68,7 +68,8 @@ class OnGrid:
         self.outside = float(ends[:, 2].mean())
         self.reward = sp.csr_array(earned.multiply(reached.power(-1.0)))  # of a step from s to v, the mean of the draws
         self.reward.data = np.clip(self.reward.data, low, high)
-        self.ladder = Ladder.of_levels(FiniteFamily(self.kernels), simulators.level, names=simulators.names)
+        about: dict[str, Any] = {"names": simulators.names, "draws": self._draws}
+        self.ladder = Ladder.of_levels(FiniteFamily(self.kernels), simulators.level, **about)
 
     def _draw(self, member: Any) -> tuple[Any, Any, tuple[float, float, float]]:
         """Return a member's kernel, the same times rewards, and of all draws the least and largest reward and share."""

@@ -105,7 +105,7 @@ class Product(Codec):
 
     def digits(self, value: Any) -> Sequence[int]:
         """Return the parts' numbers."""
-        values = value if self.keys is None else [value[key] for key in self.keys]
+        values = value if self.keys is None or isinstance(value, tuple) else [value[key] for key in self.keys]
         if len(value) != len(self.parts):
             raise ValueError("other parts")
         return [part.encode(each) for part, each in zip(self.parts, values, strict=True)]
@@ -180,10 +180,41 @@ class Discretiser(Codec):
 
     def point(self, digits: Sequence[int]) -> Any:
         """Return the middle of a cell (its finite edge, where the other is infinite)."""
-        ends = [
-            [edge for edge in row[i : i + 2] if math.isfinite(edge)] for row, i in zip(self.edges, digits, strict=True)
-        ]
+        cells = [row[i : i + 2] for row, i in zip(self.edges, digits, strict=True)]
+        ends = [[edge for edge in cell if math.isfinite(edge)] for cell in cells]
         return np.array([sum(each) / max(len(each), 1) for each in ends], dtype=np.float32).reshape(self.shape or ())
+
+
+@dataclass(frozen=True)
+class Renamed(Codec):
+    """A space whose points are the names of a model's states or actions, numbered as the model does."""
+
+    codec: Codec
+    radix: tuple[int, ...]
+    numbers: dict[int, int]  # by the point's own number
+
+    def digits(self, value: Any) -> Sequence[int]:
+        """Return the model's number."""
+        return [self.numbers[self.codec.encode(value)]]
+
+    def point(self, digits: Sequence[int]) -> Any:
+        """Return the point that has the model's number."""
+        return next(self.codec.decode(own) for own, number in self.numbers.items() if number == digits[0])
+
+    def __str__(self) -> str:
+        return "those that your models list; allow it there"
+
+
+def renamed(codec: Codec, names: Sequence[Any], rests: Sequence[bool]) -> Codec:
+    """Return the codec of a model's names; as it is unless every name, of states where nothing rests, is a point."""
+    numbers = {}
+    for i, name in enumerate(names):
+        try:
+            numbers[codec.encode(name)] = i
+        except SpaceError:
+            if not rests[i]:
+                return codec
+    return Renamed(codec, (len(names) - bool(rests[-1]),), numbers)
 
 
 def _numbers(value: Any, kinds: str) -> NDArray[Any]:
@@ -289,6 +320,14 @@ class FiniteEnvironment:
         self.action = codec_of(env.action_space)
         found = getattr(env.unwrapped, "mdp", None)
         own = found if isinstance(found, FiniteMDP) else None  # of a problem of this package
+        self.ends: dict[int, int] = {}  # where episodes of a model rest, by the state that they end in
+        if known is not None and known.names is not None and own is None:
+            names, rests = known.names, known.rests.tolist()
+            self.observation = renamed(self.observation, names.states, rests)
+            self.action = renamed(self.action, names.actions, [False] * known.actions)
+            number = {name: s for s, name in enumerate(names.states)}
+            ends = {s: number.get(f"{name} (end)", s) for name, s in number.items()}
+            self.ends = {s: end for s, end in ends.items() if rests[end]}
         steps = self._horizon(known, horizon, own)
         self.mdp: FiniteMDP | None = None
         if reward_range is None and known is not None and known.unit != UNIT:
@@ -300,6 +339,8 @@ class FiniteEnvironment:
                 if own.horizon != steps:
                     raise ParameterError("horizon", got=steps, expected=f"{own.horizon}, the problem's own")
                 self.mdp, self.rewards = own, getattr(env.unwrapped, "rewards", self.rewards)
+            elif isinstance(self.observation, Renamed):
+                raise TableError("env", got="the states of a model", expected="the table's own, for exact regret")
             else:
                 self.mdp, self.rewards = table_of(env, horizon=steps, reward_range=reward_range)
         except TableError as error:
@@ -386,7 +427,7 @@ class FiniteEnvironment:
         """Return the reward of a transition, the known one where there is one; or refuse it."""
         if not self.scatter:
             base = float(self.known.base_reward[s, a])
-            listed = self._bonuses(self.known.transition_rewards, s, a, s2)
+            listed = bonuses(self.known.transition_rewards, s * self.known.actions + a, s2)
             if listed.size:  # otherwise no model knows this outcome: what was seen is what it pays
                 nearest = base + float(listed[np.abs(base + listed - mapped).argmin()])
                 if abs(nearest - mapped) > ROUNDING:
@@ -395,7 +436,8 @@ class FiniteEnvironment:
                     raise EnvironmentFault("reward", got=self.rewards.total(mapped, 1), expected=expected)
                 mapped = nearest
         if self.mdp is not None:
-            rewards = self.mdp.base_reward[s * self.known.actions + a] + self._bonuses(self.mdp.outcomes, s, a, s2)
+            pair = s * self.known.actions + a
+            rewards = self.mdp.base_reward[pair] + bonuses(self.mdp.outcomes, pair, s2)
             if not (rewards.size if self.mdp.reward_noise else (np.abs(rewards - mapped) <= ROUNDING).any()):
                 got = f"state {s2} with reward {self.rewards.total(mapped, 1):g} after ({s}, {a})"
                 raise TableError(self.info.name, got=got, expected="an outcome of the environment's own table")
@@ -403,6 +445,8 @@ class FiniteEnvironment:
 
     def _arrive(self, s: int, s2: int, terminated: bool) -> int:
         """Return the state that a step led to: the one for the end if the episode ended elsewhere than at rest."""
+        if terminated and s2 in self.ends:
+            return self.ends[s2]
         self._left.add(s)
         if terminated and s2 in self.resting:
             self._ended.add(s2)
@@ -416,12 +460,13 @@ class FiniteEnvironment:
             raise TableError(self.info.name, got=got, expected=_ONE_MORE)
         return self.end
 
-    def _bonuses(self, table: Outcomes | None, s: int, a: int, s2: int) -> Floats:
-        """Return the bonuses that outcomes list for (s, a, s'); 0 where rewards depend on (s, a) alone."""
-        if table is None:
-            return np.zeros(1)
-        at = slice(*table.start[s * self.known.actions + a :][:2])
-        return np.asarray(table.bonus[at][table.next_state[at] == s2])
+
+def bonuses(table: Outcomes | None, pair: int, s2: int) -> Floats:
+    """Return the bonuses that outcomes list for a pair s*A + a and s'; 0 where rewards depend on the pair alone."""
+    if table is None:
+        return np.zeros(1)
+    at = slice(*table.start[pair:][:2])
+    return np.asarray(table.bonus[at][table.next_state[at] == s2])
 
 
 def make_environment(field: str, name: str, options: dict[str, Any]) -> gym.Env[Any, Any]:

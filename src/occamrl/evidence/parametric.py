@@ -92,6 +92,9 @@ class Parametric:
         if sizes[0] != sizes[1]:
             got = f"{known.states} states and {known.actions} actions, with other names or in another order"
             raise ParameterError("problem", got=got, expected="model.mdp(...) of the ladder's model")
+        if known.rewards_known and not np.array_equal(known.base_reward, ladder.model.known.base_reward):
+            expected = "those of the model, which knows them: use the agent itself, without RewardsPerPair"
+            raise ParameterError("rewards", got="other rewards than the model's", expected=expected)
         model, self.parameters = self.model, list(self.model.box)
         self.low, high = (np.array([ends[side] for ends in model.box.values()]) for side in (0, 1))
         self.width = high - self.low

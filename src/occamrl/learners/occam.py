@@ -156,6 +156,7 @@ class Occam(Learner):
             "misspecified": bool(since),
             "misspecified_since": since or None,
             "novel": found.novel,
+            "draws": getattr(self.ladder, "draws", 0),
         }
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:

@@ -25,7 +25,8 @@ from occamrl.logs import table as cells
 from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, refuse, table_of
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, stream
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
-from occamrl.running.flow import walk
+from occamrl.running.flow import simulate
+from occamrl.running.verdict import count_of
 
 GROWTH = 0.1  # of the data from one flow to the next
 _LABELS = ("episode", "state", "action", "next_state")
@@ -38,7 +39,7 @@ _SAID = {
     "unlisted": "rows with a state, action or reward that is missing or not in the models were dropped",
     "rewards_replaced": "rewards were not near the one that the models list, which was taken",
     "ended": "episodes ended",
-    "truncated": "episodes were cut off before the horizon",
+    "truncated": "episodes were truncated before the horizon",
     "split": "pieces of the length of the horizon were cut from longer episodes",
 }
 
@@ -264,11 +265,12 @@ class Log:
         return found
 
     def __repr__(self) -> str:
-        return f"Log({self.source}: {self.episodes:,} episodes, {self.rows:,} steps)"
+        return f"Log({self.source}: {count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')})"
 
     def __str__(self) -> str:
         told = [f"{self.report[name]:,} {words}" for name, words in _SAID.items() if self.report.get(name)]
-        return "; ".join([f"{self.source}: {self.episodes:,} episodes, {self.rows:,} steps", *told])
+        sizes = f"{count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')}"
+        return "; ".join([f"{self.source}: {sizes}", *told])
 
 
 def _tell(report: dict[str, int], **marked: Any) -> None:
@@ -448,7 +450,7 @@ def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
     problem, draw = as_mdp(mdp), stream(seed, "log")
     allowed = problem.known.allowed / problem.known.allowed.sum(axis=1, keepdims=True)
     chances = np.tile(allowed, (problem.horizon, 1, 1))
-    flows = [walk(problem, chances, draw) for _ in range(require_integer("episodes", episodes, 1))]
+    flows = [simulate(problem, chances, 1, draw) for _ in range(require_integer("episodes", episodes, 1))]
     names = ("state", "action", "next_state", "reward")
     columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
     columns["episode"] = np.repeat(np.arange(episodes), problem.horizon)

@@ -20,8 +20,9 @@ rejected once d - sqrt(2 d) exceeds what is missing.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,31 +45,20 @@ _NOTHING = 1e-9  # a distance that is none
 class _Likelihood:
     """A log as Occam judges it."""
 
+    misspecified = False  # although members are left
+
     def __init__(self, ladder: Any, known: Known, delta: float) -> None:
-        self.ladder, self.known, self.agent = ladder, known, Occam(ladder=ladder, delta=delta)
-        self.judge: Any = self.agent.evidence(known)
+        self.ladder, self.judge = ladder, cast(Any, Occam(ladder=ladder, delta=delta).evidence(known))
         self.state = {**self.judge.begin(), "episodes": 0, "misspecified_since": 0}
 
     def learn(self, flow: Flow) -> None:
         self.judge.add(self.state, flow, -1)
         self.state["episodes"] += flow.episodes
 
-    def grounds(self) -> dict[str, Any]:
-        """Return the grounds of a plan of Occam, with the evidence against each class."""
-        found = self.agent.grounds(self.state, self.judge.judge(self.state))
-        against = [math.inf if each is None else each for each in found["statistics"]]
-        return {**found, "against": against, "chosen": next((m for m, n in enumerate(found["alive"], 1) if n), 0)}
-
-    def scores(self) -> tuple[Floats, float]:
-        """Return the score of every kernel, and the largest that is alive."""
-        judged, members = self.judge.judge(self.state), self.judge.members
-        return -judged.scores[: members.size], -judged.least
-
     def distances(self, kernels: Ints, reference: int) -> Floats:
         """Return the relative entropies of the outcomes of one kernel to those of others, summed over the log."""
         members = self.judge.members
-        start, pair = members.outcomes.start, members.outcomes.pair
-        visits = np.add.reduceat(self.state["count"], start[:-1])[pair]
+        visits = np.add.reduceat(self.state["count"], members.outcomes.start[:-1])[members.outcomes.pair]
         found = members.likelihoods(visits * members.probability(slice(reference, reference + 1))[0])
         return np.asarray(found[reference] - found[kernels])
 
@@ -82,19 +72,13 @@ class _Value:
         self.state = self.agent.begin(known)
         self.plan = self.agent.plan(known, self.state, generator(0, "select"))
 
+    @property
+    def misspecified(self) -> bool:
+        return bool(self.plan.grounds["misspecified"])
+
     def learn(self, flow: Flow) -> None:
         self.agent.learn(self.known, self.state, self.plan, flow)
         self.plan = self.agent.plan(self.known, self.state, generator(0, "select"))
-
-    def grounds(self) -> dict[str, Any]:
-        """Return the grounds of a plan of ARL-GEN, with the evidence against each class."""
-        found = {**self.plan.facts, **self.plan.grounds}
-        return {**found, "against": self.judge.judge(self.state).against.tolist(), "hulls": []}
-
-    def scores(self) -> tuple[Floats, float]:
-        """Return the score of every kernel, and the largest that is alive."""
-        found = self.judge.judge(self.state)
-        return -found.scores, -found.least
 
     def distances(self, kernels: Ints, reference: int) -> Floats:
         """Return twice the squared distances of the rows of one kernel from those of others, summed over the log."""
@@ -102,9 +86,10 @@ class _Value:
         return 2.0 * value.losses(theta[kernels] - theta[reference], gram, np.zeros(gram.shape[:2]))
 
 
-def more_data(test: _Likelihood | _Value, chosen: int, episodes: int) -> MoreData | None:
+def more_data(test: _Likelihood | _Value, answer: Answer) -> MoreData | None:
     """Return what would settle the question between the class chosen and what is left outside it; None if none is."""
-    (score, most), size = test.scores(), test.ladder.sizes[chosen - 1]
+    size, most = answer.ladder.sizes[answer.chosen - 1], -answer.judgement.least
+    score = -answer.judgement.scores[: answer.ladder.sizes[-1]]
     alive = np.flatnonzero(np.isfinite(score) & (score <= most))
     inside, outside = alive[alive < size], alive[alive >= size]
     if not inside.size or not outside.size:
@@ -115,7 +100,7 @@ def more_data(test: _Likelihood | _Value, chosen: int, episodes: int) -> MoreDat
         missing = max(most - float(score[reference]), 0.0)
         needed = ((math.sqrt(2.0) + math.sqrt(2.0 + 4.0 * missing)) / 2.0) ** 2
         with np.errstate(divide="ignore"):
-            more = np.maximum(1.0, episodes * (needed / np.maximum(distances, 0.0) - 1.0))
+            more = np.maximum(1.0, answer.episodes * (needed / np.maximum(distances, 0.0) - 1.0))
         return np.where(distances > _NOTHING, more, np.inf)
 
     times = wait(test.distances(outside, best), best)
@@ -193,22 +178,19 @@ def select(
     test = (_Likelihood if evidence == "likelihood" else _Value)(ladder, known, delta)
     bar = Progress("select", source.episodes, progress)
     chosen = np.zeros((known.states, known.actions))
-    history, read, starts = list[list[float]](), 0, np.zeros(known.states, np.int64)
+    history, read, since, starts = list[list[float]](), 0, dict[int, int](), np.zeros(known.states, np.int64)
     for flow in source.flows(known, outcomes, getattr(spec, "rewards", None)):
         test.learn(flow)
         np.add.at(chosen, (flow.state, flow.action), flow.count)
         begins = flow.step == 0
         np.add.at(starts, flow.state[begins], flow.count[begins])
         read += flow.episodes
-        history.append([read, *test.grounds()["against"]])
+        history.append([read, *test.judge.judge(test.state).against.tolist()])
+        over = (m for m, against in enumerate(history[-1][1:], start=1) if against > math.log(1.0 / delta))
+        since = {m: since.get(m, read) for m in over}
         bar.update(read)
     bar.close()
-    facts = test.grounds()
-    first = int(facts["chosen"]) or ladder.classes
-    more = None
-    if not facts["misspecified"] and not real and ladder.finite and first < ladder.classes:
-        more = more_data(test, first, read)
-    return Answer(
+    answer = Answer(
         ladder=ladder,
         known=known,
         delta=delta,
@@ -218,9 +200,12 @@ def select(
         judge=test.judge,
         state=test.state,
         starts=starts,
+        since=since,
         source=source.source,
         history=history,
-        misfit=bool(facts["misspecified"]),
+        misfit=test.misspecified,
         actions_seen=chosen,
-        more=more,
     )
+    if not answer.misspecified and not real and ladder.finite and answer.chosen < ladder.classes:
+        return replace(answer, more=more_data(test, answer))
+    return answer

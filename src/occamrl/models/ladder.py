@@ -175,6 +175,7 @@ class Ladder:
     reach: list[float]  # how far the truth may be from the nearest member of each, 0 but for covers
     family: FiniteFamily  # of lists: F_M, its members sorted by the first class that contains them
     level: Ints  # of lists [m]: that class, from 0
+    draws: int = 0  # from which each row of the kernels was estimated; 0: they are exact
     embeddings: list[Embedding]  # of the other ladders: every class in the coordinates of the largest
 
     def __init__(self, families: Sequence[Family], names: Names = None) -> None:
@@ -221,9 +222,13 @@ class Ladder:
         self.names = found
 
     @classmethod
-    def of_levels(cls, family: FiniteFamily, level: Ints, reach: Reach = None, names: Names = None) -> Ladder:
+    def of_levels(
+        cls, family: FiniteFamily, level: Ints, reach: Reach = None, names: Names = None, draws: int = 0
+    ) -> Ladder:
         """Return the ladder in which ``level`` [m], from 0 and increasing, is the first class that has a member."""
-        return cls.__new__(cls)._of_members(family, level, reach, names)
+        made = cls.__new__(cls)._of_members(family, level, reach, names)
+        made.draws = draws
+        return made
 
     @classmethod
     def of_problem(cls, problem: Any) -> Any:

@@ -153,6 +153,10 @@ class Simulators:
         if isinstance(names, str) or len(self.names) != len(given) or len(set(self.names)) != len(given):
             raise FamilyError("names", got=f"{names!r:.100}", expected=f"{len(given)} different names")
         self.draws, seed = require_integer("draws", draws, 1), require_integer("seed", seed, 0)
+        for j, each in enumerate(given):
+            if hasattr(each, "step"):
+                expected = "a kernel [S, A, S'], or a function (s, a, rng) -> s'; of other states, orl.SimulatorLadder"
+                raise FamilyError("candidates", index=(j,), got=f"an object with step, {each!r:.60}", expected=expected)
         read = [None if callable(each) else as_kernel("candidates", each, (j,)) for j, each in enumerate(given)]
         sizes = {(each.shape[1], each.shape[0] // each.shape[1]) for each in read if each is not None}
         if states is not None and actions is not None:

@@ -22,9 +22,9 @@ import numpy as np
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.experiments.tables import FEWEST, Runs, interval
 from occamrl.protocols import Floats, Ints
-from occamrl.running.answer import plain
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
+from occamrl.running.verdict import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -393,10 +393,11 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
     rows = np.array(answer.history if len(answer.history) else [[max(answer.episodes, 1), *answer.judgement.against]])
     top = max(math.log(1e9), 1.5 * answer.threshold)
     for m, name in enumerate(answer.ladder.names, start=1):
-        style = {**look(m - 1), "marker": "", "label": text_of(name), "linewidth": 2.0}
+        style = {**look(m - 1), "marker": "o" if len(rows) < 9 else "", "label": text_of(name), "linewidth": 2.0}
         axes.plot(rows[:, 0], np.clip(rows[:, m], 0.0, top), **style)
     axes.axhline(answer.threshold, color="grey", linewidth=1.0)
-    axes.annotate("ruled out above", (rows[0, 0], answer.threshold), textcoords="offset points", xytext=(2, 3))
+    place: Any = {"textcoords": "offset points", "xytext": (-2, 3), "ha": "right"}
+    axes.annotate("ruled out above", (rows[-1, 0], answer.threshold), **place)
     shown = {1.0: "1", 1e3: "1,000", 1e6: "a million", 1e9: "a billion", 1.0 / answer.delta: plain(1.0 / answer.delta)}
     axes.set_yticks([math.log(each) for each in shown], list(shown.values()))
     what = "times worse" if answer.evidence == "likelihood" else "evidence against it"

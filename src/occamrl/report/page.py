@@ -26,9 +26,10 @@ from occamrl.errors import as_path
 from occamrl.experiments.records import Records, load, shown
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
-from occamrl.running.answer import Answer, plain, said, times
+from occamrl.running.answer import Answer
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
+from occamrl.running.verdict import plain, said, times
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "main.js")
 _MOST_STATES = 200  # whose actions are listed

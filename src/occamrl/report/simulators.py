@@ -16,8 +16,8 @@ from occamrl.errors import as_path
 from occamrl.protocols import Floats
 from occamrl.report import figures
 from occamrl.report.page import paragraphs, picture, questions, render_static, table
-from occamrl.running.answer import times
 from occamrl.running.storage import make_folder, write_whole
+from occamrl.running.verdict import times
 
 _MOST_COORDINATES = 6  # of the state that are drawn
 

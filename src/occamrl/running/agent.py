@@ -54,7 +54,7 @@ class Agent(Driver):
     seed : int
     alarm : float, optional
         Watch for changes, of Occam: a rate of false alarms. Its price: a false alarm every 1/alarm steps on average at
-        most, as far as the model in play is right; some arithmetic a step, a fit of each class every 20 steps, and the
+        most, as far as the model in use is right; some arithmetic a step, a fit of each class every 20 steps, and the
         last 20,000 steps in memory and in the file. 1e-3 sees a change a little later than 1e-2 does.
     """
 
@@ -80,8 +80,8 @@ class Agent(Driver):
     def learn_from(self, source: Any) -> Agent:
         """Learn from a log (:func:`occamrl.read_log`), a run's result or another agent, and return the agent.
 
-        A log is entered flow by flow, with values that were fixed before each flow; an unfinished episode ends as cut
-        off first. A result or an agent is of the same algorithm, or of Occam with the same ladder, and comes first.
+        A log is entered flow by flow, with values that were fixed before each flow; an unfinished episode is truncated
+        first. A result or an agent is of the same algorithm, or of Occam with the same ladder, and comes first.
         """
         if isinstance(source, (Agent, Result)):
             return self._take_over(source.result if isinstance(source, Agent) else source)
@@ -91,15 +91,14 @@ class Agent(Driver):
         if hasattr(self.algorithm, "rule"):
             expected = "an algorithm that learns from steps, such as Occam: a rule judges returns of its own choices"
             raise ParameterError("source", got=f"a log for {type(self.algorithm).__name__}", expected=expected)
-        before = copy.deepcopy((self.result.state, self.result.blocks, self.result.cut, self._drive))
+        before = self.result
         try:
             self.begin_episode()
             self._end_block()
             for flow in source.flows(self.known, self._outcomes):
                 self._feed(flow)
         except Exception:  # of a row that cannot be: as if nothing had been read
-            state, blocks, cut, drive = before
-            self._go_on(replace(self._begun, state=state, blocks=blocks, cut=cut, drive=drive))
+            self._go_on(before)
             raise
         return self
 
@@ -124,9 +123,8 @@ class Agent(Driver):
             raise ParameterError("source", got=f"another algorithm: {changed}", expected="the same one")
         sizes = [(each.states, each.actions, each.horizon, each.names) for each in (other.known, begun.known)]
         if sizes[0] != sizes[1]:
-            raise ParameterError(
-                "source", got=f"a problem of sizes {sizes[0][:3]}", expected=f"{sizes[1][:3]}, as here"
-            )
+            got, expected = f"a problem of sizes {sizes[0][:3]}", f"{sizes[1][:3]}, as here"
+            raise ParameterError("source", got=got, expected=expected)
         if begun.total_episodes or self.step:
             expected = "an agent that has learned nothing yet: first this, then logs and steps"
             raise ParameterError("source", got=f"after {begun.total_episodes:,} episodes of its own", expected=expected)
@@ -227,10 +225,8 @@ class Agent(Driver):
     ) -> tuple[Any, int]:
         """Return (action, state): what the policy now in force would do, without learning.
 
-        With a finite horizon the best action depends on the step, which ``state`` carries: pass None (or
-        ``episode_start`` True) at the beginning of an episode and what was returned after that, as with a recurrent
-        policy. ``deterministic`` is accepted for the sake of the convention: of a random policy, the likeliest action
-        is returned.
+        ``state`` carries the step, as of a recurrent policy: None (or ``episode_start`` True) begins an episode, then
+        pass on what was returned. ``deterministic`` has no effect: of a random policy, it is the likeliest action.
         """
         h = 0 if state is None or episode_start else require_integer("state", state, 0, most=self.known.horizon - 1)
         return self._action_name(int(self.policy()[h, self._state_number("observation", observation)])), h + 1

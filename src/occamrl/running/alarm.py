@@ -1,7 +1,7 @@
-r"""An alarm for systems that change: Shiryaev and Roberts' statistic against the model in play.
+r"""An alarm for systems that change: Shiryaev and Roberts' statistic against the model in use.
 
 At every step :math:`M \leftarrow (M + 1)\, e`, :math:`e = .01 + .99\, q(o)/p(o)`, where o is the outcome, p the law of
-the model in play and q a law that follows what happened lately, both fixed before o is seen; an alarm is raised when
+the model in use and q a law that follows what happened lately, both fixed before o is seen; an alarm is raised when
 :math:`M \ge 1/\alpha`. If p is right and nothing changes, e has mean 1 at most, :math:`M_n - n` is a supermartingale,
 and **the mean time to a false alarm is at least** :math:`1/\alpha` **steps**; within n steps there is one with
 probability at most :math:`n\alpha`.
@@ -9,7 +9,7 @@ probability at most :math:`n\alpha`.
 p is the largest probability that the best fits of the classes that are left give to o: e has mean 1 at most if any of
 them is right, so that a class that is too simple is no change. Where no class fits, it is that of a table of counts. It
 is as it was when the plan in force was made; M begins when that rests on 100 steps, and anew when another class or
-member of a list, or a fit to twice the data, takes the place of what is in play. q mixes counts over about the last 50
+member of a list, or a fit to twice the data, takes the place of what is in use. q mixes counts over about the last 50
 visits of each pair with the fits of the classes to these counts; the weights follow who predicts well. The change is
 dated where the product of all e was smallest.
 
@@ -27,7 +27,7 @@ from occamrl.errors import ParameterError, require_number
 from occamrl.protocols import Floats, Known, Learner, Plan
 
 WINDOW = 50.0  # visits of a pair that count
-_FIRST = 100  # steps that the model in play rests on before it can be accused
+_FIRST = 100  # steps that the model in use rests on before it can be accused
 _REFIT = 20  # steps between fits to what happened lately
 _SHARE, _BLUR = 0.02, 0.02  # of the weights, and of the counts in each fit, that keep every law possible
 _KEPT = 0.01  # of every bet
@@ -47,7 +47,7 @@ class Alarm(NamedTuple):
     def __str__(self) -> str:
         return (
             f"The system seems to have changed in about episode {self.since:,}, step {self.step}: what happened up to "
-            f"episode {self.raised[0]:,}, step {self.raised[1]} speaks against the model in play. "
+            f"episode {self.raised[0]:,}, step {self.raised[1]} speaks against the model in use. "
             'Next: agent.forget(since="the change"), or agent.dismiss() if you know better.'
         )
 
@@ -67,7 +67,7 @@ class Watch:
         """Return the memory before any step."""
         size, experts = self.outcomes.next_state.size, 1 + self.evidence.ladder.classes
         return {
-            "key": [],  # the model in play
+            "key": [],  # the model in use
             "steps": 0,
             "statistic": 0.0,
             "product": 0.0,  # logarithms, of all bets and where it was smallest
@@ -80,7 +80,7 @@ class Watch:
         }
 
     def reference(self, state: Any, plan: Plan) -> Reference:
-        """Return what is in play: a key, laws of the outcomes [.., O], and the number of steps that they rest on."""
+        """Return what is in use: a key, laws of the outcomes [.., O], and the number of steps that they rest on."""
         m, rested = int(plan.facts["chosen"]) - 1, int(state["count"].sum())
         if not plan.facts["misspecified"]:
             left = [i for i, some in enumerate(self.evidence.judge(state).left) if some and i != m]

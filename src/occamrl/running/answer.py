@@ -10,10 +10,7 @@ pair: :math:`\sum_o c_o \log(c_o/(N_{sa} P(o)))`. With real parameters the extre
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
-import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import OccamRLError, ParameterError, require_integer
+from occamrl.errors import OccamRLError
 from occamrl.evidence.likelihood import Judgement, Possible, possible_members
 from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
 from occamrl.protocols import Floats, Ints, Known
+from occamrl.running.policy import Policy, as_policy
 from occamrl.running.result import table_of_rows
-from occamrl.running.storage import write_whole
-from occamrl.running.verdict import Verdict, count, listed, ordinal
+from occamrl.running.verdict import count_of, estimated, listed, place, plain, said, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 _CANDIDATES = 12  # policies among which one is recommended
 _RANKED = 64  # models on which they are compared
 _NAMED = 3  # pairs that a sentence names
-_LONG = 110  # letters that list states
 _LISTED = 10  # pairs whose misfit is listed
 
 
@@ -51,102 +47,35 @@ class Amount(NamedTuple):
     high: float
 
 
-class Policy:
-    """What to do in every state and step, in the user's names.
+class LinearEvidence:
+    """The evidence of ARL-GEN on linear classes: which class is needed, no list of what is possible, no fits."""
 
-    ``policy(state, step)`` is an action; ``rows`` is a table, equal rows joined; ``to_csv`` and ``to_json`` write it.
-    """
-
-    def __init__(self, actions: Ints, known: Known, reached: Any = None) -> None:
-        self.actions, self.known = actions, known
-        self.reached = np.ones(known.states, bool) if reached is None else reached
-
-    def __call__(self, state: Any, step: int = 0) -> Any:
-        """Return the action in a state, at a step from 0."""
-        h = require_integer("step", step, 0, most=len(self.actions) - 1)
-        return self.known.action_name(int(self.actions[h, self.known.state_number(state)]))
-
-    @cached_property
-    def stretches(self) -> dict[str, int]:
-        """The first steps, from 0, of stretches over which nothing changes, by what they are called."""
-        table = self.actions[:, self.reached]
-        cuts = [0, *(h for h in range(1, len(table)) if (table[h] != table[h - 1]).any()), len(table)]
-        if len(cuts) == 2:
-            return {"action": 0}
-        return {
-            f"step {first + 1}" if end == first + 1 else f"steps {first + 1} to {end}": first
-            for first, end in itertools.pairwise(cuts)
-        }
-
-    def _joined(self, steps: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
-        """Return the states that are reached, by their actions at some steps."""
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for s in np.flatnonzero(self.reached).tolist():
-            groups.setdefault(tuple(self.actions[list(steps), s].tolist()), []).append(s)
-        return groups
-
-    def _states(self, states: Sequence[int]) -> str:
-        """Return some states in words, not too many of them."""
-        text = self.known.describe_states(states)
-        if len(text) <= _LONG:
-            return text
-        return f"{text[: text.rindex(' ', 0, _LONG)].rstrip(';:,')} ... ({count_of(len(states), 'state')})"
-
-    @cached_property
-    def rows(self) -> list[dict[str, str]]:
-        """A row for all states with equal actions, a column for each stretch of equal steps."""
-        found = []
-        for chosen, states in self._joined(list(self.stretches.values())).items():
-            names = (str(self.known.action_name(a)) for a in chosen)
-            found.append({"state": self._states(states), **dict(zip(self.stretches, names, strict=True))})
-        return found
-
-    @property
-    def brief(self) -> list[str]:
-        """What to do at the first step, and until something changes: a line for each action."""
-        first, groups = next(iter(self.stretches)), self._joined([0])
-        when = "" if first == "action" else f" ({first})"
-        each = [(self.known.action_name(a), states) for (a,), states in groups.items()]
-        each.sort(key=lambda row: -len(row[1]))
-        if len(each) == 1:
-            return [f"always {said(each[0][0])}{when}"]
-        return [f"{said(action)} in state {self._states(states)}{when}" for action, states in each]
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each state and step."""
-        H, S = self.actions.shape
-        every = ((h, s) for h in range(H) for s in range(S) if not self.known.rests[s])
-        name = self.known.action_name
-        return [
-            {"step": h, "state": self.known.state_name(s), "action": name(int(self.actions[h, s]))} for h, s in every
-        ]
-
-    def to_csv(self, path: str | Path) -> None:
-        """Write step, from 0 as in logs, state and action, of all states."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, ["step", "state", "action"])
-        writer.writeheader()
-        writer.writerows(self.to_rows())
-        write_whole(Path(path), text.getvalue().encode())
-
-    def to_json(self, path: str | Path) -> None:
-        """Write the same as JSON."""
-        write_whole(Path(path), json.dumps(self.to_rows(), default=str, indent=1).encode())
-
-    def __str__(self) -> str:
-        names = list(self.rows[0])
-        wide = [max(len(name), *(len(row[name]) for row in self.rows)) for name in names]
-        lines = [names, *([row[name] for name in names] for row in self.rows)]
-        return "\n".join(
-            "  ".join(f"{text:<{w}}" for text, w in zip(line, wide, strict=True)).rstrip() for line in lines
-        )
-
-
-class ValueEvidence:
-    """The evidence of ARL-GEN on lists, as an answer needs it."""
+    possible: Any = None
 
     def __init__(self, agent: Any, known: Known) -> None:
         self.agent, self.ladder, self.known = agent, agent.ladder, known
+
+    def judge(self, state: Any) -> Judgement:
+        """Return twice the excess of the losses in the place of likelihoods."""
+        plan = self.agent.plan(self.known, state, np.random.default_rng(0))
+        rows, slack = max(1, state["episodes"] * self.known.horizon), math.log(1.0 / self.agent.delta)
+        against = 2.0 * rows * (np.array(plan.grounds["statistics"]) - plan.grounds["threshold"]) + slack
+        left = [int(m >= plan.facts["chosen"]) for m in range(1, self.ladder.classes + 1)]
+        return Judgement(against, left, [], int(state["novel"]), -against, -slack)
+
+    def best(self, state: Any, m: int) -> tuple[bellman.Kernel | None, dict[str, Any]]:
+        """Return no model and no parameters."""
+        return None, {}
+
+    def fitted(self, state: Any, m: int) -> None:
+        """Return nothing: value rows do not count outcomes."""
+
+
+class ValueEvidence(LinearEvidence):
+    """The evidence of ARL-GEN on lists, which also tells what is possible and what fits best."""
+
+    def __init__(self, agent: Any, known: Known) -> None:
+        super().__init__(agent, known)
         self.base = UCRLVTR(family=self.ladder.family, delta=agent.delta, prior=self.ladder.prior)
 
     def judge(self, state: Any) -> Judgement:
@@ -167,34 +96,6 @@ class ValueEvidence:
         """Return the member of class m, from 0, with the least loss."""
         found = np.where(self.ladder.level <= m, self.judge(state).scores, -np.inf)
         return self.ladder.family.kernel_of(int(found.argmax()), self.known), {}
-
-    def fitted(self, state: Any, m: int) -> None:
-        """Return nothing: value rows do not count outcomes."""
-
-
-class LinearEvidence:
-    """The evidence of ARL-GEN on linear classes: which class is needed, and no list of what is possible."""
-
-    possible = None
-
-    def __init__(self, agent: Any, known: Known) -> None:
-        self.agent, self.ladder, self.known = agent, agent.ladder, known
-
-    def judge(self, state: Any) -> Judgement:
-        """Return twice the excess of the losses in the place of likelihoods."""
-        plan = self.agent.plan(self.known, state, np.random.default_rng(0))
-        rows = max(1, state["episodes"] * self.known.horizon)
-        excess = 2.0 * rows * (np.array(plan.grounds["statistics"]) - plan.grounds["threshold"])
-        against, slack = excess + math.log(1.0 / self.agent.delta), math.log(1.0 / self.agent.delta)
-        left = [int(m >= plan.facts["chosen"]) for m in range(1, self.ladder.classes + 1)]
-        return Judgement(against, left, [], int(state["novel"]), -against, -slack)
-
-    def best(self, state: Any, m: int) -> tuple[None, dict[str, Any]]:
-        """Return no model and no parameters."""
-        return None, {}
-
-    def fitted(self, state: Any, m: int) -> None:
-        """Return nothing: value rows do not count outcomes."""
 
 
 class MoreData(NamedTuple):
@@ -226,9 +127,9 @@ class Answer:
     judge: Any  # what weighs the classes
     state: Any  # its data
     starts: Ints  # [S] the first states of episodes
+    since: Mapping[int, int]  # after how many episodes each class that is ruled out, from 1, was so
     source: str = ""
     history: Sequence[Sequence[float]] = ()  # episodes, and the evidence against each class by then
-    since: Mapping[int, int] | None = None  # after how many episodes a class, from 1, was ruled out; or by history
     misfit: bool = False  # whether no class explains the data although members are left, by value rows
     actions_seen: Floats | None = None  # [S, A] how often each was chosen, of logs
     more: MoreData | None = None
@@ -249,7 +150,7 @@ class Answer:
     @property
     def left(self) -> list[int] | None:
         """How many models of each class are not ruled out; None for linear classes."""
-        return None if isinstance(self.judge, LinearEvidence) else self.judgement.left
+        return None if self.judge.possible is None else self.judgement.left
 
     @cached_property
     def status(self) -> str:
@@ -272,14 +173,7 @@ class Answer:
         """Return since how many episodes class m, from 1, has been ruled out; None if it is not."""
         if "rejected" in self.state:  # for good
             return int(self.state["rejected"][m - 1]) or None
-        if self.since is not None:
-            return None if self.judgement.left[m - 1] and not self.misspecified else self.since.get(m)
-        when = None
-        for episodes, *against in reversed(self.history):
-            if not against[m - 1] > self.threshold:
-                break
-            when = int(episodes)
-        return when
+        return None if self.judgement.left[m - 1] and not self.misspecified else self.since.get(m)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -294,14 +188,6 @@ class Answer:
     def table(self) -> Any:
         """A row for each class: its size, how many models are left, the evidence against it, since when it is out."""
         return table_of_rows(self.rows)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The same as a run's verdict gives it: facts by name, and sentences."""
-        found = Verdict(chosen=self.chosen, status=self.status, misspecified=self.misspecified, alive=self.left)
-        found |= {"names": list(self.ladder.names), "statistics": self.judgement.against.tolist()}
-        found["threshold"], found.sentences = self.threshold, self.sentences
-        return found
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the evidence against each class as it grew, on the current axes unless some are given."""
@@ -331,10 +217,23 @@ class Answer:
     @property
     def at_bounds(self) -> list[str]:
         """The parameters whose best guess is at an end of their box: wider bounds may fit better."""
-        box = self.ladder.model.box if self.parameters else {}
-        ends = {name: box[name] for name in self.parameters}
-        near = {name: min(abs(self.parameters[name].value - end) for end in each) for name, each in ends.items()}
-        return [name for name, gap in near.items() if gap <= 1e-6 * (ends[name][1] - ends[name][0])]
+        found = []
+        for name, best in self.parameters.items():
+            low, high = self.ladder.model.box[name]
+            if min(best.value - low, high - best.value) <= 1e-6 * (high - low):
+                found.append(name)
+        return found
+
+    @cached_property
+    def vague(self) -> bool:
+        """Whether the data exclude less than a tenth of what the models allow."""
+        if self.chosen > 1 or self.left is None:
+            return False
+        if hasattr(self.ladder, "model"):
+            sizes = {name: high - low for name, (low, high) in self.ladder.model.box.items()}
+            wide = [each.high - each.low > 0.9 * sizes[name] for name, each in self.parameters.items()]
+            return bool(wide) and all(wide)
+        return bool(self.left[-1] > max(1.0, 0.9 * self.ladder.sizes[-1]))
 
     @cached_property
     def ruled_out(self) -> dict[str, tuple[int | None, float]]:
@@ -474,30 +373,21 @@ class Answer:
         expected = visits[outcomes.pair] * probability
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.where(seen > 0, seen * np.log(seen / np.maximum(expected, 1e-300)), 0.0)
-        by_pair = np.add.reduceat(gain, outcomes.start[:-1])
-        rows = [self._impossible(*row) for row in self.state["novel"][np.argsort(-self.state["novel"][:, 2])].tolist()]
-        for pair in np.argsort(-by_pair)[: max(0, _LISTED - len(rows))]:
-            if by_pair[pair] <= 0.0:
-                break
+        by_pair, novel = np.add.reduceat(gain, outcomes.start[:-1]), self.state["novel"]
+        every = visits + np.bincount(novel[:, 0].astype(int), novel[:, 2], visits.size)
+        rows = [(pair, after, often, 0.0, math.inf) for pair, after, often, _ in novel[np.argsort(-novel[:, 2])]]
+        for pair in np.argsort(-by_pair)[:_LISTED]:
             own = slice(outcomes.start[pair], outcomes.start[pair + 1])
             worst = own.start + int(np.abs(seen[own] - expected[own]).argmax())
+            if by_pair[pair] > 0.0:
+                rows.append((pair, outcomes.next_state[worst], seen[worst], expected[worst], by_pair[pair]))
+        found = []
+        for pair, after, often, predicted, nats in rows[:_LISTED]:
             s, a = self.judge.pair_of(int(pair))
-            facts = int(seen[worst]), int(visits[pair]), float(expected[worst]), float(by_pair[pair])
-            rows.append(self._misfit(s, a, int(outcomes.next_state[worst]), *facts))
-        return rows[:_LISTED]
-
-    def _misfit(self, s: int, a: int, after: int, seen: int, of: int, predicted: float, nats: float) -> dict[str, Any]:
-        names = self.known.state_name(s), self.known.action_name(a), self.known.state_name(after)
-        columns = ("state", "action", "next state", "seen", "of", "predicted", "nats")
-        return dict(zip(columns, (*names, seen, of, predicted, nats), strict=True))
-
-    def _impossible(self, pair: float, after: float, seen: float, bonus: float) -> dict[str, Any]:
-        """Return what every model calls impossible."""
-        visits = np.add.reduceat(self.state["count"], self.judge.outcomes.start[:-1])
-        novel = self.state["novel"]
-        of = visits[int(pair)] + novel[novel[:, 0] == pair, 2].sum()
-        s, a = self.judge.pair_of(int(pair))
-        return self._misfit(s, a, int(after), int(seen), int(of), 0.0, math.inf)
+            row = {"state": self.known.state_name(s), "action": self.known.action_name(a)}
+            row |= {"next state": self.known.state_name(int(after)), "seen": int(often), "of": int(every[int(pair)])}
+            found.append({**row, "predicted": float(predicted), "nats": float(nats)})
+        return found
 
     @cached_property
     def to_try(self) -> list[dict[str, Any]]:
@@ -555,10 +445,14 @@ class Answer:
             return "None of your models fits the data."
         if not self.valued:
             return f"You need {self.model!r}."
+        if self.vague:
+            return f"The data rule out hardly anything yet ({count_of(self.steps, 'step')})."
         text = f"You need {self.model!r}: its policy earns {self.money(self.value)} per episode"
-        if self.gain is not None:
-            text += f", {self.money(abs(self.gain.value))} {'more' if self.gain.value >= 0.0 else 'less'} than today's"
-        return text + "."
+        if self.gain is None:
+            return f"{text}."
+        if self.gain.low < 0.0:
+            return f"{text}; the data do not show yet that this is more than today's."
+        return f"{text}, {self.money(self.gain.value)} more than today's."
 
     @cached_property
     def questions(self) -> dict[str, list[str]]:
@@ -580,30 +474,32 @@ class Answer:
                 found.append(f"Blends of the {names[blends[0] - 1]!r} models fit: the truth lies between your values.")
             if self.judgement.novel:
                 found.append(f"{self.judgement.novel:,} steps are transitions that every model calls impossible.")
+            found += estimated(getattr(self.ladder, "draws", 0))
             for row in self.misfits[:_NAMED]:
-                found.append(
-                    f"It misfits in state {said(row['state'])}, action {said(row['action'])}: next state "
-                    f"{said(row['next state'])} was seen {row['seen']:,} times of {row['of']:,}, predicted "
-                    f"{plain(row['predicted'])} times."
-                )
+                seen = f"was seen {row['seen']:,} of {row['of']:,} times; {plain(row['predicted'])} were predicted"
+                where = f"in state {said(row['state'])}, action {said(row['action'])}"
+                found.append(f"It misfits {where}: next state {said(row['next state'])} {seen}.")
             return found
-        place = f"{ordinal(self.chosen)} of {count(len(names))} models" if len(names) > 1 else "the only model"
         values = [
             f"{name} {plain(each.value)} ({plain(each.low)} to {plain(each.high)})"
             for name, each in self.parameters.items()
         ]
-        found.append(f"You need {self.model!r} ({place}){': ' * bool(values)}{listed(values) if values else ''}.")
-        for name in self.at_bounds if self.steps else ():
+        model = f"{self.model!r} ({place(self.chosen, len(names))}){': ' + listed(values) if values else ''}."
+        if self.vague:
+            seen = count_of(self.steps, "step")
+            return [f"The data ({seen}) rule out hardly anything yet. The simplest model that is left is {model}"]
+        found.append(f"You need {model}")
+        for name in self.at_bounds:
             found.append(f"The best {name} is at the bound that you gave it, {plain(self.parameters[name].value)}.")
         for name, (when, worse) in self.ruled_out.items():
-            after = "" if when is None else f" after {when:,} episode{'s' * (when != 1)}"
-            less = f"it explains the data {times(math.log(worse))} times worse than the best explanation"
+            after = "" if when is None else f" after {count_of(when, 'episode')}"
+            worse_by, limit = times(math.log(worse)), f"{1.0 / self.delta:,.0f}"
+            why = f"it explains the data {worse_by} times worse than the best explanation (the limit is {limit} times)"
             if self.evidence == "value":
-                less = "it predicts the value of next states too badly"
+                why = "it predicts the value of next states too badly"
             elif math.isinf(worse):
-                less = "it makes impossible what was seen"
-            limit = "" if self.evidence == "value" else f" (the limit is {1.0 / self.delta:,.0f} times)"
-            found.append(f"{name!r} was ruled out{after}: {less}{limit}.")
+                why = "it calls impossible what was seen"
+            found.append(f"{name!r} was ruled out{after}: {why}.")
         if self.chosen == 1 and len(names) > 1:
             found.append("It is the simplest, and nothing in the data speaks against it so far.")
         if self.status in ("at least", "not enough data"):
@@ -643,6 +539,11 @@ class Answer:
     def _next(self) -> list[str]:
         """Say what to do next."""
         if not self.misspecified:
+            gain = self.gain if self.valued else None
+            if gain is not None and gain.low < 0.0:
+                return ["Next: keep today's policy while you collect more data: this one may earn less."]
+            if gain is None and self.vague:
+                return ["Next: collect more data before you rely on it."]
             return ["Next: use it. If it is too simple, later data will show that."]
         if self.judgement.blends:
             return ["Next: list finer values, or fit real parameters (orl.Model)."]
@@ -662,95 +563,14 @@ class Answer:
 
     def as_data(self) -> dict[str, Any]:
         """Return the answer as plain data, as JSON takes it."""
-        data: dict[str, Any] = {
-            "model": self.model,
-            "chosen": self.chosen,
-            "status": self.status,
-            "classes": self.rows,
-            "history": [list(row) for row in self.history],
-            "misspecified": self.misspecified,
-            "parameters": {name: list(each) for name, each in self.parameters.items()},
-            "ruled_out": {name: list(each) for name, each in self.ruled_out.items()},
-            "episodes": self.episodes,
-            "delta": self.delta,
-            "evidence": self.evidence,
-            "headline": self.headline,
-            "sentences": list(self.sentences),
-        }
+        names = ["model", "chosen", "status", "misspecified", "parameters", "ruled_out", "history", "episodes", "delta"]
+        names += ["evidence", "headline", "sentences"]
+        names += ["value", "interval", "price_of_simplicity", "misfits"] if self.valued else []
+        data = {"classes": self.rows, **{name: getattr(self, name) for name in names}}
         if self.valued:
-            simpler = {name: list(each) for name, each in self.price_of_simplicity.items()}
-            data |= {"value": self.value, "interval": list(self.interval), "price_of_simplicity": simpler}
-            data |= {"misfits": self.misfits, "policy": self.policy.rows}
-        plain: dict[str, Any] = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
-        return plain
-
-
-def plain(number: float) -> str:
-    """Return a number with four digits that count, never with an exponent where it can be avoided."""
-    rounded = float(f"{number:.4g}") + 0.0
-    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return "1 state", "2 states"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def said(name: Any) -> str:
-    """Return what the user calls a state or an action, as a sentence says it."""
-    return f"({', '.join(map(str, name))})" if isinstance(name, tuple) else str(name)
-
-
-def times(nats: float) -> str:
-    """Return how many times less likely that many nats are, in words where the number is long."""
-    if nats > math.log(1e9):
-        return "over a billion"
-    return f"{math.exp(max(nats, 0.0)):,.3g}"
-
-
-def as_policy(policy: Any, known: Known) -> Any:
-    """Return actions [H, S] or probabilities [H, S, A] of a policy in any form; refuse what is not allowed."""
-    H, S, A = known.horizon, known.states, known.actions
-    if isinstance(policy, Policy):
-        return policy.actions
-    if isinstance(policy, Mapping):
-        policy = _of_mapping(policy, known)
-    elif callable(policy):
-        chosen = np.argmax(known.allowed, axis=1)
-        for s in np.flatnonzero(~known.rests).tolist():
-            chosen[s] = known.action_number(policy(known.state_name(s)))
-        policy = chosen
-    found = np.asarray(policy)
-    whole = found.dtype.kind in "iu"
-    if found.shape == (S,) and whole:
-        found = np.tile(found, (H, 1))
-    if not (whole and found.shape == (H, S)) and found.shape != (H, S, A):
-        expected = f"a dict, a function, actions {(H, S)} or probabilities {(H, S, A)}"
-        raise ParameterError("policy", got=f"an array of {found.dtype}, shape {found.shape}", expected=expected)
-    if found.ndim == 3:
-        if not ((found >= 0.0).all() and np.allclose(found.sum(axis=2), 1.0)):
-            raise ParameterError("policy", got="other numbers", expected="probabilities of actions that add up to 1")
-        taken = found > 0.0
-    else:
-        if found.size and not 0 <= found.min() <= found.max() < A:
-            got = f"action {found.min() if found.min() < 0 else found.max()}"
-            raise ParameterError("policy", got=got, expected=f"actions 0 to {A - 1}")
-        taken = np.eye(A, dtype=bool)[found]
-    for h, s, a in np.argwhere(taken & ~known.allowed)[:1].tolist():
-        got = f"{known.action_name(a)!r} in state {known.state_name(s)!r}, step {h}"
-        raise ParameterError("policy", got=got, expected="an action that is allowed there")
-    return found
-
-
-def _of_mapping(policy: Mapping[Any, Any], known: Known) -> Ints:
-    """Return the actions of a dict from the names of states to those of actions."""
-    chosen = np.where(known.rests, np.argmax(known.allowed, axis=1), -1)
-    for name, action in policy.items():
-        chosen[known.state_number(name)] = known.action_number(action)
-    for s in np.flatnonzero(chosen < 0)[:1].tolist():
-        expected = "an action for every state; or a function of the state"
-        raise ParameterError("policy", got=f"no action in state {known.state_name(s)!r}", expected=expected)
-    return chosen
+            data["policy"] = self.policy.rows
+        found: dict[str, Any] = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
+        return found
 
 
 def answer_of(result: Any) -> Answer:
@@ -776,12 +596,12 @@ def answer_of(result: Any) -> Answer:
         known=known,
         delta=agent.delta,
         episodes=result.total_episodes,
-        steps=result.total_episodes * known.horizon,
+        steps=int(state["count"].sum()) if "count" in state else result.total_episodes * known.horizon,
         evidence=evidence,
         judge=judge,
         state=state,
         starts=state.get("starts", np.zeros(known.states, np.int64)),
-        source="" if result.environment is None else result.environment.name,
+        source="the simulator" if result.environment is None else result.environment.name,
         history=history if evidence == "likelihood" else (),
         since=since,
         misfit=bool(result.verdict.get("misspecified", False)),

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment, Integers
+from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment, Integers, bonuses
 from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.models.model import ELSEWHERE
 from occamrl.protocols import Floats, Flow, Known, Learner, Outcomes, Plan
 from occamrl.running.alarm import Watch
-from occamrl.running.learn import EnvironmentSource
+from occamrl.running.flow import drawn
+from occamrl.running.learn import EnvironmentSource, known_by_model
 from occamrl.running.result import Cut, Result
 from occamrl.running.run import Block, Run, Source, enter, generator, joined, parts_of, require_plan, tell
 
@@ -51,8 +52,7 @@ class Driver:
     """What :class:`~occamrl.running.agent.Agent` does when it is told what happened."""
 
     def __init__(self, algorithm: Learner, known: Known | None, seed: int, alarm: float | None) -> None:
-        model = getattr(getattr(algorithm, "ladder", None), "model", None)
-        self._known = known if known is not None else getattr(model, "known", None)
+        self._known = known if known is not None else known_by_model(algorithm)
         if self._known is not None:
             require_kind("known", self._known, Known)
         self.algorithm, self.seed = algorithm, seed
@@ -101,7 +101,7 @@ class Driver:
         return self._shown
 
     def _go_on(self, result: Result) -> None:
-        """Go on from a result: from where its last block began, if that was cut short."""
+        """Go on from a result: from where its last block began, if the end of the run interrupted it."""
         cut, drive = result.cut, result.drive or self._drive
         begun = replace(result, cut=None, drive=None)
         if cut is not None and cut.flows:
@@ -150,7 +150,8 @@ class Driver:
         :meth:`begin_episode`. What is refused leaves the agent as it was.
         """
         known, drive = self.known, self._drive
-        s, a = self._here(state), self._action_number(action)
+        s, info = self._here(state), self._begun.environment
+        a = known.action_number(action) if isinstance(info, Told) else int(info.action.encode(action))
         if not known.allowed[s, a]:
             may = [self._action_name(int(i)) for i in np.flatnonzero(known.allowed[s])]
             raise ParameterError("action", got=f"{action!r} in state {state!r}", expected=f"one of {may!r:.200}")
@@ -172,7 +173,7 @@ class Driver:
             self._end_episode()
 
     def begin_episode(self) -> None:
-        """Begin an episode; one that is unfinished ends as cut off, and the steps seen of it count."""
+        """Begin an episode; one that is unfinished is truncated, and the steps seen of it count."""
         if self._drive.actions:
             self._end_episode()
 
@@ -216,13 +217,10 @@ class Driver:
         try:
             return known.state_number(name)
         except ParameterError as error:
-            strange = field == "next_state" and hasattr(getattr(self.algorithm, "ladder", None), "model")
-            hint = f"; allow it in your model, or tell it as {ELSEWHERE!r}, which speaks against all" * strange
+            hint = "; allow it in your model" * hasattr(getattr(self.algorithm, "ladder", None), "model")
+            if hint and field == "next_state":
+                hint += f", or tell it as {ELSEWHERE!r}, which speaks against all classes"
             raise ParameterError(field, got=error.got, expected=f"{error.expected}{hint}") from None
-
-    def _action_number(self, name: Any) -> int:
-        info = self._begun.environment
-        return self.known.action_number(name) if isinstance(info, Told) else int(info.action.encode(name))
 
     def _action_name(self, a: int) -> Any:
         info = self._begun.environment
@@ -233,9 +231,7 @@ class Driver:
         s, states = self._state_number("state", name), self._drive.states
         if states and states[-1] != s:
             led = self.known.state_name(states[-1])
-            expected = (
-                f"{led!r}, where the last step led; or first begin_episode() (--begin), if this is another episode"
-            )
+            expected = f"{led!r}, where the last step led; if another episode begins, first begin_episode() (--begin)"
             raise ParameterError("state", got=repr(name), expected=expected)
         return s
 
@@ -245,22 +241,17 @@ class Driver:
         h, policy = len(drive.actions), self.plan.part(drive.states[0] if drive.states else s).policy
         if policy.ndim == 2:
             return int(policy[h, s])
-        law = policy[h, s].cumsum()
         draw = generator(self.seed, "actions", begun.total_episodes).random(begun.known.horizon)
-        return int(np.searchsorted(law, draw[h] * law[-1], side="right"))
+        return drawn(policy[h, s].cumsum(), draw[h])
 
     @property
     def _outcomes(self) -> Outcomes | None:
         """What the models allow, as logs need it."""
-        known: Any = self.known
-        ladder: Any = getattr(self.algorithm, "ladder", None)
-        found: Outcomes | None
+        ladder: Any = getattr(self.algorithm, "ladder", self.algorithm)
         if hasattr(ladder, "model"):
-            found = ladder.model.layout
-            return found
-        features = getattr(ladder, "features", None) or getattr(self.algorithm, "features", None)
-        found = known.transition_rewards if features is None else features.attach(known)
-        return found
+            return cast(Outcomes, ladder.model.layout)
+        features: Any = getattr(ladder, "features", None)
+        return self.known.transition_rewards if features is None else cast(Outcomes, features.attach(self.known))
 
     def _end(self, name: Any) -> int:
         """Return the state at which an episode that ended rests: the one named, its end, or else the last."""
@@ -279,12 +270,9 @@ class Driver:
 
     def _reward(self, s: int, a: int, s2: int, reward: Any) -> float:
         """Return the reward of a step in [0, 1], the known one where there is one; or refuse it."""
-        known, unit, table = self.known, self._begun.environment.rewards, self.known.transition_rewards
+        known, unit = self.known, self._begun.environment.rewards
         value = np.nan if reward is None else unit.to_unit(require_number("reward", reward, -np.inf, np.inf))
-        base, listed = float(known.base_reward[s, a]), np.zeros(1)
-        if table is not None:
-            at = slice(*table.start[s * known.actions + a :][:2])
-            listed = table.bonus[at][table.next_state[at] == s2]
+        base, listed = float(known.base_reward[s, a]), bonuses(known.transition_rewards, s * known.actions + a, s2)
         if not known.rewards_known or not listed.size:  # nobody knows what this pays
             if known.rewards_known and reward is None:
                 return base

@@ -57,9 +57,9 @@ def simulate(mdp: FiniteMDP, policy: Any, episodes: int, draw: np.random.Generat
     return play(mdp, [policy], np.zeros(mdp.states, np.int64), episodes, draw)[0][0]
 
 
-def walk(mdp: FiniteMDP, policy: Any, draw: np.random.Generator) -> Flow:
-    """Play one episode."""
-    return simulate(mdp, policy, 1, draw)
+def drawn(cumulative: Floats, u: float) -> int:
+    """Return what a uniform number draws from cumulated probabilities."""
+    return min(bisect_right(cumulative, u * cumulative[-1]), cumulative.size - 1)
 
 
 def play(
@@ -112,9 +112,6 @@ def in_turn(
     """Play episodes one after the other, each from where the last one ended; the first one from ``at``, or anywhere."""
     first, following, stationary = mdp.outcomes.start.tolist(), mdp.outcomes.next_state, mdp.stationary
     size, laws = following.size, dict[tuple[int, int], Floats]()
-
-    def drawn(cumulative: Floats, u: float) -> int:
-        return min(bisect_right(cumulative, u * cumulative[-1]), cumulative.size - 1)
 
     counts: dict[int, Counter[int]] = {}  # of each policy: of each step * O + outcome
     played = Counter[int]()

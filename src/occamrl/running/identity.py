@@ -39,7 +39,7 @@ def parts_of(value: Any) -> dict[str, Any]:
     if is_dataclass(kind):
         return {each.name: getattr(value, each.name) for each in fields(kind) if each.init}
     if getattr(value, "finite", False) and hasattr(value, "level"):  # a ladder of lists: each member once
-        return {name: getattr(value, name) for name in ("family", "level", "reach", "names")}
+        return {name: getattr(value, name) for name in ("family", "level", "reach", "names", "draws")}
     held = getattr(value, "__dict__", {})
     return {name: each for name, each in held.items() if not isinstance(getattr(kind, name, None), cached_property)}
 

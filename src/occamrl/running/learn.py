@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
@@ -24,9 +24,10 @@ from occamrl.errors import (
     ParameterError,
     as_path,
     require_integer,
-    require_kind,
 )
 from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
+from occamrl.running.flow import drawn
+from occamrl.running.identity import identity
 from occamrl.running.result import Result
 from occamrl.running.run import Block, Run, Source, generator, joined, parts_of
 
@@ -84,13 +85,8 @@ class EnvironmentSource(Source):
     ) -> None:
         self.finite, self.environment, self.known, self.mdp = finite, finite.info, finite.known, finite.mdp
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
-        known, table = self.known, self.known.transition_rewards  # a run goes on where these are the same
-        about = known.states, known.actions, known.horizon, known.rewards_known, *known.unit, known.discount
-        arrays = (known.base_reward, *(() if table is None else table))
-        content = repr((*about, finite.info.exact)).encode() + b"".join(
-            np.ascontiguousarray(array).tobytes() for array in arrays
-        )
-        self.problem = hashlib.sha256(content).hexdigest()
+        same = finite.info.exact, identity(replace(finite.known, names=None))  # a run goes on where these are equal
+        self.problem = hashlib.sha256(repr(same).encode()).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
         self._first: int | None = None
@@ -144,11 +140,7 @@ class EnvironmentSource(Source):
         random = generator(seed, "actions", number).random(horizon) if policy.ndim == 3 else None
         while len(episode.actions) < horizon and not truncated:
             h, s = len(episode.actions), episode.states[-1]
-            if random is None:
-                a = int(policy[h, s])
-            else:
-                law = policy[h, s].cumsum()
-                a = int(np.searchsorted(law, random[h] * law[-1], side="right"))
+            a = int(policy[h, s]) if random is None else drawn(policy[h, s].cumsum(), random[h])
             if ended:
                 after, reward = s, finite.at_rest(s, a)
             else:
@@ -186,6 +178,12 @@ class EnvironmentSource(Source):
             return error
         told.__cause__ = error
         return told
+
+
+def known_by_model(algorithm: Any) -> Known | None:
+    """Return what is known of the system that the ladder of an algorithm models; None without a model."""
+    found: Known | None = getattr(getattr(getattr(algorithm, "ladder", None), "model", None), "known", None)
+    return found
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -257,20 +255,15 @@ def learn(  # type: ignore[misc]  # the options of both are spelled out here
     An EnvironmentFault, and Interrupted for Ctrl-C, have the ``result`` so far.
     """
     if not isinstance(agent, Learner) and hasattr(agent, "learn_in"):  # with simulators, on spaces as they are
-        given: dict[str, Any] = {
-            "known": known,
-            "horizon": horizon,
-            "reward_range": reward_range,
-            "discretiser": discretiser,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
-        given |= {"callbacks": callbacks, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-        return agent.learn_in(
-            env, episodes=episodes, seed=seed, progress=progress, continue_from=continue_from, **given
-        )
+        finite_only = known, horizon, reward_range, discretiser
+        names = "known", "horizon", "reward_range", "discretiser"
+        given = {name: each for name, each in zip(names, finite_only, strict=True) if each is not None}
+        files = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds, "continue_from": continue_from}
+        about = {"seed": seed, "callbacks": callbacks, "progress": progress}
+        return agent.learn_in(env, episodes=episodes, **about, **files, **given)
+    if known is None and not isinstance(env, FiniteEnvironment):
+        known = known_by_model(agent)
     finite = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
-    if continue_from is not None:
-        require_kind("continue_from", continue_from, Result)
     earlier, path = continue_from, None if checkpoint is None else as_path("checkpoint", checkpoint)
     target = require_integer("episodes", episodes, 1, most=MOST_EPISODES)
     if path is not None and path.exists():

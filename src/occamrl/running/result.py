@@ -33,7 +33,7 @@ POINTS_PER_DECADE = 1_000
 
 
 class Cut(NamedTuple):
-    """A block that the end of a run cut short."""
+    """A block that the end of a run interrupted."""
 
     state: Any  # of the learner, before the block
     at: int | None  # where the episode before the block ended, if the next one begins there
@@ -109,15 +109,10 @@ class Result:
         marks = np.unique(np.geomspace(1.0, K, points).astype(np.int64))
         return np.union1d(marks[marks < K], [K])
 
-    @cached_property
-    def _ends(self) -> Ints:
-        """The last episode of each piece, from 1."""
-        return np.cumsum(np.array(self.blocks.episodes, dtype=np.int64))
-
     def _each(self, column: list[float]) -> Floats:
         """Return the mean over its piece at each of the episodes that the curves show."""
-        mean = np.array(column) / np.maximum(np.array(self.blocks.episodes), 1)
-        return np.asarray(mean[np.searchsorted(self._ends, self.episodes)])
+        sizes = np.array(self.blocks.episodes, dtype=np.int64)
+        return np.asarray((np.array(column) / np.maximum(sizes, 1))[np.searchsorted(sizes.cumsum(), self.episodes)])
 
     @property
     def exact(self) -> bool:
@@ -205,12 +200,10 @@ class Result:
     def policy_table(self, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None) -> pa.Table:
         """Return the policy as a table, a row per state, in the names of states and actions; equal steps are joined."""
         policy, state_names, action_names = self.named_policy(states, actions)
-        cuts = [0, *(h for h in range(1, len(policy)) if (policy[h] != policy[h - 1]).any()), len(policy)]
-        columns: dict[str, list[str]] = {"state": state_names}
-        for first, end in itertools.pairwise(cuts):
-            name = f"step {first + 1}" + (f" to {end}" if end > first + 1 else "")
-            columns[name] = [action_names[a] for a in policy[first]]
-        return table_of_rows([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+        parts, rows = stretches(policy), []
+        for s, name in enumerate(state_names):
+            rows.append({"state": name, **{part: action_names[policy[h, s]] for part, h in parts.items()}})
+        return table_of_rows(rows)
 
     def named_policy(
         self, states: Sequence[str] | None, actions: Sequence[str] | None
@@ -285,6 +278,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>{self.verdict._repr_html_()}"
+
+
+def stretches(policy: Ints) -> dict[str, int]:
+    """Return the first steps, from 0, of stretches over which a policy [H, ...] stays the same, by their names."""
+    cuts = [0, *(h for h in range(1, len(policy)) if (policy[h] != policy[h - 1]).any()), len(policy)]
+    each = itertools.pairwise(cuts)
+    return {f"steps {first + 1} to {end}" if end > first + 1 else f"step {end}": first for first, end in each}
 
 
 def regret_of_pieces(episodes: Ints, regret: Floats, at: Any) -> Any:

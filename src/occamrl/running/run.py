@@ -2,7 +2,7 @@
 
 **Random numbers have an address**, (seed, purpose, first episode of the block): nothing depends on what was drawn
 before, so a run that goes on from an earlier one equals an uninterrupted one, to the bit. A block that the end of
-a run cut short is played anew when the run goes on (in the simulator), or finished first (in a real environment, whose
+a run interrupted is played anew when the run goes on (in the simulator), or finished first (in an environment, whose
 episodes cannot be taken back); the learner is then told of the whole block, as if there had been no end.
 """
 
@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import Interrupted, ParameterError, ShapeError, require_integer
+from occamrl.errors import Interrupted, ParameterError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Names, Plan, Problem
+from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan, Problem
 from occamrl.running.flow import play
 from occamrl.running.identity import changes, identity
+from occamrl.running.policy import require_policy
 from occamrl.running.result import Blocks, Cut, Result
 
 MOST_PHASES = 4_096
@@ -176,6 +177,9 @@ class Run:
             state, label = agent.begin(source.known), type(agent).__name__
             self.result = Result(label=label, seed=seed, agent=agent, state=state, blocks=Blocks(), **about)
             return
+        if not isinstance(earlier, Result):
+            expected = "the Result of an earlier call; an agent begins with a log by orl.Agent(...).learn_from(log)"
+            raise ParameterError("continue_from", got=f"{earlier!r:.60}", expected=expected)
         if seed is not None and seed != earlier.seed:
             raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
         if earlier.problem != source.problem:
@@ -216,7 +220,7 @@ class Run:
         """Plan and play one block, until episode ``end`` at most; return what ended it early, if anything did."""
         agent, known, blocks, seed = self.result.agent, self.result.known, self.result.blocks, self.result.seed
         state, at, seen = self.result.state, self.result.at, dict[int, Flow]()
-        if self.result.cut is not None:  # go back to where the block that was cut short began
+        if self.result.cut is not None:  # go back to where the interrupted block began
             state, at, seen = self.result.cut
             if not seen:  # the last piece
                 blocks.total_episodes -= blocks.episodes[-1]
@@ -294,28 +298,11 @@ def require_plan(plan: Any, known: Known) -> None:
     """Refuse a plan that cannot be played: plans come from users' algorithms too."""
     if not isinstance(plan, Plan):
         raise ParameterError("plan", got=type(plan).__name__, expected="orl.Plan(policy=..., episodes=...)")
-    sizes, policy = (known.horizon, known.states), plan.policy
-    if not isinstance(policy, np.ndarray) or policy.shape not in (sizes, (*sizes, known.actions)):
-        expected = f"actions {sizes}, or probabilities {(*sizes, known.actions)}"
-        raise ShapeError("plan.policy", got=f"shape {np.shape(policy)}", expected=expected)
-    if policy.ndim == 2 and (policy.dtype.kind not in "iu" or policy.min() < 0 or policy.max() >= known.actions):
-        raise ParameterError("plan.policy", got="other numbers", expected=f"integers from 0 to {known.actions - 1}")
-    if policy.ndim == 3 and not ((policy >= 0.0).all() and (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all()):
-        raise ParameterError("plan.policy", got="other numbers", expected="probabilities that sum to 1")
+    require_policy("plan.policy", plan.policy, known)
     require_integer("plan.episodes", plan.episodes, 1)
     for start, part in plan.starts.items():
         require_integer("plan.starts", start, 0, most=known.states - 1)
         require_plan(replace(part, starts={}) if isinstance(part, Plan) else part, known)
-    if not known.allowed.all():
-        share = policy > 0.0 if policy.ndim == 3 else policy[..., None] == np.arange(known.actions)
-        for h, s, a in np.argwhere(share & ~known.allowed)[:1].tolist():
-            names = known.names or Names(tuple(range(known.states)), tuple(range(known.actions)))
-            may = [names.actions[i] for i in np.flatnonzero(known.allowed[s])]
-            got, expected = (
-                f"{names.actions[a]!r} in state {names.states[s]!r}",
-                f"an action allowed there: {may!r:.80}",
-            )
-            raise ParameterError("plan.policy", got=got, expected=expected, index=(h, s))
 
 
 def run(
@@ -352,11 +339,7 @@ def run(
 
     Ctrl-C raises Interrupted, with everything so far in its ``result``.
     """
-    source = Simulator(as_mdp(problem))
-    if continue_from is not None and continue_from.environment is not None:
-        raise ParameterError("continue_from", got="a result of learn", expected="the Result of an earlier run")
-    before = 0 if continue_from is None else continue_from.total_episodes
-    require_integer("episodes", episodes, 1, most=MOST_EPISODES - before)
-    under_way = Run(agent, source, seed, continue_from)
+    under_way = Run(agent, Simulator(as_mdp(problem)), seed, continue_from)
+    require_integer("episodes", episodes, 1, most=MOST_EPISODES - under_way.result.total_episodes)
     under_way.play(episodes, progress=progress)
     return under_way.result

@@ -80,11 +80,10 @@ def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str,
     """Say which class of a ladder is needed, what was ruled out and when, and what to do next."""
     m = int(facts["chosen"])
     names = list(facts.get("names") or [f"class {k}" for k in range(1, m + 1)])  # others' selectors may not say
-    place = f"{ordinal(m)} of {count(len(names))}"
-    sentences = [f"You need {names[m - 1]!r} ({place} models)."]
+    sentences = [f"You need {names[m - 1]!r} ({place(m, len(names))})."]
     if "because" in facts:
         sentences.append(facts["because"])
-    elif m == 1:
+    elif m == 1 < len(names):
         sentences.append("It is the simplest, and nothing in the data speaks against it so far.")
     after: dict[int, list[str]] = {}
     for k, name in enumerate(names[: m - 1], start=1):  # ruled out since the end of the last phase that used it
@@ -92,7 +91,7 @@ def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str,
         after.setdefault(max(used, default=0), []).append(repr(name))
     for when, group in sorted(after.items()):
         verb = "was" if len(group) == 1 else "were"
-        sentences.append(f"{listed(group)} {verb} ruled out after {when:,} {'episode' if when == 1 else 'episodes'}.")
+        sentences.append(f"{listed(group)} {verb} ruled out after {count_of(when, 'episode')}.")
     delta = getattr(result.agent, "delta", None)
     if m > 1 and "because" not in facts and delta is not None:
         sentences.append(f"A model class that contains the truth is ruled out with probability at most {delta:g}.")
@@ -112,7 +111,18 @@ def misspecified(facts: dict[str, Any]) -> list[str]:
     return [
         f"None of your models fits the data{when}: even {facts['names'][-1]!r} is ruled out.",
         f"Meanwhile the agent uses {facts.get('playing', 'what fits best')}.",
+        *estimated(facts.get("draws", 0)),
         "Next: list finer values, add a richer class, or look for transitions that your models call impossible.",
+    ]
+
+
+def estimated(draws: int) -> list[str]:
+    """Say what it means that kernels are estimates."""
+    if not draws:
+        return []
+    return [
+        f"But your models are estimates from {draws:,} draws for each state and action; with more data than that, "
+        "even the right one is ruled out. Make more draws, or test the simulators themselves (orl.OccamControl)."
     ]
 
 
@@ -131,15 +141,14 @@ def turns(result: Result, plays: Sequence[int]) -> list[str]:
 
 def earned(result: Result) -> str:
     """Return what the run earned lately, and its regret if that is known."""
-    values = result.returns[-max(1, result.returns.size // 10) :]
+    values, unit = result.returns[-max(1, result.returns.size // 10) :], f" {result.known.unit_name}".rstrip()
+    last = "The last episode earned" if values.size == 1 else f"The last {values.size:,} episodes earned"
+    text = f"{last} {values.mean():,.4g}{unit}{' each' * (values.size > 1)}"
     if result.environment is not None and values.size > 1:
-        error = values.std(ddof=1) / math.sqrt(values.size)
-        text = f"The last {values.size:,} episodes earned {values.mean():,.4g} each (standard error {error:.2g})"
-    else:
-        text = f"The last {values.size:,} episodes earned {values.mean():,.4g} each"
+        text += f" (standard error {values.std(ddof=1) / math.sqrt(values.size):.2g})"
     if result.total_regret is None:
         return text + "; what the best policy would have earned is not known here."
-    return text + f"; over all {result.total_episodes:,} the regret is {result.total_regret:,.4g}."
+    return text + f"; over all {result.total_episodes:,} the regret is {result.total_regret:,.4g}{unit}."
 
 
 def ordinal(number: int) -> str:
@@ -152,8 +161,36 @@ def count(number: int) -> str:
     return _NUMBERS[number - 1] if number <= len(_NUMBERS) else str(number)
 
 
+def count_of(number: int, noun: str) -> str:
+    """Return "1 state", "2 states"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def place(number: int, of: int) -> str:
+    """Return where a model stands among several."""
+    return "the only model" if of == 1 else f"{ordinal(number)} of {count(of)} models"
+
+
 def listed(names: Sequence[str]) -> str:
     """Return names as a list in a sentence, cut after a few."""
     if len(names) > _MOST_NAMED:
         return ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more"
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else "none"
+
+
+def plain(number: float) -> str:
+    """Return a number with four digits that count, never with an exponent where it can be avoided."""
+    rounded = float(f"{number:.4g}") + 0.0
+    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"
+
+
+def said(name: Any) -> str:
+    """Return what the user calls a state or an action, as a sentence says it."""
+    return f"({', '.join(map(str, name))})" if isinstance(name, tuple) else str(name)
+
+
+def times(nats: float) -> str:
+    """Return how many times less likely that many nats are, in words where the number is long."""
+    if nats > math.log(1e9):
+        return "over a billion"
+    return f"{math.exp(max(nats, 0.0)):,.3g}"
