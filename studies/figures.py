@@ -34,6 +34,7 @@ from occamrl.protocols import Floats
 DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
+    "baselines": ("rivals:ladder",),
     "continuous-states": ("control:validity", "control:power"),
     "logged-data": ("answers:logs",),
     "problems/lost-sales": ("practical:lost_sales",),
@@ -42,15 +43,16 @@ PAGES: dict[str, tuple[str, ...]] = {
     "problems/pricing": ("ladders:pricing",),
     "problems/queue-admission": ("practical:queue_admission",),
     "problems/weekday-inventory": ("practical:weekday_inventory",),
+    "selection-ladders": ("ladders:classes",),
 }
 OTHERS = (  # parts whose tables stand on no page
     *(f"continuous:{name}" for name in ("pendulum", "inventory")),
     *(f"control:{name}" for name in ("controls", "sensitivity", "returns", "cost")),
-    *(f"ladders:{name}" for name in ("classes", "paper", "false_rejection", "linear")),
+    *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
     *(f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")),
     *(f"linear:{name}" for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")),
     *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
-    *(f"rivals:{name}" for name in ("ice", "ladder", "mixture", "pricing", "misspecified", "riverswim")),
+    *(f"rivals:{name}" for name in ("ice", "mixture", "pricing", "misspecified", "riverswim")),
     *(f"rivals:{name}" for name in ("river_swim", "linear_river_swim")),
     *(f"simulators:{name}" for name in ("evidence", "gymnasium", "logs")),
 )
