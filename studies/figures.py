@@ -44,12 +44,13 @@ PAGES: dict[str, tuple[str, ...]] = {
     "problems/queue-admission": ("practical:queue_admission",),
     "problems/weekday-inventory": ("practical:weekday_inventory",),
     "selection-ladders": ("ladders:classes",),
+    "selection-linear": ("linear:dimension",),
 }
 OTHERS = (  # parts whose tables stand on no page
     *(f"continuous:{name}" for name in ("pendulum", "inventory")),
     *(f"control:{name}" for name in ("controls", "sensitivity", "returns", "cost")),
     *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
-    *(f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")),
+    *(f"linear:{name}" for name in ("instances", "control", "norm", "scale", "containment", "paper")),
     *(f"linear:{name}" for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")),
     *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
     *(f"rivals:{name}" for name in ("ice", "mixture", "pricing", "misspecified", "riverswim")),
