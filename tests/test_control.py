@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -14,10 +15,10 @@ import pytest
 from scipy.stats import binom
 
 import occamrl as orl
-from occamrl.control import evidence
-from occamrl.control.answer import transitions
+from occamrl.control import errors, evidence
 from occamrl.control.ladder import SimulatorError, check_simulator
 from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, ParameterError, ShapeError, SpaceError
+from occamrl.logs.continuous import episodes_of
 from occamrl.problems.grids import Grid
 from occamrl.protocols import Floats
 from occamrl.running.run import generator
@@ -97,7 +98,7 @@ def test_the_score_does_not_look_at_the_outcome() -> None:
     rng, state = np.random.default_rng(1), agent.state["evidence"]
     state["rejected"][:] = -1
     active, top = evidence.awake(state)
-    phi = evidence.features(ladder, np.array([0.3, -0.2]), np.array([0.5]))
+    phi = errors.features(ladder, np.array([0.3, -0.2]), np.array([0.5]))
     laws = evidence.fit(state, active, rng.normal(size=(3, 6, 2)), ladder.resolution)
     points, before = rng.normal(size=(3, 7, 2)), state["laws"].copy()
     total = np.zeros((3, 2))
@@ -154,10 +155,10 @@ def test_deterministic_simulators_have_a_law() -> None:
 
 def test_a_truth_outside_is_noticed_named_and_corrected_for() -> None:
     truth = partial(cart, wind=0.1, drag=0.4)
-    agent = walk(orl.OccamControl(ladder=ladder_of()), truth, 150)
+    agent = walk(orl.OccamControl(ladder=ladder_of(coordinates=["place", "speed"])), truth, 150)
     assert agent.verdict["misspecified"]
-    assert "state[1] comes out lower" in agent.answer.misfit
-    assert "view[1]" in agent.answer.misfit
+    assert "speed comes out lower" in agent.answer.misfit
+    assert "Where speed is" in agent.answer.misfit
     best, rng = int(evidence.ranking(agent.state["evidence"])[0]), np.random.default_rng(0)
     states, actions = rng.normal(size=(200, 2)) * [1.0, 0.3], rng.uniform(-1, 1, (200, 1))
     wrong = [np.abs(each(states, actions, generator(0, "a")) - truth(states, actions, generator(0, "a"))).mean()
@@ -206,8 +207,8 @@ BAD: list[tuple[Any, str]] = [
     (lambda s, a, rng: s + np.random.normal(size=s.shape), "same generator state"),  # noqa: NPY002  # what is refused
     (lambda s, a, rng: s + next(TICK), "same generator state"),
     (lambda s, a, rng: np.where(a > -2, np.nan, s), "finite"),
-    (lambda s, a, rng: s[0], "one next state a row"),
-    (lambda s, a, rng: s[:, :1], "one next state a row"),
+    (lambda s, a, rng: s[0], "one row for each row given"),
+    (lambda s, a, rng: s[:, :1], "one row for each row given"),
     (lambda s, a: s, "step"),
     (lambda s, a, rng: np.add(s, 1.0, out=s), "copy"),
     (lambda s, a, rng: s - s.mean(axis=0) + 0.01 * rng.normal(size=s.shape), "depends on the other rows"),
@@ -226,8 +227,15 @@ def test_arguments_are_checked_at_the_door() -> None:
     with pytest.raises(SimulatorError, match="calm"):
         ladder_of({"calm": [lambda s, a, rng: s + rng.normal()]})
     bad: list[dict[str, Any]] = [{"classes": {}}, {"draws": 2}, {"horizon": 0}, {"resolution": 0.0}]
+    bad += [{"classes": {"calm": cart}}, {"classes": {"calm": []}}, {"classes": [cart]}]
+    bad += [{"reward": 1.0}, {"reward": lambda s, a, after: -after}, {"reward": lambda s: 0.0}, {"start": "here"}]
+    bad += [
+        {"reward": lambda s, a, after: np.full(len(s), np.nan)},
+        {"view": lambda s: s[:, 0]},
+        {"coordinates": ["place"]},
+    ]
     for options in bad:
-        with pytest.raises(ParameterError):
+        with pytest.raises(orl.InvalidInput):
             ladder_of(**options)
     ladder = ladder_of()
     bad = [{"delta": 0.0}, {"acting": "wildly"}, {"planner": None}, {"ladder": None}]
@@ -322,9 +330,11 @@ def test_an_agent_goes_on_from_its_file_in_mid_episode(tmp_path: Path) -> None:
         again.load(tmp_path / "agent")
 
 
-def test_a_log_is_judged_as_by_an_agent_that_watches() -> None:
+def test_a_log_is_judged_as_by_an_agent_that_watches(tmp_path: Path) -> None:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
+    pa_csv: Any = importlib.import_module("pyarrow.csv")
     ladder, rng, episodes = ladder_of(horizon=1_000), np.random.default_rng(0), []
     watching = orl.OccamControl(ladder=ladder)
     for _ in range(3):
@@ -341,13 +351,18 @@ def test_a_log_is_judged_as_by_an_agent_that_watches() -> None:
         {"episode": log["episode"], "state_0": states[:, 0], "state_1": states[:, 1], "action_0": actions[:, 0]}
     )
     minari = SimpleNamespace(iterate_episodes=lambda: iter(episodes))
-    for given in (log, frame, minari):
+    pa_csv.write_csv(frame, tmp_path / "log.csv")
+    pq.write_table(frame, tmp_path / "log.parquet")
+    for given in (log, frame, minari, tmp_path / "log.csv", str(tmp_path / "log.parquet")):
         answer = orl.select(given, ladder)
         assert np.array_equal(answer.evidence["capital"], watching.state["evidence"]["capital"])
         assert answer.chosen == 2
-    assert [len(each[1]) for each in transitions(log)] == [15, 15, 15]
-    with pytest.raises(orl.InvalidInput, match="states"):
-        orl.select({"episode": [0], "actions": [[0.0]]}, ladder)
+    assert [len(each[1]) for each in episodes_of(log)] == [15, 15, 15]
+    bad: list[Any] = [{"episode": [0], "actions": [[0.0]]}, 3, "nowhere.csv", [3], log | {"episode": [0]}]
+    bad += [log | {"states": np.full_like(states, np.nan)}, log | {"states": states[:, :1]}]
+    for given in bad:
+        with pytest.raises(orl.InvalidInput):
+            orl.select(given, ladder)
 
 
 # Refinement, worth, pages ---------------------------------------------------------------------------------------------
@@ -367,21 +382,47 @@ def test_refinement_lists_a_truth_between_listed_values() -> None:
 def test_worth_is_the_expected_return() -> None:
     """Without action and noise of the place, -sum over t of E x_t^2: x_t = 0.5 + sum of 0.1 v, v a random walk."""
     agent = orl.OccamControl(ladder=ladder_of({"calm": [cart]}, horizon=10))
-    rows = agent.answer.worth(lambda states, t: np.zeros((len(states), 1)), runs=400)
+    rows = agent.answer.worth_of(lambda states, t: np.zeros((len(states), 1)), runs=400).rows
     v, x = np.arange(1, 11) * 0.05**2, [0.01 * 0.05**2 * sum(k * k for k in range(1, t + 1)) for t in range(1, 11)]
     exact = -(10 * 0.25 + v.sum() + sum(x))
     assert abs(rows[0]["worth"] - exact) < 4 * rows[0]["standard_error"]
 
 
+def test_policies_are_compared_in_what_may_be_true() -> None:
+    """The range covers every simulator that is left; what an always wrong policy loses has the right sign."""
+    agent = walk(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), partial(cart, wind=0.1), 60)
+    answer = agent.answer
+
+    def push(states: Floats, step: int) -> Floats:
+        return np.ones((len(states), 1))
+
+    assert answer.compared_with(push, runs=4).low > 0.0
+    assert set(answer.price_of_simplicity(runs=2)) == {"calm"}
+    agent.state["evidence"]["rejected"][:] = -1
+    wide = agent.answer.worth_of(push, runs=4)
+    assert len(wide.rows) == 3
+    assert wide.low <= min(row["worth"] for row in wide.rows) <= wide.value <= wide.high
+    assert len(agent.answer.worth_of(push, runs=4, most=1).rows) == 1
+    refused: list[Any] = ["storm", 3, lambda states, step: states]
+    for bad in refused:
+        with pytest.raises(orl.InvalidInput):
+            answer.worth_of(bad)
+    agent.state["evidence"]["rejected"][:] = 5
+    assert len(agent.answer.worth_of(push, runs=2).rows) == 1  # the best one, corrected
+
+
 def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
-    result = orl.learn(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), Cart(cart), episodes=3)
-    result.answer.worth(runs=2, most=2)
-    text = result.answer.page(tmp_path / "page.html").read_text("utf-8")
-    for part in ("Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
-        assert part in text
-    assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
-    assert "'calm'" in str(result.answer)
-    result.save(tmp_path / "file")
+    agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK)
+    assert "Nothing" in agent.answer.page(tmp_path / "empty.html").read_text("utf-8")
+    for truth in (cart, partial(cart, wind=0.1, drag=0.4)):
+        result = orl.learn(agent, Cart(truth), episodes=12)
+        text = result.answer.page(tmp_path / "page.html", runs=2).read_text("utf-8")
+        for part in ("Does it matter?", "Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
+            assert part in text
+        assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
+        assert "What is it worth?" not in result.answer.page(tmp_path / "page.html", runs=0).read_text("utf-8")
+    assert result.answer.misspecified
+    assert "'wind'" in str(result.answer)
 
 
 def line(states: Floats, actions: Floats, rng: Rng, *, wind: float = 0.0) -> Floats:

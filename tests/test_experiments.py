@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import shutil
@@ -27,6 +28,7 @@ from occamrl.experiments import records as records_module
 from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Folder, Records, locked, status
 from occamrl.experiments.tables import interval
+from occamrl.running.run import Progress
 
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)"}}
 SPEC: dict[str, Any] = {"name": "river", "episodes": 12, "seeds": 2, "thinning": 8, "agent": ["UniformRandom", LINEAR]}
@@ -331,6 +333,39 @@ PROBLEM = orl.make_problem("river-swim", states=2)
 AGENTS = {"uniform": orl.UniformRandom(), "PSRL": orl.PSRL(), "optimal": orl.Optimal(mdp=PROBLEM.mdp)}
 
 
+def test_classes_and_objects_are_what_they_are_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_too.py").write_text("from occamrl import PSRL\n\n\nclass Mine(PSRL):\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    theirs = importlib.import_module("mine_too").Mine
+    arena = orl.Arena(bases=[orl.PSRL(replan=0.5), orl.UniformRandom()], rule=orl.UCB1(scale=0.5))
+    about: dict[str, Any] = {"name": "river", "episodes": 5, "seeds": 1}
+    made = orl.Experiment(
+        problem=[orl.make_problem("river-swim", states=3)],
+        agent=[orl.UniformRandom, arena, theirs(), {"name": orl.PSRL(concentration=2.0), "label": "two"}],
+        **about,
+    )
+    named = orl.Experiment(
+        problem=[{"name": "RiverSwim", "parameters": {"states": 3}}],
+        agent=[
+            "UniformRandom",
+            {
+                "name": "Arena",
+                "bases": [{"name": "PSRL", "parameters": {"replan": 0.5}}, "UniformRandom"],
+                "rule": {"name": "UCB1", "parameters": {"scale": 0.5}},
+            },
+            "mine_too:Mine",
+            {"name": "PSRL", "label": "two", "parameters": {"concentration": 2.0}},
+        ],
+        imports=["mine_too"],
+        **about,
+    )
+    assert [cell.id for cell in made.cells] == [cell.id for cell in named.cells]
+    assert made.run(tmp_path / "out", workers=2, progress=False).total == 4
+    for wrong in (orl.Optimal(mdp=orl.make_problem("river-swim").mdp), object(), len):
+        with pytest.raises(SpecError, match=r"orl\.compare"):
+            orl.Experiment(problem=["RiverSwim"], agent=[wrong], **about)
+
+
 def test_comparisons_are_runs_and_do_not_depend_on_workers(tmp_path: Path) -> None:
     one = orl.compare(AGENTS, PROBLEM, episodes=20, seeds=[5, 2], workers=1)
     two = orl.compare(AGENTS, PROBLEM, episodes=20, seeds=[5, 2], workers=2, folder=tmp_path)
@@ -426,6 +461,16 @@ def test_tables_of_a_comparison() -> None:
     plt.close("all")
     with pytest.raises(ParameterError, match="baseline"):
         found.differences("nobody")
+
+
+def test_progress_ends_with_how_far_a_job_came(capsys: pytest.CaptureFixture[str]) -> None:
+    for show, last in ((True, 4), (True, 2), (None, 4), (False, 4)):
+        bar = Progress("job", 4, show, "runs")
+        bar.update(1)
+        bar.update(last)
+        bar.close()
+        told = capsys.readouterr().err.splitlines()
+        assert f"{last} of 4 runs" in told[-1] if show else told == []
 
 
 def test_an_interval_holds_the_mean_as_often_as_it_says() -> None:

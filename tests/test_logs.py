@@ -325,7 +325,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "no such role": (ROWS, {"columns": {**SHOP, "stat": "stock"}}, ("columns", "'stat'", "'state'")),
     "no such column": (ROWS, {"columns": {**SHOP, "action": "order"}}, ("columns['action']", "'order'", "'ordered'")),
     "no such order": (ROWS, {"order_by": "dat"}, ("order_by", "'dat'", "'date'")),
-    "role not given": (ROWS, {"columns": {"state": "stock", "action": "ordered"}}, ("episode", "columns=", "store")),
+    "role not given": (ROWS, {"columns": {"state": "stock", "action": "ordered"}}, ("episode", "columns", "store")),
     "tuple and single": (ROWS, {"columns": {**SHOP, "next_state": "stock"}}, ("columns['next_state']", "stock", "2")),
     "two rewards": (
         ROWS,

@@ -48,7 +48,8 @@ def record(problem: str, agent: str, seed: int, curve: Any, phases: Any = (), **
         kind: {"name": label, "label": label, "parameters": {}}
         for kind, label in (("problem", problem), ("agent", agent))
     }
-    totals = {"total_regret": float(curve[-1]), "plans": 3, "pessimistic_episodes": 0, "wall_time": 0.1}
+    totals = {"total_regret": float(curve[-1]), "total_return": 0.0, "plans": 3, "wall_time": 0.1}
+    totals["pessimistic_episodes"] = 0
     kept = {
         "curve": {"episode": episodes.tolist(), "cumulative_regret": list(map(float, curve))},
         "pieces": {"episodes": [1] * len(curve), "regret": np.diff(curve, prepend=0.0).tolist()},
@@ -324,6 +325,7 @@ def test_figures_for_papers(folder: Path, tmp_path: Path) -> None:
     figure.savefig(tmp_path / "regret.pdf")
     assert b"/FontFile2" in (tmp_path / "regret.pdf").read_bytes()  # TrueType, embedded
     assert b"/Type3" not in (tmp_path / "regret.pdf").read_bytes()
+    assert b"/CreationDate" not in (tmp_path / "regret.pdf").read_bytes()
     wide: Any = records.plot(problem="RiverSwim", width="page").figure
     assert wide.get_figwidth() == 6.9
     for wrong in ({"scale": "log"}, {"band": "sd"}, {"width": "wide"}, {"width": 0.0}, {"problem": "RiverSwam"}):

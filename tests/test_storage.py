@@ -88,7 +88,7 @@ def test_every_agent_goes_on_from_a_file_as_if_there_had_been_no_end(
             agent if result is None else result.agent, PROBLEM, episodes=part, seed=3, continue_from=result
         )
         save(result, tmp_path / f"{i}.npz")
-        again = load(tmp_path / f"{i}.npz", mdp=PROBLEM if i % 2 else None)
+        again = load(tmp_path / f"{i}.npz", problem=PROBLEM if i % 2 else None)
         assert same(again.state, result.state)
         assert same(again.cut, result.cut)
         assert same(again.blocks.phases, result.blocks.phases)

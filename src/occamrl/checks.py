@@ -83,7 +83,7 @@ def _plan(
     return plan
 
 
-def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 40, seed: int = 0) -> str:
+def check_learner(agent: Learner, problem: FiniteMDP | Problem, *, episodes: int = 40, seed: int = 0) -> str:
     """Check a learner, selector or arena on a problem.
 
     >>> import occamrl as orl
@@ -100,8 +100,8 @@ def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 4
         require_learner(agent)
     except OccamRLError as error:
         raise ContractError(f"broken contract: a learner has begin, plan and learn ({error})") from None
-    problem, done, played, at = as_mdp(mdp), 0, list[Any](), None
-    known, source, state = problem.known, Simulator(problem), agent.begin(problem.known)
+    mdp, done, played, at = as_mdp(problem), 0, list[Any](), None
+    known, source, state = mdp.known, Simulator(mdp), agent.begin(mdp.known)
     fresh = copy.deepcopy(state)
     _same(fresh, agent.begin(known), "begin returns the same state every time", 0)
     while done < episodes:  # as the driver does, but every block resumes from a file
@@ -119,7 +119,7 @@ def check_learner(agent: Learner, mdp: FiniteMDP | Problem, *, episodes: int = 4
         count = int(block.episodes.sum())
         played.append([done, count, float(block.regret[0]), float(block.returns[0]), block.pessimistic])
         state, done, at = other, done + count, block.end
-    _learns_from_anything(agent, problem, state, seed, done)
+    _learns_from_anything(agent, mdp, state, seed, done)
     _same(fresh, agent.begin(known), "begin returns the same state every time", 0)
     run = Run(agent, source, seed)  # by the driver, in two pieces
     run.play(max(1, episodes // 2), progress=False)

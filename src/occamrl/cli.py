@@ -16,7 +16,6 @@ import json
 import keyword
 import shlex
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -36,7 +35,7 @@ FEW = 12  # kernels of each class that the preflight tries: a second or two at m
 
 YOURS = ("select", "learn", "act", "observe", "demo", "new")  # commands that come first in the help
 
-FolderName = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
+FolderName = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of an experiment.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
 Page = Annotated[Path | None, typer.Option(help="Also write an HTML page: answer, evidence, policy.")]
 LadderName = Annotated[str | None, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")]
@@ -45,13 +44,14 @@ ModelName = Annotated[
 ]
 AgentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An agent's file; a new agent if there is none yet.")]
 StateName = Annotated[str, typer.Option(help="The state, as your models name it; parts of a tuple joined by +.")]
-Begins = Annotated[bool, typer.Option("--begin", help="Another episode begins here; an open one was cut off.")]
+Begins = Annotated[bool, typer.Option("--begin", help="Begin a new episode; one that is open counts as truncated.")]
 Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler.")]
 Rewards = Literal["known", "bernstein", "hoeffding"]
 Evidence = Literal["value", "likelihood"]
 Scope = Literal["smallest", "all"]
+Unlisted = Literal["error", "drop"]
 Modules = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),
@@ -127,7 +127,7 @@ def print_lines(lines: Sequence[str] | dict[str, Any]) -> None:
 
 
 @command()
-def demo(folder: Annotated[Path, typer.Option(help="Directory for the files.")] = Path("demo")) -> None:
+def demo(folder: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("demo")) -> None:
     """Let a selector find out how slippery a lake is; print its answer and a comparison, and draw a figure."""
     from occamrl.demo import demonstrate
 
@@ -137,7 +137,7 @@ def demo(folder: Annotated[Path, typer.Option(help="Directory for the files.")] 
 @command()
 def run(
     spec: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")],
-    folder: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this experiment.")],
+    folder: Annotated[Path, typer.Option(help="Folder; created if missing, continued if it holds this experiment.")],
     workers: Workers = None,
     scheduler: Scheduler = None,
     modules: Modules = None,
@@ -163,7 +163,7 @@ def resume(
 
 
 def _play_cells(path: Path, spec: str | None, modules: list[str] | None, as_json: bool, **options: Any) -> None:
-    """Play the cells of a spec, or without one those of the directory, that are not finished."""
+    """Play the cells of a spec, or without one those of the folder, that are not finished."""
     from occamrl.experiments.execution import Experiment
 
     def listen(event: dict[str, Any]) -> None:
@@ -196,13 +196,12 @@ def status(folder: FolderName, as_json: Json = False) -> None:
     from occamrl.experiments.records import status as look
 
     now = look(folder)
-    failed = [{"cell": r["cell"], "reason": (str(r["reason"]).strip().splitlines() or [""])[-1]} for r in now.failed]
     damaged = {cell: str(error) for cell, error in now.damaged.items()}
     if as_json:
         counts = {"cells": now.total, "finished": len(now.cells), "begun": len(now.begun), "missing": len(now.missing)}
-        print_lines({"name": now.name, **counts, "failed": failed, "damaged": damaged})
+        print_lines({"name": now.name, **counts, "failed": now.failures, "damaged": damaged})
     else:
-        lines = [f"failed {each['cell']}: {each['reason']}" for each in failed]
+        lines = [f"failed {each['cell']} ({each['who']}): {each['reason']}" for each in now.failures]
         lines += [f"damaged {cell}: {error}" for cell, error in damaged.items()]
         print_lines([*str(now).splitlines(), *lines])
     if damaged:
@@ -211,7 +210,7 @@ def status(folder: FolderName, as_json: Json = False) -> None:
 
 @command()
 def verify(folder: FolderName, as_json: Json = False) -> None:
-    """Check every file against its digest, move damaged cells to DIR/quarantine and say how to run them again."""
+    """Check every file against its digest; move damaged ones to FOLDER/quarantine and say how to run them again."""
     from occamrl.experiments.records import verify as check
 
     found = check(folder, quarantine=True)
@@ -229,8 +228,8 @@ def verify(folder: FolderName, as_json: Json = False) -> None:
 @command()
 def report(
     folder: FolderName,
-    out: Annotated[Path | None, typer.Option(help="File of the page; by default DIR/report.html.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Directory for PDF, SVG and PNG files of every plot.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File of the page; by default FOLDER/report.html.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for PDF, SVG and PNG files of every plot.")] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
     from occamrl.report.page import write_report
@@ -295,7 +294,7 @@ def learn(
     options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
     modules: Modules = None,
     delta: Annotated[float, typer.Option(help="Largest probability that the right class is ruled out.")] = 0.05,
-    rewards: Annotated[Rewards, typer.Option(help="Known, or estimated by bounds of this kind.")] = "known",
+    rewards: Annotated[Rewards, typer.Option(help="Known, or estimated with these bounds.")] = "known",
     evidence: Annotated[
         Evidence | None,
         typer.Option(help="likelihood: Occam; value: ARL-GEN. Default: Occam unless models are covers."),
@@ -312,11 +311,11 @@ def learn(
     from occamrl.errors import ParameterError
     from occamrl.learners.occam import Occam
     from occamrl.learners.rewards import RewardsPerPair
-    from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.models.ladder import Ladder
     from occamrl.registry import import_modules
     from occamrl.running.learn import learn as learn_in
     from occamrl.selectors.arl_gen import ARLGen
+    from occamrl.selectors.references import on_class
 
     import_modules(_findable(modules), field="--import")
     if ":" in env_id:
@@ -324,7 +323,10 @@ def learn(
     spec = _models(ladder, model, horizon)
     env, among = make_environment("ENV_ID", env_id, _options(options or ())), spec.ladder
     lists = getattr(among, "finite", False)
-    evidence = evidence or ("value" if isinstance(among, Ladder) and not _exact(among) else "likelihood")
+    judged_by_value = isinstance(among, Ladder) and (
+        not among.finite or among.family.reach > 0.0
+    )  # Occam refuses these
+    evidence = evidence or ("value" if judged_by_value else "likelihood")
     if compare and not lists:
         raise ParameterError("--compare", got="models that are no lists", expected="--ladder, with lists of kernels")
     known = spec.known if rewards == "known" else spec.known.without_rewards
@@ -339,7 +341,7 @@ def learn(
         right = None if environment.mdp is None else among.class_of(environment.mdp)
         others = {} if right is None else {f"oracle ({spec.names[right - 1]})": right}
         for other, m in {**others, "largest class": among.classes, "smallest class": 1}.items():
-            agents[other] = UCRLVTR(family=among.family_of(m), delta=delta)
+            agents[other] = on_class(agents[name], m)
     for i, (name, agent) in enumerate(agents.items()):
         played = agent if rewards == "known" else RewardsPerPair(agent=agent, bound=rewards)
         path = None if i else checkpoint
@@ -362,7 +364,7 @@ def _lines(name: str, result: Result) -> list[str]:
     """Return what a person is told of one agent."""
     exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
     mean = result.total_return / max(1, result.total_episodes)
-    found = [f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} an episode, {exact}"]
+    found = [f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} per episode, {exact}"]
     if result.environment.why_not:
         found.append(f"  ({result.environment.why_not})")
     return found + [f"  {sentence}" for sentence in result.verdict.sentences]
@@ -376,18 +378,14 @@ def _findable(modules: Sequence[str] | None) -> list[str]:
 
 
 def _options(options: Sequence[str]) -> dict[str, Any]:
-    """Return ``key=value`` as a dict, values as in TOML."""
+    """Return ``key=value`` as a dict."""
     from occamrl.errors import ParameterError
 
     found: dict[str, Any] = {}
-    for option in options:
-        key, _, value = option.partition("=")
+    for key, _, value in (option.partition("=") for option in options):
         if not key.isidentifier() or not value:
-            raise ParameterError("--with", got=option, expected="key=value, the value as in TOML")
-        try:
-            found[key] = tomllib.loads(f"value = {value}")["value"]
-        except ValueError:  # a string without quotes
-            found[key] = value
+            raise ParameterError("--with", got=f"{key}={value}" if value else key, expected="key=value")
+        found[key] = _value(value)
     return found
 
 
@@ -397,18 +395,20 @@ def select(
     ladder: LadderName = None,
     model: ModelName = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="ROLE=COLUMN,...", help="As in episode=shop,state=stock+weekday,action=order.")
+        str | None,
+        typer.Option(metavar="ROLE=COLUMN,...", help="Which column is what: episode=shop,state=stock+weekday."),
     ] = None,
     order_by: Annotated[str | None, typer.Option(help="The column that orders the rows of an episode.")] = None,
-    delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
+    unlisted: Annotated[Unlisted, typer.Option(help="Refuse rows with names no model has, or drop them.")] = "error",
+    delta: Annotated[float, typer.Option(help="Largest probability that the right class is ruled out.")] = 0.05,
     horizon: Horizon = None,
     evidence: Annotated[str | None, typer.Option(help="likelihood or value; default: by the ladder.")] = None,
     agent: Annotated[Path | None, typer.Option(help="Also write an agent that has learned from the log.")] = None,
-    alarm: Annotated[float | None, typer.Option(help="Let the agent watch for changes: false alarms a step.")] = None,
+    alarm: Annotated[float | None, typer.Option(help="Watch for changes, with so many false alarms per step.")] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Say which of your models logged episodes need, what to do, and what it is worth.
+    """Find out which of your models a log requires, what to do, and what that is worth.
 
     Exit code 3: there are not enough data; 4: no class explains them.
     """
@@ -416,7 +416,7 @@ def select(
     from occamrl.logs.select import select as test
 
     spec = _models(ladder, model, horizon)
-    steps = read_log(log, _columns(columns), order_by=order_by)
+    steps = read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
     found = test(steps, spec, delta=delta, evidence=evidence)
     print_lines(found.as_data() if as_json else str(found).splitlines())
     if page is not None:
@@ -442,7 +442,7 @@ def act(
     model: ModelName = None,
     as_json: Json = False,
 ) -> None:
-    """Print what an agent would do now, in a state."""
+    """Print the action that an agent recommends in a state."""
     found = _agent(file, ladder, model)
     if begin:
         found.begin_episode()
@@ -454,17 +454,15 @@ def act(
 def observe(
     file: AgentFile,
     state: StateName,
-    action: Annotated[str, typer.Option(help="What was done, by whomever.")],
+    action: Annotated[str, typer.Option(help="What was done, by the agent or by others.")],
     next_state: Annotated[str, typer.Option(help="Where that led.")],
-    reward: Annotated[
-        float | None, typer.Option(help="In your unit; may be left out where the models know it.")
-    ] = None,
+    reward: Annotated[float | None, typer.Option(help="In your unit; not needed where the models know it.")] = None,
     ended: Annotated[bool, typer.Option("--ended", help="The episode is over.")] = False,
     begin: Begins = False,
     ladder: LadderName = None,
     model: ModelName = None,
 ) -> None:
-    """Tell an agent what happened in a step, and write its file."""
+    """Tell an agent what happened in a step, and save it."""
     found = _agent(file, ladder, model)
     if begin:
         found.begin_episode()
@@ -514,11 +512,6 @@ def _models(ladder: str | None, model: str | None, horizon: int | None) -> Any:
     raise ParameterError("--model", got=f"{model}, a {type(found).__name__}", expected=expected)
 
 
-def _exact(ladder: Any) -> bool:
-    """Say whether a ladder has lists of kernels one of which may be the truth."""
-    return bool(ladder.finite and ladder.family.reach == 0.0)
-
-
 def _named(text: str) -> Any:
     """Return what a Python file calls a name; the file is run."""
     import importlib.util
@@ -555,12 +548,15 @@ def _columns(text: str | None) -> dict[str, Any] | None:
     return found or None
 
 
+def _value(text: str) -> Any:
+    """Return a number, a list or whatever else JSON has, or the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def _label(text: str) -> Any:
-    """Return the name of a state or an action: a number where it is one, parts that are joined by + as a tuple."""
-    parts = []
-    for part in text.split("+"):
-        try:
-            parts.append(json.loads(part))
-        except ValueError:  # a text without quotes
-            parts.append(part)
-    return tuple(parts) if len(parts) > 1 else parts[0]
+    """Return the name of a state or an action; parts that are joined by + are a tuple."""
+    parts = tuple(map(_value, text.split("+")))
+    return parts if len(parts) > 1 else parts[0]

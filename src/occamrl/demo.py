@@ -8,13 +8,13 @@ from pathlib import Path
 
 from occamrl.experiments.comparison import compare
 from occamrl.learners.occam import Occam
-from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.models.ladder import Ladder
 from occamrl.problems.lakes import FrozenLake
 from occamrl.protocols import Learner
 from occamrl.running.run import run
 from occamrl.running.storage import make_folder
 from occamrl.selectors.arl_gen import ARLGen
+from occamrl.selectors.references import largest, smallest
 
 EPISODES, SEEDS = 1_000, 3
 
@@ -31,12 +31,8 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     result = run(Occam(ladder=ladder), problem, episodes=EPISODES, progress=False)
     say(f"Occam, {EPISODES:,} episodes:")
     say("".join(f"  {sentence}\n" for sentence in result.verdict.sentences))
-    agents: dict[str, Learner] = {
-        "Occam": Occam(ladder=ladder),
-        "ARL-GEN": ARLGen(ladder=ladder),
-        "largest class": UCRLVTR(family=ladder.family_of(ladder.classes)),
-        "smallest class": UCRLVTR(family=ladder.family_of(1)),
-    }
+    agents: dict[str, Learner] = {"Occam": Occam(ladder=ladder), "ARL-GEN": ARLGen(ladder=ladder)}
+    agents |= {"largest class": largest(agents["ARL-GEN"]), "smallest class": smallest(agents["ARL-GEN"])}
     found = compare(agents, problem, episodes=EPISODES, seeds=SEEDS, progress=False)
     say(str(found))
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")

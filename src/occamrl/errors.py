@@ -88,7 +88,7 @@ class UnknownName(InvalidInput):
         near = difflib.get_close_matches(f"{got!s:.100}".casefold(), list(folded), n=1, cutoff=0.4)
         self.suggestion = folded[near[0]] if near else None
         hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
-        listed = f"one of {', '.join(repr(name) for name in names)}" if names else "nothing: there is none"
+        listed = "one of " * (len(names) > 1) + ", ".join(map(repr, names)) if names else "nothing: there is none"
         super().__init__(field, got=repr(got), expected=listed + hint)
 
 

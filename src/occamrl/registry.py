@@ -146,7 +146,7 @@ def make_problem(name: str, **parameters: Any) -> Any:
     known = [*inspect.signature(kind).parameters, "reward_noise"]
     for each in parameters:
         if each not in known:
-            raise UnknownName(f"{kind.__name__} parameter", got=each, known=known)
+            raise UnknownName(f"parameters.{each}", got=each, known=known)
     noise = parameters.pop("reward_noise", None)
     problem = kind(**parameters)
     return problem if noise is None else importlib.import_module("occamrl.problems.mdp").NoisyProblem(problem, noise)

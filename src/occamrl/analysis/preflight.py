@@ -5,16 +5,8 @@ than Q's own, while what it sees there does not reject P within the run. A small
 itself for ever: its policy never goes where it is wrong. The remedy is optimism over all kernels that are left.
 
 Members P of each class are tried against kernels Q outside it. If Q is true and P's policy is played, the evidence
-against a kernel grows in an episode by d on average, its *rate*: by value rows twice the expected sum of
-<x, theta - theta_Q>^2 over the rows of P's plan, by likelihood the expected relative entropy of Q's outcomes to those
-of the kernel; with a standard deviation of about sqrt(2 d n) after n episodes. The kernel is rejected once
-n d - sqrt(2 n d) exceeds
-
-    lists           log(1/w(Q)) + log(1/delta), w the prior of the test
-    covers          that at delta/2, and log(2/delta) + n (rows of an episode) (cover radius)^2
-    linear classes  (1/2) logdet(I + n G) + log(1/delta), G the expected sum of x x' in the coordinates of F_M
-
-and a class with the last of its kernels. These are estimates: plans change as kernels are rejected.
+against a kernel grows by its *rate* d per episode; M26 of the mathematics has the rates, and what n d - sqrt(2 n d) has
+to exceed. A class is rejected with the last of its kernels.
 
 Of classes with real parameters, truths are points inside the boxes of richer classes. The class plays the best policy
 of its fit and fits what that policy shows: both are found in turns. What is left of the relative entropy is the rate,
@@ -109,13 +101,10 @@ class Preflight:
             if worst.parameters:
                 pair = f"the fit of {names[worst.wrong_class - 1]!r} under {worst.parameters} of"
             what = "optimism over all kernels that are left" if self.remedy == "all" else "play the largest class"
-            lines += [
-                f"  {len(self.unidentifiable):,} unidentifiable pairs among {self.pairs_tried:,} tried: "
-                "a wrong class can confirm itself",
-                f"  worst: {pair} {names[worst.truth_class - 1]!r} "
-                f"loses {worst.loss_per_episode:.3g} an episode, {unseen}",
-                f"  remedy, in selector(): {what}",
-            ]
+            pair += f" {names[worst.truth_class - 1]!r} loses {worst.loss_per_episode:.3g} per episode, {unseen}"
+            many = f"{len(self.unidentifiable):,} unidentifiable pairs among {self.pairs_tried:,} tried"
+            lines.append(f"  {many}: a wrong class can confirm itself")
+            lines += [f"  worst: {pair}", f"  remedy, in selector(): {what}"]
         if math.isfinite(self.grid_episodes):
             fine = "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
             when = f"after about {self.grid_episodes:,.0f} episodes"
@@ -172,6 +161,13 @@ def visits(kernel: bellman.Kernel, policy: Ints, start: Floats, discount: float 
         found[h] = here
         here = np.asarray(here @ kernel.matrix[every * actions + acts]) / discount
     return found
+
+
+def at_stake(kernel: bellman.Kernel, known: Known, start: Floats) -> float:
+    """Return how much more the best policy earns than the worst."""
+    negative = np.where(np.isfinite(kernel.reward), -kernel.reward, -np.inf)  # what is not allowed stays so
+    both = (kernel, bellman.Kernel(kernel.matrix, negative))
+    return float(sum(start @ bellman.solve([each], known.states, known.horizon)[0][0] for each in both))
 
 
 def episodes_until(rate: float, most: Callable[[float], float]) -> float:
@@ -296,11 +292,7 @@ def _real(
                 return price + half * math.log1p(n * steps)
 
             times.append(max(1.0, episodes_until(rate, most)))
-            kernel = by.kernel(truth)
-            stakes = start @ bellman.solve([kernel], known.states, known.horizon)[0][0]
-            worst = bellman.Kernel(kernel.matrix, np.where(np.isfinite(kernel.reward), -kernel.reward, -np.inf))
-            stakes += start @ bellman.solve([worst], known.states, known.horizon)[0][0]
-            least = _SHARE * float(stakes) if least_loss is None else least_loss
+            least = _SHARE * at_stake(by.kernel(truth), known, start) if least_loss is None else least_loss
             if loss > least and times[-1] > episodes:
                 point = by.point(truth)
                 named = ", ".join(f"{name} = {point[name]:.3g}" for name in ladder.free[richer - 1])
@@ -308,8 +300,8 @@ def _real(
                 found.append(UnidentifiablePair(m, -1, richer, number, amount, times[-1], named))
         typical.append(float(np.median(times)))
         tried += len(times)
-    about: dict[str, Any] = {"ladder": ladder, "episodes": episodes, "delta": delta, "evidence": "likelihood"}
-    return Preflight(pairs_tried=tried, unidentifiable=found, rejection=typical, **about)
+    about: dict[str, Any] = {"pairs_tried": tried, "unidentifiable": found, "rejection": typical}
+    return Preflight(ladder=ladder, episodes=episodes, delta=delta, evidence="likelihood", **about)
 
 
 def preflight(
@@ -375,11 +367,8 @@ def preflight(
     start = law_of_starts(known, np.zeros(known.states, np.int64))
     pairs = candidates(ladder, known, members, truths)
     if least_loss is None:
-        every = [one for _, outside in pairs for one in outside]
-        worst = (bellman.Kernel(one.kernel.matrix, -one.kernel.reward) for one in every)
-        lowest = [bellman.solve([kernel], known.states, known.horizon)[0][0] for kernel in worst]
-        stakes = (start @ (one.values[0] + low) for one, low in zip(every, lowest, strict=True))
-        least_loss = _SHARE * float(max(stakes, default=0.0))
+        stakes = (at_stake(one.kernel, known, start) for _, outside in pairs for one in outside)
+        least_loss = _SHARE * max(stakes, default=0.0)
     rates, typical, tried = Rates(ladder, known, delta, evidence), list[float](), 0
     unidentifiable: list[UnidentifiablePair] = []
     for m, (ours, theirs) in enumerate(pairs, start=1):
@@ -401,13 +390,5 @@ def preflight(
     grid = math.inf
     if rates.radius:  # until the cover radius outweighs the noise
         grid = math.log(ladder.family.size / delta) / (known.horizon * rates.radius**2)
-    return Preflight(
-        ladder=ladder,
-        episodes=episodes,
-        delta=delta,
-        evidence=evidence,
-        pairs_tried=tried,
-        unidentifiable=unidentifiable,
-        rejection=typical,
-        grid_episodes=grid,
-    )
+    found: dict[str, Any] = {"pairs_tried": tried, "unidentifiable": unidentifiable, "rejection": typical}
+    return Preflight(ladder=ladder, episodes=episodes, delta=delta, evidence=evidence, grid_episodes=grid, **found)

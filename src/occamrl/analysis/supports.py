@@ -4,15 +4,11 @@ The truth is a mixture :math:`P^* = \sum_j \theta^*_j P_j` of d known kernels. A
 single weights mean little. Sets do: D is *compatible* unless the data reject every mixture of D. With probability
 1 - delta, for reports at all times together, the true set is compatible, and so contains one of the *minimal* ones.
 
-The score of a mixture is its log likelihood, or minus its loss. A prior w draws a size evenly, then a set D of this
-size. A set, of any size, is rejected when the best score of its mixtures is too small.
-
-**Likelihood** (exact kernels): below :math:`Z - \log(1/\delta)` (:mod:`occamrl.evidence.likelihood`), Z being the
-mixture over w of the evidence of the sets of up to three and of all, with counting as one more size.
-
-**Value rows** (:mod:`occamrl.evidence.value`): below -t, the sharp set with a prior that draws D by w, then theta from
-a Gaussian around the barycentre theta_D inside the plane of weights that sum to one (B_D: an orthonormal basis of its
-directions),
+The score of a mixture is its log likelihood (exact kernels; L8 of the mathematics), or minus its loss. A prior w draws
+a size evenly, then a set D of this size. A set, of any size, is rejected when the best score of its mixtures is too
+small. By value rows (:mod:`occamrl.evidence.value`) that is below -t, the sharp set with a prior that draws D by w,
+then theta from a Gaussian around the barycentre theta_D inside the plane of weights that sum to one (B_D: an
+orthonormal basis of its directions),
 
 .. math:: L(\theta) \le t = -\tfrac12 \log \sum_D w(D) e^{-2 A_D} + \tfrac12 \log\tfrac1\delta, \qquad
     A_D = \min_\eta \{ L(\theta_D + B_D\eta) + |\eta|^2 \} + \tfrac14 \log\det(I + B_D^\top G B_D) .

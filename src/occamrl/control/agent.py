@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.control import evidence
+from occamrl.control import errors, evidence
 from occamrl.control.ladder import Simulator, SimulatorLadder
 from occamrl.control.planners import CEM, Planner
 from occamrl.errors import (
@@ -125,7 +125,7 @@ class OccamControl:
         now, at = self.state, self._vector("state", state, self.dimension)
         left = self.ladder.horizon - now["step"]
         action, now["warm"] = self.plan(self._model(at, left), at, left, self._address("plan"), now["warm"])
-        return np.asarray(action, dtype=float)
+        return self._vector("action of the planner", action, self.ladder.actions.dimension)
 
     def _model(self, at: Floats, left: int) -> Simulator:
         """Return the simulator to plan with."""
@@ -152,11 +152,11 @@ class OccamControl:
 
     def corrected(self, member: int) -> Simulator:
         """Return a member shifted by the mean of its errors, linear in the view and the action."""
-        beta, _, _ = evidence.coefficients(self.state["evidence"], member)
+        beta, _, _ = errors.coefficients(self.state["evidence"], member)
         ladder, simulate = self.ladder, self.members[member]
 
         def corrected(states: Floats, actions: Floats, rng: np.random.Generator) -> Floats:
-            phi = np.clip(evidence.features(ladder, ladder.view(states), actions), -3.0, 3.0)
+            phi = np.clip(errors.features(ladder, ladder.view(states), actions), -3.0, 3.0)
             return simulate(states, actions, rng) + phi @ beta
 
         return corrected
@@ -167,8 +167,9 @@ class OccamControl:
         """Take note of a real step, whoever chose the action; ``ended`` where the episode is over."""
         s, y = self._vector("state", state, self.dimension), self._vector("next_state", next_state, self.dimension)
         now, a = self.state, self._vector("action", action, self.ladder.actions.dimension)
-        predicted = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
-        now["path"] = [*(now["path"] if now["step"] else []), np.stack([y, *predicted])]
+        record = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
+        now["path"] = now["path"] if now["step"] else []
+        now["path"].append(record)
         now["step"] += 1
         now["earned"] += float(reward)
         steps = now["evidence"]["steps"]

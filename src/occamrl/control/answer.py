@@ -1,33 +1,50 @@
-"""What the data say of simulators: which class and member are needed, what a policy is worth, where they misfit."""
+r"""What the data say of simulators: which one is needed, what to do, what that is worth, where they misfit.
+
+**Worth.** With probability :math:`1-\delta` the true simulator, if it is listed, is among those that are left. So the
+least and the largest mean return of a policy over them, give or take two standard errors of the Monte Carlo mean, bound
+what the policy earns in truth. Two policies are compared simulator by simulator, with common random numbers. *The price
+of simplicity* is what planning with a class that was ruled out would lose.
+"""
 
 from __future__ import annotations
 
 import importlib
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from occamrl.control import evidence
+from occamrl.control import errors, evidence
 from occamrl.control.agent import OccamControl, parameters
-from occamrl.control.ladder import SimulatorLadder, label_of
-from occamrl.errors import InvalidInput, ShapeError, as_floats, as_path
+from occamrl.control.ladder import Simulator, checked, label_of
+from occamrl.errors import ParameterError, require_integer
 from occamrl.protocols import Floats
+from occamrl.running.answer import plain
 from occamrl.running.run import Progress, generator
-from occamrl.running.storage import make_folder, write_whole
 from occamrl.running.verdict import Verdict, count, listed, ordinal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SURE = 4.0  # standard errors from which on a misfit is named
+MOST = 8  # simulators in which the page runs policies
+
+Policy = Callable[[Floats, int], Floats] | str | None
+
+
+class Worth(NamedTuple):
+    """A mean return per episode: in the most plausible simulator, and its range over those that are left."""
+
+    value: float
+    low: float
+    high: float
+    rows: list[dict[str, Any]]  # for each simulator: its weight, the mean and its standard error
 
 
 class Answer:
-    """What the data say so far: print it, take ``rows``, ask what a policy is ``worth``, write a ``page``."""
+    """What the data say so far: print it, ask what a policy is worth, write a ``page``."""
 
     def __init__(self, agent: OccamControl) -> None:
         self.agent, self.ladder, self.delta = agent, agent.ladder, agent.delta
@@ -39,8 +56,11 @@ class Answer:
         order = evidence.ranking(self.evidence)
         inside = order if self.misspecified else order[self.evidence["level"][order] < self.chosen]
         self.index = int(inside[0])  # the heaviest of the class
+        self.planned = int(order[0])  # the heaviest of all, which the agent plans with
         self.member, self.parameters = label_of(agent.members[self.index]), parameters(agent.members[self.index])
-        self._worth: list[dict[str, Any]] = []
+        self._played: dict[Any, Floats] = {}
+
+    # Which simulator --------------------------------------------------------------------------------------------------
 
     @property
     def verdict(self) -> Verdict:
@@ -50,208 +70,218 @@ class Answer:
         return found
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """The answer in words."""
-        names, steps, since = self.facts["names"], self.evidence["steps"], self.facts["rejected_after"]
-        members, added, returns = len(self.agent.members), len(self.agent.state["added"]), self.agent.returns
-        if not steps:
-            return ("Nothing has been observed yet.",)
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        if not self.evidence["steps"]:
+            return "Nothing has been observed yet."
         if self.misspecified:
-            found = [
-                f"None of your simulators explains the data: {names[-1]!r} is rejected, too, since step {since[-1]:,}.",
-                f"The nearest is {self.member}. {self.misfit}",
-                "Meanwhile the agent plans with it, corrected by the mean of its errors.",
-                "Next: add what is missing as a richer class, or finer values of the parameters.",
-            ]
-        else:
-            out = [f"{name!r} after {n:,} steps" for name, n in zip(names, since, strict=True) if n is not None]
-            found = [
-                f"You need {self.name!r} ({ordinal(self.chosen)} of {count(len(names))} classes).",
-                *([f"Rejected: {listed(out)}."] if out else []),
-                f"Its most plausible simulator is {self.member}; {self.facts['alive'][-1]:,} of {members:,} are left.",
-                f"The smallest class that holds the truth is ever rejected with probability at most {self.delta:g}.",
-                f"Richer classes are never excluded: {steps:,} steps did not ask for them.",
-            ]
-        if added:
-            found.append(f"{added} simulators were added between listed ones; the guarantee is for those listed.")
-        if returns.any():
-            lately = returns[-max(1, len(returns) // 4) :]
-            found.append(f"The last {lately.size:,} episodes earned {lately.mean():,.4g} each.")
-        return tuple(found)
+            return "None of your simulators explains the data."
+        return f"You need {self.name!r} ({ordinal(self.chosen)} of {count(len(self.ladder.names))} classes)."
 
     @property
-    def misfit(self) -> str:
-        """Where, in which coordinate and in which direction the member named misfits, in a sentence."""
-        beta, error, scale = evidence.coefficients(self.evidence, self.index)
-        seen, chosen = self.ladder.resolution.size, self.ladder.actions.dimension
-        names = ["", *(f"view[{i}]" for i in range(seen)), *(f"action[{i}]" for i in range(chosen))]
-        strength = np.abs(beta) / error
-        k = int(strength.max(axis=1).argmax())
-        if strength[k].max() < SURE:
-            seen = evidence.PRIOR + self.evidence["awake"][self.index]
-            wide = np.sqrt(self.evidence["squares"][self.index, 1] / seen)
-            j = int(np.abs(np.log(wide)).argmax())
-            if abs(math.log(wide[j])) < 0.1:
-                return "No linear misfit of its mean is visible."
-            return f"Its mean fits; the noise of view[{j}] is {wide[j]:.2g} times as wide as it says."
-        named = [
-            f"state[{i}] comes out {'higher' if beta[k, i] > 0 else 'lower'} than it says, "
-            f"by {abs(beta[k, i]):.3g} a step ({abs(beta[k, i]) / scale[i]:.2g} standard deviations)"
-            for i in np.flatnonzero(strength[k] > 0.8 * strength[k].max())
+    def sentences(self) -> tuple[str, ...]:
+        """The answer in words."""
+        returns = self.agent.returns
+        if not self.evidence["steps"]:
+            return (self.headline,)
+        found = [self.headline, *self._which(), *self._next()]
+        if returns.any():
+            lately = returns[-max(1, len(returns) // 4) :]
+            episodes = "The last episode" if lately.size == 1 else f"Each of the last {lately.size:,} episodes"
+            found.append(f"{episodes} earned {lately.mean():,.4g}{' on average' * (lately.size > 1)}.")
+        return tuple(found)
+
+    def _which(self) -> list[str]:
+        """Say what was ruled out, and what is left."""
+        facts, members = self.facts, len(self.agent.members)
+        out = [
+            f"{name!r} after {n:,} step{'s' * (n != 1)}"
+            for name, n in zip(facts["names"], facts["rejected_after"], strict=True)
+            if n is not None
         ]
-        if k == 0:
-            return f"{listed(named)}, on average."
-        far = "one typical spread above its middle" if k <= seen else "at its upper end instead of the middle"
-        return f"{listed(named)}, where {names[k]} is {far}; below, the opposite way."
+        found = [f"Ruled out: {listed(out)}."] if out else []
+        if self.misspecified:
+            found.append(f"The most plausible is {self.member}. {self.misfit}")
+            found.append("Meanwhile the agent plans with it, corrected by the mean of its errors.")
+        else:
+            found += [
+                f"Its most plausible simulator is {self.member}; {facts['alive'][-1]:,} of {members:,} are left.",
+                f"A class that contains the truth is ruled out with probability at most {self.delta:g}.",
+                f"Richer classes are not excluded: {self.evidence['steps']:,} steps did not need them.",
+            ]
+        if added := len(self.agent.state["added"]):
+            found.append(f"{added} simulators were added between listed ones; the guarantee is for those listed.")
+        return found
+
+    def _next(self) -> list[str]:
+        """Say what to do next."""
+        if self.misspecified:
+            return ["Next: add what is missing as a richer class, or list finer values of the parameters."]
+        return ["Next: use it. If it is too simple, later data will show that."]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each class: its size, members left, the evidence against it, since when it is rejected."""
+        """A row for each class: its size, members left, the evidence against it, since when it is ruled out."""
         facts, names = self.facts, ("class", "name", "size", "left", "evidence_against", "rejected_after")
         sizes = [int((self.evidence["level"] <= m).sum()) for m in range(len(facts["names"]))]
         columns = facts["names"], sizes, facts["alive"], facts["statistics"], facts["rejected_after"]
         return [dict(zip(names, row, strict=True)) for row in zip(range(1, len(sizes) + 1), *columns, strict=True)]
 
-    def worth(
-        self, policy: Callable[[Floats, int], Floats] | None = None, *, runs: int = 8, most: int = 8
-    ) -> list[dict[str, Any]]:
-        """Return the mean return of a policy under every surviving simulator, with its standard error, by Monte Carlo.
+    # Where it misfits -------------------------------------------------------------------------------------------------
 
-        ``policy(states [N, n], step) -> actions [N, m]``; by default the planner in the most plausible member.
-        With probability 1 - delta the truth, if it is a member, is among the survivors, so that the least and the
-        largest worth, give or take their errors, bound that in the truth; only the ``most`` heaviest are run.
+    def strongest(self) -> tuple[int, Floats, Floats, Floats]:
+        """Return the feature with the clearest effect on the errors, all effects, their z-scores and the noise."""
+        beta, error, scale = errors.coefficients(self.evidence, self.index)
+        strength = np.abs(beta) / error
+        return int(strength.max(axis=1).argmax()), beta, strength, scale
+
+    @property
+    def misfit(self) -> str:
+        """Where, in which coordinate and in which direction the member named misfits, in a sentence."""
+        ladder, (k, beta, strength, scale) = self.ladder, self.strongest()
+        if strength[k].max() < SURE:
+            counted = errors.PRIOR + self.evidence["awake"][self.index]
+            wide = np.sqrt(self.evidence["squares"][self.index, 1] / counted)
+            j = int(np.abs(np.log(wide)).argmax())
+            if abs(math.log(wide[j])) < 0.1:
+                return "No linear misfit of its mean is visible."
+            return f"Its mean fits; the noise of {ladder.features[j]} is {wide[j]:.2g} times as wide as it says."
+        named = [
+            f"{ladder.coordinates[i]} comes out {'higher' if beta[k, i] > 0 else 'lower'} than it says, "
+            f"by {abs(beta[k, i]):.3g} a step ({abs(beta[k, i]) / scale[i]:.2g} standard deviations)"
+            for i in np.flatnonzero(strength[k] > 0.8 * strength[k].max())
+        ]
+        if k == 0:
+            return f"On average {listed(named)}."
+        high = k <= ladder.resolution.size
+        far = "one typical spread above its middle" if high else "at its upper end instead of in the middle"
+        return f"Where {ladder.features[k - 1]} is {far}, {listed(named)}; below the middle, the opposite."
+
+    # What it is worth -------------------------------------------------------------------------------------------------
+
+    def worth_of(self, policy: Policy = None, *, runs: int = 8, most: int | None = None) -> Worth:
+        """Return what a policy earns in an episode, by Monte Carlo in the simulators that are left.
+
+        Parameters
+        ----------
+        policy : callable, name of a class, or None
+            ``policy(states [N, n], step) -> actions [N, m]``; or the planner in the most plausible simulator of a
+            class; by default in the most plausible of all, which takes a plan for every step.
+        runs : int
+            Episodes in each simulator.
+        most : int, optional
+            Only in so many of the simulators that are left, the most plausible: the range is then no bound.
         """
-        agent, ladder, shape = self.agent, self.ladder, (runs, self.ladder.actions.dimension)
-        weight, order = np.exp(self.evidence["log_weight"]), evidence.ranking(self.evidence)[:most]
-        model = agent.corrected(self.index) if self.misspecified else agent.members[int(order[0])]
-        bar, self._worth = Progress("worth", len(order), None, "simulators"), []
-        for i in order:
-            rng, total = generator(agent.seed, "worth"), np.zeros(runs)
-            states, warm = np.stack([ladder.first_state(rng) for _ in range(runs)]), [None] * runs
+        return self._worth(self._returns(policy, runs, most))
+
+    def compared_with(self, policy: Policy, *, runs: int = 8, most: int | None = None) -> Worth:
+        """Return how much more the planner earns than a policy, simulator by simulator."""
+        return self._worth(self._returns(None, runs, most) - self._returns(policy, runs, most))
+
+    def price_of_simplicity(self, *, runs: int = 8, most: int | None = None) -> dict[str, Worth]:
+        """Return what planning with the best simulator of each class that was ruled out would lose."""
+        simpler = self.ladder.names[: self.chosen - 1]
+        return {name: self.compared_with(name, runs=runs, most=most) for name in simpler}
+
+    def _worlds(self, most: int | None) -> list[tuple[str, float, Simulator]]:
+        """Return what may be true: the simulators that are left, by weight, or the best one corrected."""
+        if self.misspecified:
+            return [(f"{self.member}, corrected", 1.0, self.agent.corrected(self.index))]
+        members, left = self.agent.members, evidence.ranking(self.evidence)[:most]
+        weight = np.exp(self.evidence["log_weight"][left])
+        return [(label_of(members[i]), w, members[i]) for i, w in zip(left, weight / weight.sum(), strict=True)]
+
+    def _returns(self, policy: Policy, runs: int, most: int | None) -> Floats:
+        """Return what every run earned in each of the worlds [worlds, runs]; their noise is common to all policies."""
+        agent, ladder, worlds = self.agent, self.ladder, self._worlds(most)
+        key = (policy, require_integer("runs", runs, 2), len(worlds))
+        if key in self._played:
+            return self._played[key]
+        if policy is None:
+            model = worlds[0][2]
+        elif policy in ladder.names:
+            inside = np.flatnonzero(self.evidence["level"] <= ladder.names.index(policy))
+            model = agent.members[int(inside[self.evidence["log_weight"][inside].argmax()])]
+        elif not callable(policy):
+            expected = f"a function policy(states, step), or a class of {', '.join(ladder.names)}"
+            raise ParameterError("policy", got=repr(policy), expected=expected)
+        bar = Progress("worth", len(worlds) * ladder.horizon, None, "steps")
+        found, shape = np.zeros((len(worlds), runs)), (runs, ladder.actions.dimension)
+        for n, (_, _, simulate) in enumerate(worlds):
+            noise, own = generator(agent.seed, "worth"), generator(agent.seed, "worth", 1)
+            states, warm = np.stack([ladder.first_state(noise) for _ in range(runs)]), [None] * runs
             for t in range(ladder.horizon):
-                actions = np.empty(shape) if policy is None else as_floats("policy", policy(states, t), shape)
-                for n in range(runs) if policy is None else ():
-                    actions[n], warm[n] = agent.plan(model, states[n], ladder.horizon - t, rng, warm[n])
-                after = agent.members[i](states, actions, rng)
-                total, states = total + ladder.reward(states, actions, after), after
-            error = float(total.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.inf
-            row = {"simulator": label_of(agent.members[i]), "weight": float(weight[i] / weight[order].sum())}
-            self._worth.append(row | {"worth": float(total.mean()), "standard_error": error})
-            bar.update(len(self._worth))
+                if callable(policy):
+                    actions = checked("policy", policy, (states, t), shape)
+                else:
+                    actions = np.empty(shape)
+                    for r in range(runs):
+                        actions[r], warm[r] = agent.plan(model, states[r], ladder.horizon - t, own, warm[r])
+                after = simulate(states, actions, noise)
+                found[n] += ladder.reward(states, actions, after)
+                states = after
+                bar.update(n * ladder.horizon + t + 1)
         bar.close()
-        return self._worth
+        self._played[key] = found
+        return found
+
+    def _worth(self, found: Floats) -> Worth:
+        """Return means over runs [worlds, runs], and their range."""
+        mean, error = found.mean(axis=1), found.std(axis=1, ddof=1) / math.sqrt(found.shape[1])
+        names = "simulator", "weight", "worth", "standard_error"
+        labels, weights, _ = zip(*self._worlds(len(found)), strict=True)
+        rows = [dict(zip(names, row, strict=True)) for row in zip(labels, weights, mean, error, strict=True)]
+        return Worth(float(mean[0]), float((mean - 2 * error).min()), float((mean + 2 * error).max()), rows)
+
+    # Pictures and the page --------------------------------------------------------------------------------------------
+
+    def questions(self, runs: int) -> dict[str, list[str]]:
+        """Return the answer as lines to four questions; worth is measured in ``runs`` episodes of each simulator."""
+        found = {"Which model?": [self.headline, *self._which()]}
+        how = "corrected by the mean of its errors" if self.misspecified else "the most plausible that is left"
+        label = label_of(self.agent.members[self.planned])
+        found["What to do?"] = [f"Plan with {label}, {how}: agent.act(state) does that at every step."]
+        if runs:
+            worth, prices = self.worth_of(runs=runs, most=MOST), self.price_of_simplicity(runs=runs, most=MOST)
+            left = self.facts["alive"][-1]
+            where = f"in the {MOST} most plausible of the" if left > MOST else "in the"
+            where = "if the correction holds" if self.misspecified else f"{where} {left:,} simulators that are left"
+            found["What is it worth?"] = [f"The planner earns {_span(worth)} per episode, {where}."]
+            lost = {
+                name: f"earn {_span(each)} less" if each.value > 0 else "do as well" for name, each in prices.items()
+            }
+            found["Does it matter?"] = [f"Planning with {name!r} alone would {text}." for name, text in lost.items()]
+            found["Does it matter?"] = found["Does it matter?"] or ["There is nothing simpler to compare it with."]
+        return found | {"What next?": [each[6].upper() + each[7:] for each in self._next()]}
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the evidence against each class over time, on the current axes unless some are given."""
-        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_evidence(self, axes)
-        drawn.set_xlabel("real steps")
-        return drawn
+        return self._drawn("evidence", axes)
 
     def plot_predictions(self, axes: Axes | None = None) -> Axes:
         """Draw the last episode against what the heaviest simulator said a step before, two deviations either way."""
-        import matplotlib.pyplot as plt
+        return self._drawn("predictions", axes)
 
-        axes = plt.gca() if axes is None else axes
-        path = np.array(self.agent.state["path"]).reshape(-1, 3, self.agent.dimension)
-        for i in range(min(6, self.agent.dimension)):
-            line = axes.plot(path[:, 0, i], ".", markersize=3)[0]
-            low, high = (path[:, 1, i] + sign * 2 * path[:, 2, i] for sign in (-1, 1))
-            axes.fill_between(np.arange(len(path)), low, high, alpha=0.3, color=line.get_color(), label=f"state[{i}]")
-        axes.set(xlabel="step of the last episode", ylabel="dots: what came; bands: predicted")
-        axes.legend(fontsize="small")
-        return axes
+    def plot_misfit(self, axes: Axes | None = None) -> Axes:
+        """Draw the errors of the last episode against what they depend on most, with what was learned of them."""
+        return self._drawn("misfit", axes)
 
-    def plot_returns(self, axes: Axes) -> None:
-        """Draw the return of every episode."""
-        axes.plot(np.arange(1, self.agent.total_episodes + 1), self.agent.returns, marker="o", markersize=3)
-        axes.set(xlabel="episode", ylabel="return")
+    def page(self, path: str | Path, *, runs: int = 4) -> Path:
+        """Write the answer as one HTML page.
 
-    def page(self, path: str | Path) -> Path:
-        """Write the answer as one HTML page."""
-        page: Any = importlib.import_module("occamrl.report.page")
-        shown = [{k.replace("_", " "): v for k, v in row.items()} for row in self.rows]
-        sections = {"Answer": page.paragraphs(*self.sentences[1:])}
-        sections["Evidence over time"] = page.table(shown)
-        sections["Where it misfits"] = page.paragraphs(f"{self.member}: {self.misfit}")
-        if self.history:
-            sections["Evidence over time"] += page.picture(self.plot, "the evidence against each class")
-            sections["Where it misfits"] += page.picture(self.plot_predictions, "the last episode, predicted and real")
-        if self.agent.returns.any():
-            sections["Returns"] = page.picture(self.plot_returns, "the return of every episode")
-        if self._worth:
-            sections["What the planner is worth"] = page.table(self._worth)
-        sections["What is guaranteed"] = page.paragraphs(
-            f"With probability {1 - self.delta:g} the smallest class that holds the true simulator is never rejected, "
-            "at any time, however the actions were chosen. It holds for exactly the simulators that were listed.",
-            "Nothing is guaranteed of returns, of weights among simulators, or of how soon a wrong class is rejected.",
-        )
-        place = as_path("path", path)
-        make_folder(place.parent)
-        write_whole(place, page.render_static(self.sentences[0], sections).encode())
-        return place
+        ``runs`` episodes are planned in each simulator that is left to say what the planner is worth, and what simpler
+        simulators would lose; 0 leaves that out.
+        """
+        written: Path = importlib.import_module("occamrl.report.simulators").write_page(self, path, runs)
+        return written
+
+    def _drawn(self, what: str, axes: Axes | None) -> Axes:
+        drawn: Axes = getattr(importlib.import_module("occamrl.report.simulators"), f"draw_{what}")(self, axes)
+        return drawn
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
 
 
-def transitions(log: Any) -> list[tuple[int, Floats, Floats, Floats]]:
-    """Return a log as (episode, states [T, n], actions [T, m], next_states [T, n]), episode by episode.
-
-    A log is a mapping or data frame with ``episode`` [T], ``states`` [T, n] and ``actions`` [T, m], in the order in
-    which the steps were made, or with columns ``state_0``, ``state_1``, ..., ``action_0``, ...; ``next_states`` may be
-    left out: then the last row of an episode only says where it ended, and its action is not used. Or a Minari
-    dataset, or any iterable of episodes with ``observations`` [T + 1, n] and ``actions`` [T, m].
-    """
-
-    def flat(name: str, value: Any) -> Floats:
-        array = as_floats(name, np.asarray(value))
-        return array.reshape(len(array), -1)
-
-    if hasattr(log, "iterate_episodes"):
-        log = list(log.iterate_episodes())
-    found = []
-    if not isinstance(log, (Sequence, Mapping)) and not hasattr(log, "__getitem__"):
-        expected = "arrays by name (episode, states, actions), a data frame, or a Minari dataset"
-        raise InvalidInput("log", got=type(log).__name__, expected=expected)
-    if isinstance(log, Sequence):
-        for each in log:
-            if not hasattr(each, "observations"):
-                expected = "episodes with observations and actions; or arrays by name: episode, states, actions"
-                raise InvalidInput("log", got=f"a list of {type(each).__name__}", expected=expected)
-        for i, each in enumerate(log):
-            path = flat("observations", each.observations)
-            found.append((i, path[:-1], flat("actions", each.actions)[: len(path) - 1], path[1:]))
-        return found
-    names = list(log) if isinstance(log, Mapping) else list(getattr(log, "column_names", getattr(log, "columns", ())))
-    columns: dict[str, Floats] = {}
-    for name in ("states", "actions", "next_states"):
-        parts = (f"{name[:-1]}_{i}" for i in itertools.count())
-        if several := [name] if name in names else list(itertools.takewhile(names.__contains__, parts)):
-            columns[name] = np.concatenate([flat(each, log[each]) for each in several], axis=1)
-    if not {"states", "actions"} <= {*columns} or "episode" not in names:
-        raise InvalidInput("log", got=f"columns {names}", expected="episode, states and actions (and next_states)")
-    states, actions, episode = columns["states"], columns["actions"], np.asarray(log["episode"])
-    for name, column in (*columns.items(), ("episode", episode)):
-        if len(column) != len(states):
-            raise ShapeError(name, got=f"{len(column)} rows", expected=f"{len(states)}, as states")
-    cuts = np.flatnonzero(episode[1:] != episode[:-1]) + 1
-    for i, rows in enumerate(np.split(np.arange(len(states)), cuts)):
-        whole = rows if "next_states" in columns else rows[:-1]
-        after = columns["next_states"][rows] if "next_states" in columns else states[rows[1:]]
-        found.append((i, states[whole], actions[whole], after))
-    return found
-
-
-def select_simulators(
-    log: Any, ladder: SimulatorLadder, *, delta: float = 0.05, seed: int = 0, progress: bool | None = None
-) -> Answer:
-    """Test simulators on a log, without acting; :func:`occamrl.select` calls it."""
-    agent, episodes = OccamControl(ladder=ladder, delta=delta, seed=seed), transitions(log)
-    bar = Progress("select", max(1, len(episodes)), progress)
-    for number, states, actions, after in episodes:
-        agent.begin_episode()
-        for s, a, y in zip(states, actions, after, strict=True):
-            agent.observe(s, a, 0.0, y)
-        bar.update(number + 1)
-    bar.close()
-    return Answer(agent)
+def _span(worth: Worth) -> str:
+    return f"{plain(worth.value)} ({plain(worth.low)} to {plain(worth.high)})"

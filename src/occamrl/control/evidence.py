@@ -11,17 +11,9 @@ and a member is rejected for ever when the capital reaches $1/\delta$ (Ville); a
 
 **The score** is a bet, $w = q/p$. $p$ is the member's own law at $(s,a)$, fitted to a *second* batch of its draws: a
 core, and a broad part for the share of draws far from it. $q$ mixes such fits of the other members, by weight, with the
-laws of its own errors, each in proportion to how well it has predicted so far. All members are run with
-common random numbers, so that errors of the fits cancel in $q/p$. A bad score costs power, never validity.
-
-**Errors** of a member are learned freely. Let $z = L^{-1}(y - \mu)$, $\mu$ and $LL^\top$ mean and covariance of its
-fit. With features $\phi = (1, \text{view}, a)$, standardised, and $G = I + \sum\phi\phi^\top$,
-$B = \sum\phi z^\top$ over the past, the shift is $\hat z = B^\top G^{-1}\phi$, and
-$u = (z - \hat z)/\sqrt{1 + \phi^\top G^{-1}\phi}$ what is left, clipped at four scales, since jumps are no shift.
-Three laws of the next error are offered, coordinate by coordinate: *shift*, Student around $\hat z$ with scale and
-degrees of freedom by the past $u$; *scale*, around 0 with the scale of the past $z$; *heavy*, with three degrees of
-freedom around $\hat z$ and the scale of the past $|u|$. The same $G$ serves for errors in coordinates of the state,
-$r = y - \mu$: they say where a member misfits, and correct it when nothing else is left.
+laws of its own errors (:mod:`occamrl.control.errors`), each in proportion to how well it has predicted so far. All
+members are run with common random numbers, so that errors of the fits cancel in $q/p$. A bad score costs power, never
+validity.
 
 **Weights** of members are Bayes' with the fits for likelihoods: synthetic, for acting and for $q$, without guarantee.
 
@@ -41,24 +33,14 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import chi2
 
+from occamrl.control import errors
+from occamrl.control.errors import Predicted, student
 from occamrl.control.ladder import FAR, Simulator, SimulatorLadder
 from occamrl.protocols import Floats, Ints
 
 AWAKE, TOP = 32, 8  # members that are tested at a step at most; those that make q
 MIXED = 0.01  # of every bet that is held back, and of the laws of q that is shared evenly
 TEMPERED = 0.3  # the exponent of the second score
-LAWS = 3  # of errors: shift, scale, heavy
-PRIOR = 4.0  # observations that the prior of errors is worth
-_HEAVY = 3.0  # degrees of freedom
-_JUMP = 4.0  # scales from which on an error is taken for a jump
-_MEAN_ABS = 2 * math.sqrt(3) / math.pi  # of Student's law with three
-
-
-def student(z: Floats, dof: Any) -> Floats:
-    """Return the log density of Student's law."""
-    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * math.pi)
-    found: Floats = constant - (dof + 1) / 2 * np.log1p(z * z / dof)
-    return found
 
 
 class Laws(NamedTuple):
@@ -163,14 +145,9 @@ def rows_of(level: Ints, log_weight: Floats, features: int, seen: int, states: i
         "peak": np.zeros(members),  # the largest log capital so far
         "rejected": np.full(members, -1),  # after how many steps; -1 if it is not
         "log_weight": log_weight,
-        "laws": np.full((members, 1 + LAWS), -math.log(1 + LAWS)),  # log weights of what q is made of
+        "laws": np.full((members, 1 + errors.LAWS), -math.log(1 + errors.LAWS)),  # log weights of what q is made of
         "far": np.zeros((members, 1 + 2 * seen)),  # draws far from the core: their number, sum and squares
-        "awake": np.zeros(members),  # steps
-        "gram": np.tile(np.eye(features), (members, 1, 1)),
-        "cross": np.zeros((members, features, seen + states)),
-        "squares": np.full((members, 2, seen), PRIOR),  # of u and z
-        "absolute": np.full((members, seen), PRIOR * _MEAN_ABS),  # of u
-        "noise": np.zeros((members, states)),  # squares of r minus its shift
+        **errors.begin(members, features, seen, states),
     }
 
 
@@ -212,61 +189,6 @@ def awake(state: dict[str, Any]) -> tuple[Ints, int]:
     return np.concatenate([top, others[turn]]), top.size
 
 
-class Predicted:
-    """What the past says of the next error of some members at features phi [k]."""
-
-    def __init__(self, state: dict[str, Any], members: Ints, phi: Floats) -> None:
-        self.state, self.members, self.phi = state, members, phi
-        self.seen = state["absolute"].shape[1]
-        leverage = np.linalg.solve(state["gram"][members], np.broadcast_to(phi[:, None], (members.size, phi.size, 1)))
-        shift = np.einsum("mk,mkd->md", leverage[..., 0], state["cross"][members])
-        self.shift, self.drift = shift[:, : self.seen], shift[:, self.seen :]  # of z, and of r
-        self.width = np.sqrt(1.0 + leverage[..., 0] @ phi)
-        self.dof = PRIOR + state["awake"][members]
-        self.scale = np.sqrt(state["squares"][members] / self.dof[:, None, None])
-        self.heavy = state["absolute"][members] / (_MEAN_ABS * self.dof[:, None])
-
-    def log_density(self, z: Floats) -> Floats:
-        """Return the log densities of errors z [m, points, d] by each law [laws, m, points]."""
-        u, dof = (z - self.shift[:, None]) / self.width[:, None, None], self.dof[:, None, None]
-        log_width = z.shape[2] * np.log(self.width)[:, None]
-
-        def of(values: Floats, scale: Floats, dof: Any) -> Floats:
-            found: Floats = (student(values / scale[:, None], dof) - np.log(scale[:, None])).sum(axis=2)
-            return found
-
-        plain = of(u, self.scale[:, 0], dof) - log_width
-        return np.stack([plain, of(z, self.scale[:, 1], dof), of(u, self.heavy, _HEAVY) - log_width])
-
-    def learn(self, z: Floats, r: Floats) -> None:
-        """Take note of the errors z [m, d] and r [m, n] that came."""
-        state, members, phi = self.state, self.members, self.phi
-        u, limit = (z - self.shift) / self.width[:, None], _JUMP * self.heavy
-        clipped = np.clip(u, -limit, limit)  # jumps are no shift
-        z_used = self.shift + self.width[:, None] * clipped
-        state["gram"][members] += np.outer(phi, phi)
-        state["cross"][members] += phi[:, None] * np.concatenate([z_used, r], axis=1)[:, None]
-        state["squares"][members] += np.minimum(np.stack([clipped**2, z * z], axis=1), 1e12)
-        state["absolute"][members] += np.minimum(np.abs(u), 1e6)
-        state["noise"][members] += ((r - self.drift) / self.width[:, None]) ** 2
-
-
-def coefficients(state: dict[str, Any], member: int) -> tuple[Floats, Floats, Floats]:
-    """Return the shift of r by the features [k, n], its standard errors [k, n], and the scale of the rest [n]."""
-    seen, inverse = state["absolute"].shape[1], np.linalg.inv(state["gram"][member])
-    beta = inverse @ state["cross"][member][:, seen:]
-    scale = np.sqrt(state["noise"][member] / max(1.0, state["awake"][member])) + 1e-300
-    return beta, np.sqrt(np.diag(inverse))[:, None] * scale, scale
-
-
-def features(ladder: SimulatorLadder, view: Floats, action: Floats) -> Floats:
-    """Return the features (1, view, action) of errors, of order 1."""
-    low, high = ladder.actions.low, ladder.actions.high
-    half = np.maximum((high - low) / 2, 1e-12)
-    parts = np.clip((view - ladder.centre) / ladder.spread, -1e3, 1e3), (action - (low + high) / 2) / half
-    return np.concatenate([np.ones((*view.shape[:-1], 1)), *parts], axis=-1)
-
-
 def observe(
     state: dict[str, Any],
     ladder: SimulatorLadder,
@@ -275,7 +197,7 @@ def observe(
     address: Callable[[str], np.random.Generator],
     delta: float,
 ) -> Floats:
-    """Take note of one real step; return mean and scale of the next state by the heaviest member [2, n].
+    """Take note of one real step; return its features, what came, and its mean and scale by the heaviest member.
 
     ``address`` gives fresh generators by purpose.
     """
@@ -289,7 +211,8 @@ def observe(
     outcome, views = seen[0] + noise[0], seen[1:].reshape(active.size, 2 * n, -1) + noise[1:]
     laws = fit(state, active, views[:, n:], ladder.resolution)  # by the second batch; the first is ranked
     points = np.concatenate([np.broadcast_to(outcome, (active.size, 1, outcome.size)), views[:, :n]], axis=1)
-    log_e, log_p, predicted = score(state, active, top, laws, points, features(ladder, ladder.view(s[None])[0], a))
+    phi = errors.features(ladder, ladder.view(s[None])[0], a)
+    log_e, log_p, predicted = score(state, active, top, laws, points, phi)
     # the capital of the bets, and who is rejected
     state["steps"] += 1
     state["awake"][active] += 1
@@ -306,7 +229,7 @@ def observe(
     middle = drawn[:, n:].mean(axis=1)
     z = np.clip(laws.errors(points[:, :1])[:, 0], -1e6, 1e6)
     predicted.learn(z, np.clip(y - middle, -FAR, FAR))
-    return np.stack([middle[0], drawn[0, n:].std(axis=0)])
+    return np.concatenate([phi, y, middle[0], drawn[0, n:].std(axis=0)])
 
 
 def score(

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.control.ladder import Choices, SimulatorLadder, called, label_of
+from occamrl.control.ladder import Choices, SimulatorLadder, called, checked, label_of
 from occamrl.envs.wrapper import Discretiser
-from occamrl.errors import ParameterError, ShapeError, as_floats, require_integer
+from occamrl.errors import ParameterError, ShapeError, require_integer
 from occamrl.models.families import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.grids import Grid
@@ -76,8 +76,8 @@ class OnGrid:
         states = np.repeat(grid.vertices, self._draws, axis=0)
         for a, action in enumerate(self.actions):
             chosen = np.tile(action, (len(states), 1))
-            after = as_floats("next states", called(member, states, chosen, rng, label_of(member)))
-            money = as_floats("reward", self._simulators.reward(states, chosen, after), (len(states),))
+            after = called(member, states, chosen, rng, label_of(member))
+            money = checked("reward", self._simulators.reward, (states, chosen, after), (len(states),))
             inside = np.where(grid.circle, after, np.clip(after, grid.low, grid.high))
             vertex, weight = grid.corners(inside)
             pair = np.repeat(np.arange(grid.size) * len(self.actions) + a, self._draws)

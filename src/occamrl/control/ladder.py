@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
-from occamrl.errors import InvalidInput, ParameterError, as_floats, require_integer
+from occamrl.errors import InvalidInput, ParameterError, ShapeError, as_floats, require_integer
 from occamrl.protocols import Floats, Ints
 from occamrl.running.identity import code_of, name_of
 from occamrl.running.run import generator
@@ -104,6 +104,8 @@ class SimulatorLadder:
         it are not seen. By default a thousandth of the typical change in a step.
     draws : int
         How many draws a real step is ranked among. One step multiplies the evidence by ``draws + 1`` at most.
+    coordinates : list of str, optional
+        Names of the coordinates of the state, for sentences and pictures; ``state[0]``, ... by default.
     check : bool
         Run :func:`check_simulator` on every member.
     """
@@ -119,22 +121,33 @@ class SimulatorLadder:
         view: Callable[[Floats], Floats] | None = None,
         resolution: Any = None,
         draws: int = 39,
+        coordinates: Sequence[str] = (),
         check: bool = True,
     ) -> None:
-        if not isinstance(classes, Mapping) or not classes or not all(len(each) for each in classes.values()):
+        if not isinstance(classes, Mapping) or not classes:
             raise ParameterError("classes", got=f"{classes!r:.80}", expected="a dict: names, and lists of simulators")
+        for name, each in classes.items():
+            if not isinstance(each, Sequence) or not each or not all(map(callable, each)):
+                expected = "a list of functions: [step]"
+                raise ParameterError(f"classes[{name!r}]", got=f"{each!r:.80}", expected=expected)
         self.names = tuple(str(name) for name in classes)
         self.members: list[Simulator] = [member for each in classes.values() for member in each]
         self.level: Ints = np.repeat(np.arange(len(classes)), [len(each) for each in classes.values()])
         self.reward, self.view, self.start = reward, view or (lambda states: states), start
         self.horizon, self.draws = require_integer("horizon", horizon, 1), require_integer("draws", draws, 4)
         self.actions: Actions = actions if isinstance(actions, Box) else Choices(actions)
-        states, chosen, changes = self._explore(generator(0, "explore"))
+        states, chosen, after = self._explore(generator(0, "explore"))
         for member, level in zip(self.members if check else (), self.level, strict=False):
             check_simulator(member, states, chosen, name=f"{self.names[level]}: {label_of(member)}")
-        seen = self.view(states)
+        checked("reward", reward, (states, chosen, after), (len(states),))
+        seen, then = (checked("view", self.view, (each,), (len(states), None)) for each in (states, after))
         self.centre, self.spread = np.median(seen, axis=0), _spread(seen)
-        resolution = 1e-3 * _spread(changes) if resolution is None else as_floats("resolution", resolution)
+        self.coordinates = tuple(coordinates) or tuple(f"state[{i}]" for i in range(states.shape[1]))
+        if len(self.coordinates) != states.shape[1]:
+            raise ShapeError("coordinates", got=list(coordinates), expected=f"{states.shape[1]} names")
+        viewed = self.coordinates if view is None else [f"view[{i}]" for i in range(seen.shape[1])]
+        self.features = (*viewed, *(f"action[{i}]" for i in range(self.actions.dimension)))  # that errors depend on
+        resolution = 1e-3 * _spread(then - seen) if resolution is None else as_floats("resolution", resolution)
         self.resolution = np.broadcast_to(resolution, seen.shape[1:]).copy()
         if not np.all(self.resolution > 0):
             raise ParameterError("resolution", got=self.resolution, expected="numbers > 0")
@@ -169,17 +182,17 @@ class SimulatorLadder:
         return OnGrid(self, grid, actions, draws, seed)
 
     def _explore(self, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Walk at random in a few members; return states, actions and changes of the view."""
+        """Walk at random in a few members; return states, actions and next states."""
         found = []
         for i in np.unique(np.linspace(0, len(self.members) - 1, 4).astype(int)):
             states = np.stack([self.first_state(rng) for _ in range(_WALK)])
             for _ in range(_WALK):
                 actions = self.actions.draw(_WALK, rng)
                 after = called(self.members[i], states, actions, rng, label_of(self.members[i]))
-                found.append((states, actions, self.view(after) - self.view(states)))
+                found.append((states, actions, after))
                 states = after
-        states, actions, changes = (np.concatenate(each) for each in zip(*found, strict=True))
-        return states, actions, changes
+        states, actions, after = (np.concatenate(each) for each in zip(*found, strict=True))
+        return states, actions, after
 
 
 def label_of(member: Any) -> str:
@@ -198,24 +211,39 @@ def _spread(values: Floats) -> Floats:
     return np.where(found > 0, found, np.maximum(1.0, np.abs(values).max(axis=0)))
 
 
-def called(member: Simulator, states: Floats, actions: Floats, rng: np.random.Generator, name: str) -> Floats:
-    """Run a simulator once; refuse what has another shape, is not finite, or writes to what it was given."""
-    given = states.copy(), actions.copy()
+CALLS = {
+    "step": "step(states [N, n], actions [N, m], rng) -> next_states [N, n]",
+    "reward": "reward(states [N, n], actions [N, m], next_states [N, n]) -> [N]",
+    "view": "view(states [N, n]) -> [N, d]",
+    "policy": "policy(states [N, n], step) -> actions [N, m]",
+}
+
+
+def checked(kind: str, function: Any, given: tuple[Any, ...], shape: tuple[int | None, ...], name: str = "") -> Floats:
+    """Return what a function of the user's returns; refuse an error, another shape and what is not finite."""
+    name, expected = name or kind, f"{CALLS[kind]}, for every N"
     try:
-        after = np.asarray(member(states, actions, rng))
+        found = np.asarray(function(*given))
     except (TypeError, ValueError, IndexError) as error:
-        got, expected = f"{type(error).__name__}: {error}", "step(states [N, n], actions [N, m], rng) for every N"
-        raise SimulatorError(name, got=got, expected=expected) from error
-    if after.shape != states.shape or after.dtype.kind not in "fiu":
-        got, expected = f"{after.dtype}{list(after.shape)} for {len(states)} rows", f"floats {list(states.shape)}"
-        raise SimulatorError(name, got=got, expected=f"{expected}: one next state a row, no row dropped or added")
-    if not np.isfinite(after).all():
-        row = int(np.flatnonzero(~np.isfinite(after).all(axis=1))[0])
-        got = f"{after[row]} after {states[row]} by {actions[row]}"
+        raise SimulatorError(name, got=f"{type(error).__name__}: {error}", expected=expected) from error
+    fits = found.ndim == len(shape) and all(want in (None, got) for want, got in zip(shape, found.shape, strict=True))
+    if not fits or found.dtype.kind not in "fiu":
+        got = f"{found.dtype}{list(found.shape)} for {len(given[0])} rows"
+        raise SimulatorError(name, got=got, expected=f"{expected}: one row for each row given")
+    if not np.isfinite(found).all():
+        row = int(np.flatnonzero(~np.isfinite(found.reshape(len(found), -1)).all(axis=1))[0])
+        got = f"{found[row]} for {', '.join(str(each[row]) for each in given if np.ndim(each) == 2)}"
         raise SimulatorError(name, got=got, expected="finite numbers: clip what may overflow")
+    return found.astype(np.float64)
+
+
+def called(member: Simulator, states: Floats, actions: Floats, rng: np.random.Generator, name: str) -> Floats:
+    """Run a simulator once; refuse what breaks its form, or writes to what it was given."""
+    given = states.copy(), actions.copy()
+    after = checked("step", member, (states, actions, rng), states.shape, name)
     if not (np.array_equal(states, given[0]) and np.array_equal(actions, given[1])):
         raise SimulatorError(name, got="its arguments changed", expected="a new array: copy the states before writing")
-    return after.astype(np.float64)
+    return after
 
 
 def check_simulator(member: Simulator, states: Floats, actions: Floats, *, name: str = "simulator") -> None:

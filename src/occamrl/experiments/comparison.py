@@ -159,16 +159,14 @@ def compare(
         with locked(place) if folder is not None else nullcontext(None) as handle:
             jobs = [(name, seed) for seed in every for name in agents if finished(name, seed) is None]
             who: dict[str, Any] = {name: (agent, mdp) for name, agent in agents.items()}
-            modules: set[str] = set()
-            team = min(team, max(1, len(jobs)))
+            files = {name: str(Path(scratch) / f"agent-{i}.npz") for i, name in enumerate(agents)}
+            modules, team = set[str](), min(team, max(1, len(jobs)))
             if team > 1:
                 try:
-                    for i, name in enumerate(agents):
-                        file = Path(scratch) / f"agent-{i}.npz"
-                        modules |= set(write_objects(file, *who[name]))
-                        who[name] = str(file)
+                    modules = {module for name in agents for module in write_objects(Path(files[name]), *who[name])}
+                    who = files
                 except CheckpointError:  # another process cannot be told of it
-                    team, who = 1, {name: (agent, mdp) for name, agent in agents.items()}
+                    team = 1
             tasks = [[who[name], str(path_of(name, seed).resolve()), seed, episodes] for name, seed in jobs]
             pool = Pool(f"{__name__}:play_run", team, sorted(modules), [] if handle is None else [handle])
             stopped = follow("compare", "runs", pool, tasks, progress, take)
@@ -226,7 +224,7 @@ def league(records: Records) -> list[dict[str, Any]]:
         own, tuned = totals.get((problem, first, False), []), totals.get((problem, best, False), [])
         low, high = interval(own) or (None, None)
         row: dict[str, Any] = {"problem": problem, "agent": name, "guarantee": labels[first].get("guarantee", "")}
-        row["given"] = ", ".join(map(str, labels[first].get("given", []))) or "nothing"
+        row["given beforehand"] = ", ".join(map(str, labels[first].get("given", []))) or "nothing"
         row["regret"] = float(np.mean(own)) if own else None
         row["tuned regret"] = float(np.mean(tuned)) if tuned and several else None
         row["95% interval"] = ends_of({"low": low, "high": high})

@@ -22,7 +22,7 @@ from occamrl.errors import ParameterError, RecordError, require_integer
 from occamrl.experiments import pool, records
 from occamrl.experiments.pool import Event, Listener, Pool, follow, play, processors
 from occamrl.experiments.records import CURVE, TOTALS, Cell, Folder, Records, locked
-from occamrl.experiments.spec import Resolver, check, make_problem, read_spec
+from occamrl.experiments.spec import Resolver, as_data, check, make_problem, read_spec
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
@@ -128,25 +128,28 @@ class Experiment:
     """A checked spec and its cells.
 
     >>> import occamrl as orl
-    >>> agents = ["UniformRandom", {"name": "Optimal"}]
-    >>> experiment = orl.Experiment(name="river", episodes=100, seeds=2, problem=["RiverSwim"], agent=agents)
+    >>> problems = [orl.make_problem("river-swim", states=3)]
+    >>> agents = [orl.PSRL(), orl.Optimal, {"name": "UCRLVTRLin", "parameters": {"norm_bound": "sqrt(SA)"}}]
+    >>> experiment = orl.Experiment(name="river", episodes=100, seeds=2, problem=problems, agent=agents)
     >>> len(experiment.cells)
-    4
+    6
 
     Parameters
     ----------
     imports : sequence of str
         The modules that the spec lists under ``import``: a file alone is never a reason to run code.
     **spec
-        The keys of a spec, as in TOML. :class:`SpecError` says everything that is wrong with it.
+        The keys of a spec, as in TOML; problems, agents and rules may be classes, or objects with plain parameters.
+        :class:`SpecError` says what is wrong with it.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), **spec: Any) -> None:
-        self._set("spec", spec, imports)
+        data, modules = as_data(spec)
+        self._set("spec", data, [*imports, *modules])
 
     def _set(self, path: str | Path, data: dict[str, Any], imports: Sequence[str]) -> None:
-        self.data, self.cells, code = check(data, path, imports)
-        self.name, self.imports = self.data["name"], list(imports)
+        self.cells, code = check(data, path, imports)
+        self.data, self.name, self.imports = data, data["name"], list(imports)
         mine = {f"{name} version": versions()[name] for name in ("occamrl", "numpy")}
         self.code = {key: {**mine, **each} for key, each in code.items()}
 

@@ -1,15 +1,7 @@
-"""The folder of an experiment: its layout, its lock, and how all of it is read and verified.
-
-::
-
-    FOLDER/experiment.json      name, spec, the cells, and what problems and agents were (parameters, code)
-    FOLDER/lock                 which process works here; empty when none does
-    FOLDER/cells/<id>.json      the record of a finished or failed cell: totals, curve, pieces, phases
-    FOLDER/cells/<id>.npz       the checkpoint of a cell under way
-    FOLDER/quarantine/          what `verify` took out
+"""The folder of an experiment: its lock, and how all of it is read and verified. `docs/experiments.md` has its layout.
 
 A cell is one problem, one agent, one seed. Its id is the hash of its content, so other cells never disturb it. JSON
-files begin with a digest of the rest, checkpoints end with one. What is damaged or foreign is named, never deleted.
+files contain a digest of the rest, checkpoints end with one. What is damaged or foreign is named, never deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -157,6 +149,16 @@ class Records(Tables):
         """The number of cells."""
         return sum(len(getattr(self, name)) for name in ("cells", "failed", "begun", "missing", "damaged"))
 
+    @property
+    def failures(self) -> list[dict[str, str]]:
+        """Of each failed cell its id, what it is called, and the last line of the reason."""
+        found = []
+        for record in self.failed:
+            who = f"{record['problem']['label']}, {record['agent']['label']}, seed {record['seed']}"
+            last = (str(record.get("reason") or "").strip() or "not stated").splitlines()[-1]
+            found.append({"cell": record["cell"], "who": who, "reason": last})
+        return found
+
     @cached_property
     def curves(self) -> pa.Table:
         """A table of all curves: cell, problem, agent, seed, episode, regret, cumulative_regret, realised_return."""
@@ -188,9 +190,8 @@ class Records(Tables):
         """What is kept of the finished runs, by problem and agent."""
         found: dict[str, dict[str, list[Kept]]] = {}
         for record in self.cells:
-            totals = [record[name] for name in ("total_regret", "total_return", "plans", "wall_time")]
-            kept = Kept(record["seed"], record["episodes"], *totals, **record["pieces"])
-            found.setdefault(record["problem"]["label"], {}).setdefault(record["agent"]["label"], []).append(kept)
+            agents = found.setdefault(record["problem"]["label"], {})
+            agents.setdefault(record["agent"]["label"], []).append(kept_of(record))
         return found
 
     def __str__(self) -> str:
@@ -200,6 +201,12 @@ class Records(Tables):
         return "\n".join([head, *([self._text()] if self.cells else [])])
 
     __repr__ = __str__
+
+
+def kept_of(record: Mapping[str, Any]) -> Kept:
+    """Return what a record keeps of its run."""
+    totals = [record[name] for name in ("total_regret", "total_return", "plans", "wall_time")]
+    return Kept(record["seed"], record["episodes"], *totals, **record["pieces"])
 
 
 def labels_of(record: dict[str, Any]) -> dict[str, Any]:

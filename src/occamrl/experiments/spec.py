@@ -5,7 +5,8 @@ Agents need what only the problem knows. Their parameters take symbolic values f
 ``"support"``, ``oracle``. The references of a selector are named like agents: ``oracle``, ``largest``,
 ``smallest`` and ``class`` (with ``m``), each the plain learner that a selector would be if it knew, or did not look.
 
-All faults of a file are reported at once: where, what was got, what was expected, the nearest valid name.
+The faults of a file are reported together: where, what was got, what was expected, the nearest valid name. Values that
+depend on a problem or on each other are looked at once the others are right.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
@@ -47,10 +49,14 @@ _INSTEAD: dict[str, Any] = {"name": _UNKNOWN, "episodes": 1, "seeds": 1, "proble
 
 
 def _seeds(value: Any) -> Any:
-    return list(range(value)) if type(value) is int and 1 <= value <= _MOST_SEEDS else value
+    if type(value) is int and not 1 <= value <= _MOST_SEEDS:
+        raise ValueError(f"a number of seeds from 1 to {_MOST_SEEDS:,}, or a list of seeds")
+    return list(range(value)) if type(value) is int else value
 
 
 def _by_name(value: Any) -> Any:
+    if isinstance(value, dict) and isinstance(value.get("name"), dict):  # an object that has a label or a sweep
+        return {**value, **value["name"]}
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -158,7 +164,7 @@ def fault_of(error: Any, prefix: str = "") -> Fault:
         models: list[type[BaseModel]] = [ProblemEntry, AgentEntry] if prefix or len(location) > 1 else [Spec]
         names = [each.alias or name for model in models for name, each in model.model_fields.items()]
         return Fault(key, "an unknown key", str(UnknownName("key", got=location[-1], known=names).expected))
-    expected = re.sub(r"^(Input|String|List|Dictionary) should (be|have) ", "", error["msg"])
+    expected = re.sub(r"^((Input|String|List|Dictionary) should (be|have)|Value error,) ", "", error["msg"])
     return Fault(key, f"{error['input']!r:.100}", expected)
 
 
@@ -176,12 +182,35 @@ def noting(faults: list[Fault], key: str) -> Iterator[None]:
         faults.append(Fault(key, f"{type(error).__name__}: {error}", "values of valid kinds and sizes"))
 
 
-def check(given: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tuple[dict[str, Any], list[Cell], Code]:
-    """Return the data of a spec, its cells, and what they consist of; every problem and agent is built once."""
+def as_data(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return a spec as plain data, and the modules of the user's classes in it.
+
+    Classes stand for their names; problems, agents and rules for their names and those parameters that were set.
+    """
+    modules: set[str] = set()
+
+    def entry(thing: Any) -> Any:
+        kind = thing if isinstance(thing, type) else type(thing)
+        name = next((name for each in registry.KINDS for name, own in registry.own(each).items() if own is kind), "")
+        if not name and kind.__module__.split(".")[0] not in ("builtins", "numpy", "occamrl", "__main__"):
+            name = f"{kind.__module__}:{kind.__qualname__}"
+            modules.add(kind.__module__)
+        if not name or not (kind is thing or is_dataclass(thing)):
+            raise TypeError(f"{thing!r:.80}")
+        if kind is thing:
+            return name
+        own = {each.name: (getattr(thing, each.name), each.default) for each in fields(thing) if each.init}
+        return {"name": name, "parameters": {key: value for key, (value, usual) in own.items() if value is not usual}}
+
     try:
-        data = json.loads(json.dumps(given, allow_nan=False))
+        return json.loads(json.dumps(spec, default=entry, allow_nan=False)), sorted(modules)
     except (ValueError, TypeError) as error:
-        raise SpecError(path, [Fault("spec", f"{error}", "numbers, texts, lists and tables")]) from error
+        expected = "plain data, or a class in a module or an object of one made of these; orl.compare takes any agent"
+        raise SpecError("spec", [Fault("spec", f"{error}", expected)]) from error
+
+
+def check(data: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tuple[list[Cell], Code]:
+    """Return the cells of a spec, and what they consist of; every problem and agent is built once."""
     spec, faults = _validated(data)
     if missing := [name for name in spec.imports if name not in imports]:
         named = " ".join(f"--import {name}" for name in missing)
@@ -216,7 +245,7 @@ def check(given: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tu
                     cells += [Cell(one, two, seed, episodes, spec.thinning) for seed in seeds]
     if faults:
         raise SpecError(path, list(dict.fromkeys(faults)))
-    return data, cells, code
+    return cells, code
 
 
 def _validated(data: dict[str, Any]) -> tuple[Spec, list[Fault]]:

@@ -25,6 +25,7 @@ Scale = Literal["linear", "semilogx", "semilogy", "loglog"]
 Band = Literal["bootstrap", "quantiles", "seeds"] | None
 Width = Literal["column", "page"] | float
 
+FEWEST = 3  # seeds for an interval: two numbers do not tell how a third would fall
 _RESAMPLES = 4_000
 _MOST_ROWS = 20  # of a printed table: it fits a screen
 _LATEX = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"} | {"~": r"\textasciitilde{}"})
@@ -52,9 +53,9 @@ Runs = Mapping[str, Mapping[str, Sequence[Result | Kept]]]  # by problem and age
 
 
 def interval(values: Any) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of a mean, the same for the same numbers; None for fewer than two."""
+    """Return the 95 % bootstrap interval of a mean, the same for the same numbers; None for fewer than three."""
     numbers = np.asarray(values, dtype=np.float64)
-    if numbers.size < 2:
+    if numbers.size < FEWEST:
         return None
     drawn = generator(0, "bootstrap").integers(numbers.size, size=(_RESAMPLES, numbers.size))
     low, high = np.quantile(numbers[drawn].mean(axis=1), (0.025, 0.975))
@@ -62,7 +63,7 @@ def interval(values: Any) -> tuple[float, float] | None:
 
 
 def ends_of(row: dict[str, Any]) -> str:
-    """Return the interval of a row as text; nothing for a single seed."""
+    """Return the interval of a row as text; nothing where there is none."""
     return "" if row["low"] is None else f"[{row['low']:,.4g}, {row['high']:,.4g}]"
 
 
@@ -108,16 +109,8 @@ class Tables(ABC):
             lines.append(" & ".join(str(each).translate(_LATEX) for each in [*names, *values]) + r" \\")
             last = row["problem"]
         head = " & ".join([*["problem"] * several, "agent", "regret", r"95\,\% interval", "worst seed"])
-        columns = "l" * (1 + several) + "rrr"
-        body = [
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            head + r" \\",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-        return "\n".join(body) + "\n"
+        begin = rf"\begin{{tabular}}{{{'l' * (1 + several)}rrr}}"
+        return "\n".join([begin, r"\toprule", head + r" \\", *lines, r"\bottomrule", r"\end{tabular}"])
 
     def regret_at(self, episode: int) -> dict[str, Any]:
         """Return the exact cumulative regret after so many episodes, by problem and agent: one number per seed."""
@@ -134,6 +127,7 @@ class Tables(ABC):
         band: Band = "bootstrap",
         width: Width = "column",
         problem: str | None = None,
+        **style: Any,
     ) -> Axes:
         """Draw the mean cumulative regret of every agent.
 
@@ -151,9 +145,11 @@ class Tables(ABC):
             3.3 or 6.9 inches, or how many.
         problem : str, optional
             Which one, if there are several.
+        **style
+            Passed on to Matplotlib's ``plot``, such as ``markersize=2``.
         """
         figures: Any = importlib.import_module("occamrl.report.figures")
-        return figures.plot(self.runs, axes, scale=scale, band=band, width=width, problem=problem)  # type: ignore[no-any-return]  # a layer above
+        return figures.plot(self.runs, axes, scale=scale, band=band, width=width, problem=problem, **style)  # type: ignore[no-any-return]  # a layer above
 
     def _text(self) -> str:
         """Return the rows as text."""

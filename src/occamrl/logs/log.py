@@ -318,7 +318,7 @@ class _Match:
             texts = [repr(name) for name in names[:10_000]]
             near = difflib.get_close_matches(repr(label), texts, n=3, cutoff=0.3) or texts[:3]
             listed = f"one of the {len(names)} {kind}s of the models, such as {', '.join(near)}"
-        return f'{listed}; add it to the models, or leave such rows out: read_log(..., unlisted="drop")'
+        return f'{listed}; add it to the models, or leave such rows out with unlisted="drop"'
 
     def _drop(self, block: Steps, bad: NDArray[np.bool_]) -> Steps:
         _tell(self.log.report, unlisted=bad)
@@ -374,7 +374,7 @@ def _roles_of(columns: Mapping[str, Any] | None, names: Sequence[str]) -> dict[s
         value = asked.get(role, role if role in names else None)
         if value is None:
             if role in ("state", "action") or (role == "episode" and role not in asked):
-                expected = f"its name, as in columns={{{role!r}: ...}}; there are {', '.join(map(str, names))}"
+                expected = f"its name, given under columns; there are {', '.join(map(str, names))}"
                 expected += "; None if the table is one sequence" * (role == "episode")
                 raise LogError(role, got="no such column", expected=expected)
             continue

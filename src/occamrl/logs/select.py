@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.control.answer import select_simulators
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
 from occamrl.evidence import value
 from occamrl.learners.occam import Occam
+from occamrl.logs.continuous import select_simulators
 from occamrl.logs.log import read_log
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder

@@ -1,11 +1,8 @@
 """What a report shows, as plain data: computed once from the records of an experiment, drawn elsewhere.
 
 Records that differ only in their seed are a group. Each seed is one observation: nothing inside a run counts as a
-repetition. **Intervals** are bootstrap intervals of a mean over seeds, as :func:`occamrl.compare` has them; their draws
-are fixed, so a report that is written again is the same. Below three seeds there is none: two numbers do not tell how a
-third would fall. With ten seeds a nominal 95 % interval covers about 90 %.
-
-**Decisions** are compared over seeds on a grid of episodes: what was in play there, in which share of the seeds.
+repetition. Intervals are bootstrap intervals of a mean over seeds, as :func:`occamrl.compare` has them; their draws are
+fixed, so a report that is written again is the same. With ten seeds a nominal 95 % interval covers about 90 %.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import permutations
 from typing import Any
 
@@ -24,11 +20,10 @@ import tomli_w
 from scipy import stats
 
 from occamrl.experiments.comparison import league
-from occamrl.experiments.records import Records
-from occamrl.experiments.tables import interval
+from occamrl.experiments.records import Records, kept_of
+from occamrl.experiments.tables import FEWEST, interval
 from occamrl.protocols import Floats, Ints
-from occamrl.report.figures import FEWEST, curve_of, episodes_of
-from occamrl.running.result import regret_of_pieces
+from occamrl.report.figures import curve_of, episodes_of
 from occamrl.running.verdict import since
 
 COLUMNS = 48  # of a picture of decisions
@@ -56,11 +51,12 @@ class Group:
         """The seeds, in the order of the records."""
         return [record["seed"] for record in self.records]
 
-    @cached_property
-    def curves(self) -> list[tuple[Ints, Floats]]:
-        """Episodes and cumulative regret of each record."""
-        each = (record["curve"] for record in self.records)
-        return [(np.array(curve["episode"]), np.array(curve["cumulative_regret"], float)) for curve in each]
+    @property
+    def curves(self) -> tuple[Ints, Floats]:
+        """Episodes, up to the last one that all have, and the cumulative regret of each record at these."""
+        runs = [kept_of(record) for record in self.records]
+        at = episodes_of(min(run.total_episodes for run in runs))
+        return at, np.array([run.regret_at(at) for run in runs])
 
     def numbers(self, name: str) -> dict[int, float]:
         """Return a number of the records by seed."""
@@ -81,8 +77,7 @@ def groups_of(records: Iterable[Mapping[str, Any]]) -> list[Group]:
 
 def ends_of(values: Any) -> list[Any] | None:
     """Return the bootstrap interval of a mean over seeds; None with too few."""
-    found = interval(values) if len(values) >= FEWEST else None
-    return None if found is None else plains(found)
+    return None if (found := interval(values)) is None else plains(found)
 
 
 def summarise(values: Floats) -> dict[str, Any]:
@@ -108,8 +103,8 @@ def paired(agent: Mapping[int, float], baseline: Mapping[int, float]) -> dict[st
 def slope(episodes: Ints, cumulative_regret: Floats) -> float:
     """Return the slope of log regret against log episode over the last tenfold of a run; nan if it has none.
 
-    Least squares on log-spaced points, read off the curve by interpolation in logarithms, so that the way a curve was
-    thinned does not weigh. A curve that is zero somewhere in that part, or shorter than a doubling, has no slope.
+    Least squares on log-spaced points, read off the curve by interpolation in logarithms. A curve that is zero
+    somewhere in that part, or shorter than a doubling, has no slope.
     """
     inside = episodes >= max(episodes[-1] / 10.0, 1.0)
     if inside.sum() < 2 or not (cumulative_regret[inside] > 0.0).all():
@@ -135,14 +130,9 @@ def plains(values: Iterable[Any]) -> list[Any]:
 
 
 def mean_curve(group: Group) -> dict[str, Any]:
-    """Return the mean cumulative regret over seeds, its pointwise interval, and the range of all seeds.
-
-    Runs of unequal length are cut at the shortest.
-    """
-    at = episodes_of(min(int(episodes[-1]) for episodes, _ in group.curves))
-    pieces = ([np.array(record["pieces"][name]) for name in ("episodes", "regret")] for record in group.records)
-    lines = [regret_of_pieces(episodes, regret, at) for episodes, regret in pieces]
-    found = curve_of(at, np.array(lines)) | {"smallest": np.min(lines, axis=0), "largest": np.max(lines, axis=0)}
+    """Return the mean cumulative regret over seeds, its pointwise interval, and the range of all seeds."""
+    at, lines = group.curves
+    found = curve_of(at, lines) | {"smallest": lines.min(axis=0), "largest": lines.max(axis=0)}
     return {name: None if line is None else plains(line) for name, line in found.items()}
 
 
@@ -177,7 +167,8 @@ def decisions(group: Group) -> dict[str, Any] | None:
     totals.update(dict.fromkeys(range(1, len(names) + 1) if kind == "class" else (), 0))
     kept = sorted(row for row, _ in totals.most_common(MOST_ROWS))
     true = [resolved.get("true_class")] if kind == "class" else resolved.get("true_support") or []
-    labels = [f"{row} {names[row - 1]}" if kind == "class" and 0 < row <= len(names) else str(row) for row in kept]
+    named = dict(enumerate(names, start=1)) if kind == "class" else {}
+    labels = [named[row] if named.get(row) == f"F_{row}" else f"{row} {named.get(row, '')}".rstrip() for row in kept]
     found["rows"], found["hidden"], found["reached"] = kept, len(totals) - len(kept), [len(c) for c in columns]
     found["labels"] = [label[:28] + (" *" if row in true else "") for row, label in zip(kept, labels, strict=True)]
     shares = [(count, max(len(column), 1)) for count, column in zip(counts, columns, strict=True)]
@@ -206,7 +197,8 @@ def describe(groups: Sequence[Group], baseline: str | None = None) -> dict[str, 
 def about_group(group: Group) -> dict[str, Any]:
     """Return what is shown of one agent on one problem."""
     episodes = group.values("episodes")
-    slopes = np.array([slope(*curve) for curve in group.curves])
+    at, lines = group.curves
+    slopes = np.array([slope(at, line) for line in lines])
     slopes = slopes[np.isfinite(slopes)]  # seeds without a slope are left out
     return {
         "seeds": group.seeds,
@@ -225,7 +217,8 @@ def about_group(group: Group) -> dict[str, Any]:
 def headline(shown: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
     """Return what came out on a problem: a sentence for each selector, or else who had the least regret."""
     regret = {label: float(one["regret"]["mean"]) for label, _, one in shown}
-    compared = [(label, name) for label, name, _ in shown if name in ("largest", "oracle")]
+    roles = {"largest": "largest class", "oracle": "oracle"}
+    compared = [(label, roles[name]) for label, name, _ in shown if name in roles]
     sentences = []
     for label, name, one in shown:
         found = (one["decisions"] or {}).get("settled")
@@ -238,8 +231,8 @@ def headline(shown: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
             told = f"keeps {len(final)} of {max(kind['features'], len(final))} features"
         share = "" if found["agree"] == found["seeds"] else f" in {found['agree']} of {found['seeds']} seeds"
         parts = [f"{label} {told.removesuffix(' *')}{share} by episode {found['episode']:,} (median)"]
-        parts[0] += f" and pays {regret[label]:,.4g}"
-        parts += [f"against {regret[each]:,.4g} of the {role}" for each, role in compared]
+        parts[0] += f"; its regret is {regret[label]:,.4g}"
+        parts += [f"that of the {role} {regret[each]:,.4g}" for each, role in compared]
         sentences.append(", ".join(parts) + ".")
     order = sorted(regret, key=lambda label: regret[label])
     text = f"{order[0]} has the least regret, {regret[order[0]]:,.4g} on average"
@@ -282,13 +275,8 @@ def sweeps(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 def status(records: Records) -> dict[str, Any]:
     """Return how far an experiment has come, and why cells failed."""
-    failures = []
-    for record in records.failed:
-        who = f"{record['problem']['label']}, {record['agent']['label']}, seed {record['seed']}"
-        reason = str(record.get("reason") or "not stated").strip().splitlines()[-1]
-        failures.append({"cell": record["cell"], "who": who, "reason": reason})
     counts = {name: len(getattr(records, name)) for name in ("begun", "missing", "failed")}
-    return {"done": len(records.cells), **counts, "total": records.total, "failures": failures}
+    return {"done": len(records.cells), **counts, "total": records.total, "failures": records.failures}
 
 
 def build(records: Records) -> dict[str, Any]:

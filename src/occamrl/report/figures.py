@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.errors import ParameterError, require_choice, require_number
-from occamrl.experiments.tables import Runs, interval
+from occamrl.experiments.tables import FEWEST, Runs, interval
 from occamrl.protocols import Floats, Ints
 from occamrl.running.answer import plain
 from occamrl.running.result import Result
@@ -34,11 +34,11 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
 MARKS = ("o", "s", "^", "D", "v", "P", "h")
 FORMATS = ("pdf", "svg", "png")
+UNDATED: Any = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
 SCALES = {"linear": (False, False), "semilogx": (True, False), "semilogy": (False, True), "loglog": (True, True)}
 BANDS = ("bootstrap", "quantiles", "seeds")
 QUANTILES = (0.1, 0.9)  # of the seeds, of a band
 WIDTHS = {"column": 3.3, "page": 6.9}  # inches
-FEWEST = 3  # seeds for an interval
 POINTS, EVERY = 200, 4  # of a curve; intervals are computed at some of its points and linear between
 DECADES = 6  # that a logarithmic axis of regret shows at most
 MOST_NAMES = 24  # states, classes or coordinates that an axis names
@@ -163,10 +163,11 @@ def new_axes(width: str | float) -> Axes:
     class Journal(Figure):
         """A figure that is saved as journals want it."""
 
-        def savefig(self, *args: Any, **options: Any) -> None:
+        def savefig(self, fname: Any, **options: Any) -> None:
             """Save the figure, in PDF with TrueType fonts."""
+            ending = options.get("format") or Path(str(fname)).suffix[1:]
             with mpl.rc_context(COLUMN):
-                super().savefig(*args, **options)
+                super().savefig(fname, **{"metadata": UNDATED.get(ending), **options})
 
     if isinstance(width, str):
         require_choice("width", width, WIDTHS)
@@ -370,7 +371,6 @@ def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str]
     import matplotlib as mpl
 
     make_folder(folder)
-    undated: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     written = []
     with mpl.rc_context(COLUMN), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
@@ -379,7 +379,7 @@ def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str]
             figure.set_layout_engine("none")  # it is laid out once, not once per format
             for ending in formats:
                 drawn = io.BytesIO()
-                figure.savefig(drawn, format=ending, metadata=undated.get(ending))
+                figure.savefig(drawn, format=ending, metadata=UNDATED.get(ending))
                 written.append(folder / f"{name}.{ending}")
                 write_whole(written[-1], drawn.getvalue())
     return written

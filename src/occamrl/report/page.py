@@ -166,7 +166,7 @@ def render_result(result: Result) -> str:
         f"Agent: {result.agent!r:.400}",
         f"Seed {result.seed}, {result.total_episodes:,} episodes, {result.plans:,} plans.",
     )
-    head = f'<p class="note">{html.escape(where)}</p>' + (questions(result.answer) if answered else "")
+    head = f'<p class="note">{html.escape(where)}</p>' + (questions(result.answer.questions) if answered else "")
     return render_static(title, sections, head)
 
 
@@ -177,11 +177,9 @@ def amounts(kind: str, found: Mapping[str, Any], unit: str = "") -> list[dict[st
     return [dict(zip(names, (name, *each), strict=True)) for name, each in zip(found, numbers, strict=True)]
 
 
-def questions(answer: Answer) -> str:
+def questions(asked: Mapping[str, Sequence[str]]) -> str:
     """Return the answer to each question, as the first screen shows it."""
-    rows = "".join(
-        f"<dt>{html.escape(question)}</dt><dd>{paragraphs(*lines)}</dd>" for question, lines in answer.questions.items()
-    )
+    rows = "".join(f"<dt>{html.escape(each)}</dt><dd>{paragraphs(*lines)}</dd>" for each, lines in asked.items())
     return f'<div class="headline"><dl>{rows}</dl></div>'
 
 
@@ -233,7 +231,7 @@ def answer_sections(answer: Answer) -> dict[str, str]:
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer."""
     about = f"{answer.source}: {answer.episodes:,} episodes, {answer.steps:,} steps"
-    head = f'<p class="note">{html.escape(about)}</p>{questions(answer)}'
+    head = f'<p class="note">{html.escape(about)}</p>{questions(answer.questions)}'
     return render_static(answer.headline, answer_sections(answer), head)
 
 

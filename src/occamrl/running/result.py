@@ -235,11 +235,11 @@ class Result:
         save(self, path)
 
     @classmethod
-    def load(cls, path: str | Path, agent: Learner | None = None, mdp: Any = None) -> Result:
+    def load(cls, path: str | Path, agent: Learner | None = None, problem: Any = None) -> Result:
         """Return the result in a file; see :func:`occamrl.running.storage.load`."""
         from occamrl.running.storage import load
 
-        return load(path, agent, mdp)
+        return load(path, agent, problem)
 
     @property
     def table(self) -> pa.Table:

@@ -118,25 +118,27 @@ class Progress:
 
     def __init__(self, label: str, total: int, show: bool | None, unit: str = "episodes") -> None:
         self.label, self.total, self.show, self.unit = label, total, show, unit
-        self.began = time.perf_counter()
+        self.began, self.done, self.told = time.perf_counter(), 0, False
         self.due = self.began + (0.0 if show else FIRST_AFTER)
-        self.terminal, self.end = sys.stderr.isatty(), ""  # what ends the line that was begun
+        self.terminal = sys.stderr.isatty()
 
     def update(self, done: int) -> None:
         """Say where the job is, if it is time to."""
-        now = time.perf_counter()
+        now, self.done = time.perf_counter(), done
         if self.show is False or now < self.due:
             return
-        self.due, self.end = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY), "\n" * self.terminal
+        self.due, self.told = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY), True
         left = (self.total - done) * (now - self.began) / max(done, 1)
-        share = f"{done:,} of {self.total:,} {self.unit} ({100 * done / self.total:.0f}%)"
-        line = f"{self.label}: {share}, {left:,.0f} s left"
-        begin, end = ("\r\x1b[K", "") if self.terminal else ("", "\n")
-        print(begin + line, end=end, file=sys.stderr, flush=True)
+        self._print(f" ({100 * done / self.total:.0f}%), {left:,.0f} s left", "" if self.terminal else "\n")
 
     def close(self) -> None:
-        """End the line, if one was begun."""
-        print(end=self.end, file=sys.stderr, flush=True)
+        """Say how far the job came, if anything was said before."""
+        if self.told:
+            self._print(f" in {time.perf_counter() - self.began:,.0f} s", "\n")
+
+    def _print(self, more: str, end: str) -> None:
+        line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}{more}"
+        print("\r\x1b[K" * self.terminal + line, end=end, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -318,14 +320,14 @@ def require_plan(plan: Any, known: Known) -> None:
 
 def run(
     agent: Learner,
-    mdp: FiniteMDP | Problem,
+    problem: FiniteMDP | Problem,
     *,
     episodes: int,
     seed: int | None = None,
     progress: bool | None = None,
     continue_from: Result | None = None,
 ) -> Result:
-    """Play ``agent`` on ``mdp`` for a number of episodes.
+    """Play an agent on a problem for a number of episodes.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
@@ -337,7 +339,7 @@ def run(
     ----------
     agent : Learner
         A learner or selector of this package, or yours.
-    mdp : FiniteMDP, or a problem that has one
+    problem : FiniteMDP, or a problem that has one
     episodes : int
         How many episodes to play, in addition to those of ``continue_from``; at most 10^15 in all.
     seed : int, optional
@@ -350,7 +352,7 @@ def run(
 
     Ctrl-C raises Interrupted, with everything so far in its ``result``.
     """
-    source = Simulator(as_mdp(mdp))
+    source = Simulator(as_mdp(problem))
     if continue_from is not None and continue_from.environment is not None:
         raise ParameterError("continue_from", got="a result of learn", expected="the Result of an earlier run")
     before = 0 if continue_from is None else continue_from.total_episodes

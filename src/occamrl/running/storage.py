@@ -237,21 +237,21 @@ def save(result: Result, path: str | Path) -> None:
     write_document(as_path("path", path), document, writer.arrays)
 
 
-def load(path: str | Path, agent: Learner | None = None, mdp: FiniteMDP | Problem | None = None) -> Result:
+def load(path: str | Path, agent: Learner | None = None, problem: FiniteMDP | Problem | None = None) -> Result:
     """Return the result in a file, to continue from or to look at.
 
     ``agent`` takes the place of the algorithm in the file and must be the same; it is needed where no file can hold it.
-    ``mdp`` must be the problem that was simulated. A CheckpointError names the file if it is damaged, foreign, or of
+    ``problem`` must be the one that was simulated. A CheckpointError names the file if it is damaged, foreign, or of
     another agent or problem; it is left in place.
     """
-    place, problem = as_path("path", path), None if mdp is None else as_mdp(mdp)
+    place, mdp = as_path("path", path), None if problem is None else as_mdp(problem)
     document, arrays = read_document(place)
     try:
         reader = Reader(arrays, document["objects"])
         parts, columns = reader.get(document["result"]), reader.get(document["blocks"])
-        if problem is not None and parts["problem"] != problem.fingerprint:
-            before = problem.known if parts["known"] is None else parts["known"]  # the agent's model has it
-            changed = changes(identity_of_problem(before), identity_of_problem(problem.known))
+        if mdp is not None and parts["problem"] != mdp.fingerprint:
+            before = mdp.known if parts["known"] is None else parts["known"]  # the agent's model has it
+            changed = changes(identity_of_problem(before), identity_of_problem(mdp.known))
             got = f"another one ({changed or 'problem.transition has other numbers'})"
             raise CheckpointError(
                 "problem", got=got, expected="the problem that wrote the file; or another file or folder"

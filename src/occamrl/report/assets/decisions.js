@@ -100,7 +100,7 @@ function leagueSection(data) {
   if (!data.league.length) return null;
   const names = Object.keys(data.league[0]).filter((name) => name !== "problem"
     && data.league.some((row) => row[name] !== null && row[name] !== ""));
-  const columns = names.map((name, i) => [name[0].toUpperCase() + name.slice(1), ["guarantee", "given", "tuned"].includes(name) ? "text extra" : i > 3 ? "extra" : ""]);
+  const columns = names.map((name, i) => [name[0].toUpperCase() + name.slice(1), ["guarantee", "given beforehand", "tuned"].includes(name) ? "text extra" : i > 3 ? "extra" : ""]);
   const problems = [...new Set(data.league.map((row) => row.problem))];
   const cell = (value) => (typeof value === "number" ? show(value) : value === null ? "–" : named(value));
   return html("section", { "aria-labelledby": "league" }, html("h2", { id: "league" }, "League"),
