@@ -90,7 +90,7 @@ def foreign(runs: int) -> None:
             found = agent.algorithm.evidence(agent.known)  # type: ignore[attr-defined]
             state = agent.result.state
             data, truth = found.counts_of(state), np.array([(0.3 - 0.1) / 0.5, 0.2 / 0.3])
-            lost[i] += found.log_likelihood(data, found.probability(truth, data.rows)) < found.least(state)
+            lost[i] += found.log_likelihood(data, truth) < found.least(state)
     value = binomtest(lost[0], runs, 0.05, alternative="greater").pvalue
     print(f"truth ruled out: {lost[0]} of {runs} (delta = 0.05, p = {value:.2g}); entered under the plan's: {lost[1]}")
 

@@ -107,7 +107,7 @@ def test_a_range_holds_that_of_a_fine_grid_of_the_region(episodes: int, points: 
     answer = answered(episodes)
     by, data = answer.judge, answer.judge.counts_of(answer.state)
     grid = [np.array(each) for each in itertools.product(np.linspace(0.0, 1.0, points), repeat=2)]
-    likely = [by.log_likelihood(data, by.probability(each, data.rows)) for each in grid]
+    likely = [by.log_likelihood(data, each) for each in grid]
     inside = [each for each, found in zip(grid, likely, strict=True) if found >= answer.judgement.least]
     kernels = [by.kernel(each) for each in inside[:: max(1, len(inside) // 1500)]]
     for actions in (answer.policy.actions, np.zeros((6, by.known.states), int), np.ones((6, by.known.states), int)):

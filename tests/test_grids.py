@@ -13,7 +13,6 @@ import occamrl as orl
 from occamrl.errors import InvalidInput, ParameterError
 from occamrl.problems.grids import (
     Grid,
-    StateError,
     discretise,
     normal_rule,
     quantile_rule,
@@ -116,24 +115,24 @@ def moved(step: Any) -> tuple[Any, Any]:
 def test_only_reachable_states_have_to_be_covered() -> None:
     half = moved(lambda s, a, w: np.where(s <= 0.5, 0.5 * s, 2.0))
     assert discretise(*half, line(), [0.0], start=[[0.25]]).shape == (5, 5)
-    with pytest.raises(StateError, match="covers the reachable states"):
+    with pytest.raises(ParameterError, match="covers the reachable states"):
         discretise(*half, line(), [0.0], start=[[0.8]])
-    with pytest.raises(StateError, match=r"got \[1.25\] from state \[0.75\] under action \[2.0\].*\[0, 1\]"):
+    with pytest.raises(ParameterError, match=r"got \[1.25\] from state \[0.75\] under action \[2.0\].*\[0, 1\]"):
         discretise(*moved(lambda s, a, w: s + 0.25 * a[0]), line(), [0.0, 2.0])
 
 
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (lambda: discretise(*moved(lambda s, a, w: np.where(s > 0.9, np.nan, s)), line(), [0.0]), StateError),
+        (lambda: discretise(*moved(lambda s, a, w: np.where(s > 0.9, np.nan, s)), line(), [0.0]), ParameterError),
         (lambda: discretise(*moved(lambda s, a, w: s[:1]), line(), [0.0]), InvalidInput),
         (lambda: discretise(*rotation(3), circle(4), [[math.nan]]), InvalidInput),
         (lambda: discretise(*rotation(3), line(), [0.0], start=[[3.0]]), InvalidInput),
         (lambda: Grid(low=[0.0], high=[math.nan], points=[3]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[1]), ParameterError),
         (lambda: Grid(low=[0.0], high=[1.0], points=[3, 3]), InvalidInput),
-        (lambda: line().interpolate(np.zeros(5), [[1.1]]), StateError),
-        (lambda: line().interpolate(np.zeros(5), [[math.nan]]), StateError),
+        (lambda: line().interpolate(np.zeros(5), [[1.1]]), ParameterError),
+        (lambda: line().interpolate(np.zeros(5), [[math.nan]]), ParameterError),
         (lambda: line().interpolate(np.zeros(4), [[0.5]]), InvalidInput),
         (lambda: orl.make_problem("pendulum", mixture=((1, 0.5), (1, 0.5))), ParameterError),
         (lambda: orl.make_problem("pendulum", mixture=((11, 1.0),)), ParameterError),

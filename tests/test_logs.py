@@ -106,7 +106,7 @@ def test_flows_are_the_log_counted_and_grow_with_it() -> None:
         assert size == max(1, math.ceil(logs.GROWTH * sum(sizes[:i])))
     whole = Flow.joined(flows)
     assert whole.episodes == 30
-    assert np.isclose(whole.total_reward, COLUMNS["reward"].sum())
+    assert np.isclose(whole.reward @ whole.count, COLUMNS["reward"].sum())
     counts = np.zeros((3, 2, 3), int)
     np.add.at(counts, (COLUMNS["state"], COLUMNS["action"], COLUMNS["next_state"]), 1)
     found = np.zeros_like(counts)

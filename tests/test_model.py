@@ -262,7 +262,7 @@ def at_random(kind: type[Parametric], delta: float, seed: int, blocks: int, size
     for _ in range(blocks):
         by.add(state, simulate(truth, policy, size, draw))
         data = by.counts_of(state)
-        highest = max(highest, by.z(state) - by.log_likelihood(data, by.probability(true, data.rows)))
+        highest = max(highest, by.z(state) - by.log_likelihood(data, true))
     return by, state, highest
 
 
@@ -297,14 +297,26 @@ def test_the_fit_is_that_of_a_fine_grid() -> None:
         for free in by.free:
             axes = [np.linspace(0.0, 1.0, 101) if j in free else by.default[j : j + 1] for j in range(2)]
             grid = [np.array(each) for each in itertools.product(*axes)]
-            best = max(grid, key=lambda theta: by.log_likelihood(data, by.probability(theta, data.rows)))
-            top = by.log_likelihood(data, by.probability(best, data.rows))
+            best = max(grid, key=lambda theta: by.log_likelihood(data, theta))
+            top = by.log_likelihood(data, best)
             theta = by.default.copy()
             theta[free] = 0.5
             fit = by.fit(data, free, by.starts(theta, True))
             assert top - 1e-6 <= fit.likelihood + fit.slack
             assert fit.likelihood < top + 0.05
             np.testing.assert_allclose(fit.theta, best, atol=0.02)
+
+
+def test_a_class_is_kept_while_a_smaller_one_is_even_if_no_search_finds_its_best_parameters() -> None:
+    def coin(state: int, action: int, *, chance: float, off: float = 0.0) -> Any:
+        heads = chance if off < 0.02 else 0.5  # the smaller class is a narrow part of the larger one
+        yield heads, 1, 1.0
+        yield 1.0 - heads, 0, 0.0
+
+    bounds = {"chance": (0.05, 0.95), "off": (0.0, 1.0)}
+    model = orl.Model(coin, start=0, actions=[0, 1], horizon=5, parameters=bounds)
+    agent = orl.Occam(ladder=model.ladder({"on": ["chance"], "on or off": ["chance", "off"]}))
+    assert orl.run(agent, model.mdp(chance=0.9), episodes=80).verdict["alive"] == [1, 1]
 
 
 def test_intervals_shrink_about_the_truth_and_the_smaller_class_goes() -> None:

@@ -480,15 +480,15 @@ def test_statistics_of_the_largest_class_give_those_of_every_class(name: str) ->
     """The loss of a member is the same in its own class and in the largest; the smallest falls from class to class."""
     ladder, draw = Ladder(NESTED[name]), np.random.default_rng(2)
     top = ladder.family_of(ladder.classes)
-    gram, xy, _ = sums_of_rows(top.features, top.parameters_of(top.members(draw, 1)[0]))
+    gram, xy, _ = sums_of_rows(top.features, top.features.as_theta(top.members(draw, 1)[0]))
     smallest = [ladder.smallest_loss(m, gram, xy) for m in range(1, ladder.classes + 1)]
     assert all(one >= other - 1e-9 for one, other in itertools.pairwise(smallest))
     for m, family in enumerate(ladder.families, start=1):
         own = ladder.statistics(m, gram, xy)
         for member in family.members(draw, 5):
-            theta = family.parameters_of(member)
+            theta = family.features.as_theta(member)
             own_theta = theta[:, family.coordinates] if isinstance(family, LinearFamily) else theta
-            there = top.parameters_of(top.find(family.kernel(member)))
+            there = top.features.as_theta(top.find(family.kernel(member)))
             loss = float(losses(own_theta[None], *own)[0])
             assert loss == pytest.approx(float(losses(there[None], gram, xy)[0]), abs=1e-7)
             assert smallest[m - 1] <= loss + 1e-7

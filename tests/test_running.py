@@ -75,7 +75,7 @@ def test_random_policies_and_coins_keep_their_means() -> None:
     flow = simulate(mdp, policy, n, np.random.default_rng(2))
     assert set(np.unique(flow.reward)) == {0.0, 1.0}
     value = float(mdp.initial_distribution @ mdp.evaluate(policy)[0])
-    assert abs(flow.total_reward / n - value) < 6 * 3 / np.sqrt(n)
+    assert abs(flow.reward @ flow.count / n - value) < 6 * 3 / np.sqrt(n)
 
 
 def test_what_cannot_happen_never_does() -> None:
@@ -241,7 +241,7 @@ def test_visitors_are_conserved_and_flows_join(seed: int, episodes: int, states:
     assert both.episodes == 2 * episodes
     assert both.count.sum() == 2 * flow.count.sum()
     assert len(both.step) <= len(flow.step)
-    assert both.total_reward == pytest.approx(2 * flow.total_reward)
+    assert both.reward @ both.count == pytest.approx(2 * (flow.reward @ flow.count))
     bonus = flow.reward - mdp.base_reward[flow.state * 2 + flow.action]
     found = mdp.outcomes.locate(flow.state * 2 + flow.action, flow.next_state, bonus, states)
     assert (found >= 0).all()

@@ -123,7 +123,7 @@ class Mine(orl.Learner):
         np.add.at(state["sums"].visits, flow.state, flow.count)
         state["sums"] = Sums(state["sums"].visits, (flow.episodes, np.int32(3)))
         state["seen"][len(state["seen"])] = flow
-        state["past"] = np.append(state["past"], flow.total_reward)
+        state["past"] = np.append(state["past"], flow.reward @ flow.count)
 
 
 def test_states_of_users_come_back(tmp_path: Path) -> None:

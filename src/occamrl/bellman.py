@@ -21,7 +21,6 @@ import scipy.sparse as sp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 _DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
-_TOGETHER = 2**23  # numbers that are worked on at once
 
 
 class Kernel(NamedTuple):
@@ -72,19 +71,13 @@ def evaluate(kernels: Sequence[Kernel], policy: Any) -> Floats:
 
 def first_values(outcomes: Outcomes, probability: Floats, known: Known) -> Floats:
     """Return V*_1 [n, S] of each of n kernels, whose probabilities are [n, O]."""
-    found = np.zeros((len(probability), known.states))
-    together = max(1, _TOGETHER // max(1, outcomes.next_state.size))
-    for first in range(0, len(probability), together):
-        part = probability[first : first + together]
-        reward = known.base_reward.ravel() + np.add.reduceat(part * outcomes.bonus, outcomes.start[:-1], axis=1)
-        values = np.zeros((len(part), known.states))
-        for _ in range(known.horizon):
-            expected = np.add.reduceat(
-                part * known.discount * values[:, outcomes.next_state], outcomes.start[:-1], axis=1
-            )
-            values = (reward + expected).reshape(len(part), known.states, -1).max(axis=2)
-        found[first : first + together] = values
-    return found
+    start, after, bonus = outcomes.start[:-1], outcomes.next_state, outcomes.bonus
+    reward = known.base_reward.ravel() + np.add.reduceat(probability * bonus, start, axis=1)
+    values = np.zeros((len(probability), known.states))
+    for _ in range(known.horizon):
+        expected = np.add.reduceat(probability * known.discount * values[:, after], start, axis=1)
+        values = (reward + expected).reshape(*values.shape, -1).max(axis=2)
+    return values
 
 
 def ranges(outcomes: Outcomes, values: Floats) -> tuple[Floats, Floats]:

@@ -93,7 +93,7 @@ class UnknownName(InvalidInput):
 
 
 class ContractError(OccamRLError, AssertionError):
-    """A learner, problem, family or selector breaks the contract that the checks verify."""
+    """A learner, selector, rule, problem or simulator breaks the contract that :mod:`occamrl.checks` verifies."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -102,6 +102,13 @@ def _runs(numbers: Sequence[int]) -> list[str]:
     return [str(first) if first == last else f"{first} to {last}" for first, last in found]
 
 
+def distinct_rows(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Return the order that sorts rows, by the first column first, and where in it each different row begins."""
+    order, new = np.lexsort(columns[::-1]), np.ones(columns[0].size, bool)
+    new[1:] = np.any([column[order[1:]] != column[order[:-1]] for column in columns], axis=0)
+    return order, np.flatnonzero(new)
+
+
 class Outcomes(NamedTuple):
     """What can happen at each (s, a); O outcomes in all."""
 
@@ -233,7 +240,7 @@ class Known:
         return replace(self, **rewards, rewards_known=False)  # type: ignore[arg-type]  # of several types
 
     def with_rewards(self, reward: Floats) -> Known:
-        """Return the same with rewards r[s, a] in the place of what is known of them."""
+        """Return a copy whose rewards are r[s, a]."""
         base = np.where(self.allowed, reward, -np.inf)
         return replace(self, base_reward=base, transition_rewards=None, rewards_known=True)
 
@@ -291,27 +298,21 @@ class Flow:
     def joined(cls, flows: Sequence[Flow]) -> Flow:
         """Return several flows as one; equal rows are added up."""
         columns = [np.concatenate(parts) for parts in zip(*(flow.columns for flow in flows), strict=True)]
-        order = np.lexsort(columns[4::-1])
-        step, state, action, next_state, reward, count = (column[order] for column in columns)
-        keys = (step, state, action, next_state, reward)
-        new = np.zeros(step.size, bool)
-        new[:1] = True
-        for key in (*keys[:-1], np.nan_to_num(reward, nan=np.inf)):  # missing rewards are equal
-            new[1:] |= key[1:] != key[:-1]
-        first = np.flatnonzero(new)
-        total = np.add.reduceat(count, first) if first.size else count
-        episodes = sum(flow.episodes for flow in flows)
-        return cls(step[first], state[first], action[first], next_state[first], reward[first], total, episodes)
+        order, first = distinct_rows(*columns[:4], np.nan_to_num(columns[4], nan=np.inf))  # missing rewards are equal
+        total = np.add.reduceat(columns[5][order], first) if first.size else columns[5]
+        step, state, action, next_state, reward = (column[order[first]] for column in columns[:5])
+        return cls(step, state, action, next_state, reward, total, sum(flow.episodes for flow in flows))
 
-    @property
-    def total_reward(self) -> float:
-        """The realised sum of all rewards."""
-        return float(self.reward @ self.count)
+    def bonus(self, known: Known, outcomes: Outcomes) -> Floats:
+        """Return the part of each reward that depends on the outcome; zeros where no outcome has one."""
+        if not outcomes.bonus.any():
+            return np.zeros(self.reward.size)
+        return self.reward - known.base_reward[self.state, self.action]
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """Anything that learns to act: the learners, selectors and rivals of this package, and yours.
+    """Anything that learns to act: the learners, selectors and baselines of this package, and yours.
 
     >>> import numpy as np
     >>> import occamrl as orl

@@ -289,8 +289,8 @@ def _parameters(source: Any, ladder: ParametricLadder, delta: float) -> Paramete
         state, episodes = source.state, source.total_episodes
     else:
         require_kind("source", source, Log)
-        state, episodes, table = by.begin(), source.episodes, model.known.transition_rewards
-        for flow in source.flows(model.known, table or model.mdp_at(model.probability(model.middle)).outcomes):
+        state, episodes = by.begin(), source.episodes
+        for flow in source.flows(model.known, model.layout):
             by.add(state, flow)
     data, least, found = by.counts_of(state), by.least(state), dict[tuple[str, ...], Any]()
     needed = [name for name in model.box if name not in model.defaults]

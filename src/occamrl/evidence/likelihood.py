@@ -14,7 +14,7 @@ likelihood of P here is :math:`\ell(P) - \ell(f) = -\sum_{sa} N_{sa}\, KL(f \| P
 .. math:: Z = \log\Big[(1 - w_0) \sum_P w(P) e^{\ell(P)} + \frac{w_0}{E} \sum_e e^{Q_e}\Big], \quad w_0 = \frac1{M + 1},
 
 is such a predictor. A kernel is alive while :math:`\ell(P) \ge Z - \log(1/\delta)`: the truth is so at all times with
-probability 1 - delta. If nobody is, the truth is no member, and the ladder is *misspecified*.
+probability 1 - delta. If none is, the truth is no member, and the ladder is *misspecified*.
 
 **Competitors.** Krichevsky and Trofimov's counts predict :math:`(c_o + 1/2)/(N_{sa} + k_{sa}/2)` among the k outcomes
 that some member lists at (s, a). And the *hull* of each class of 2 to 200 members predicts
@@ -22,13 +22,13 @@ that some member lists at (s, a). And the *hull* of each class of 2 to 200 membe
 :math:`w_i \leftarrow (w_i g_i + 1/n)/(N + 1)`, :math:`g_i = \partial\ell/\partial w_i = \sum_o c_o P_i(o)/\langle w,
 P(o)\rangle`.
 
-**Refusing a hull.** :math:`\ell` is concave in w and :math:`\langle g, w\rangle = N`, so no mixture exceeds
-:math:`\ell(w) + \max_i g_i - N`. The hull is refused when that is below :math:`Z - \log(1/\delta)`: the same event.
+**Ruling out a hull.** :math:`\ell` is concave in w and :math:`\langle g, w\rangle = N`, so no mixture exceeds
+:math:`\ell(w) + \max_i g_i - N`. The hull is ruled out when that is below :math:`Z - \log(1/\delta)`: the same event.
 
 **A draw from a hull.** EM on counts that are replaced by Gamma(c_o, 1), from .9 w + .1/n. On the tabular class, with
 Gamma(c_o + 1/2, 1), it is the Dirichlet posterior; elsewhere a Bayesian bootstrap, which is measured and not proved.
 
-An outcome that no member lists is *novel*: impossible for members and hulls for ever. Kept apart, it has a place in the
+An outcome that no member lists is *novel*: impossible for members and hulls forever. Kept apart, it has a place in the
 tabular class, for which the counts reserve a little probability.
 """
 
@@ -44,10 +44,10 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln, logsumexp, xlogy
 
 from occamrl import bellman
-from occamrl.models.families import FiniteFamily, first_values, simplex_least_squares
+from occamrl.models.families import FiniteFamily, simplex_least_squares
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
+from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes, distinct_rows
 
 LARGEST_HULL = 200  # members of a class whose mixtures compete
 JEFFREYS = 0.5  # for each outcome, the prior behind Krichevsky and Trofimov's counts
@@ -84,10 +84,7 @@ def symbols_of(features: FeatureMap, known: Known) -> Symbols:
     """Return what can be told apart of the outcomes of a feature map, sorted by (s, a), next state and bonus."""
     given = features.attach(known)
     pair, bonus = given.pair, np.round(given.bonus, 9)
-    order = np.lexsort((bonus, given.next_state, pair))
-    new = np.ones(order.size, bool)
-    new[1:] = np.any([np.diff(key[order]) != 0 for key in (pair, given.next_state, bonus)], axis=0)
-    first = np.flatnonzero(new)
+    order, first = distinct_rows(pair, given.next_state, bonus)
     kept = order[first]
     start = np.searchsorted(pair[kept], np.arange(given.start.size))
     return Symbols(Outcomes(start, given.next_state[kept], given.bonus[kept]), order, first)
@@ -111,7 +108,7 @@ class Members:
 
     @classmethod
     def of(cls, family: FiniteFamily, known: Known) -> Members:
-        """Return them as last made, if that was for the same rewards on outcomes."""
+        """Return the members as last made, if that was for the same rewards on outcomes."""
         made = cls._made.get(family)
         if made is None or not np.array_equal(made.bonus, family.features.attach(known).bonus):
             made = cls._made[family] = cls(family, known)
@@ -131,7 +128,7 @@ class Members:
         return np.log(probability, out=np.full(probability.shape, _NEVER), where=probability > 0.0)
 
     def likelihoods(self, count: Ints | Floats, impossible: float = -math.inf) -> Floats:
-        """Return the likelihood of every member, less that of the frequencies.
+        """Return the likelihood of every member, minus that of the frequencies.
 
         What a member makes impossible has a probability of 0, or one whose logarithm is ``impossible``.
         """
@@ -194,10 +191,8 @@ def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hul
 
     Hulls are scored with the weights that they had before the block, then fitted anew when it is time.
     """
-    pair, bonus, before = flow.state * known.actions + flow.action, np.zeros(flow.reward.size), state["count"]
-    if outcomes.bonus.any():
-        bonus = flow.reward - known.base_reward.ravel()[pair]
-    block = enter(state, outcomes, pair, flow, bonus, known.states)
+    pair, before = flow.state * known.actions + flow.action, state["count"]
+    block = enter(state, outcomes, pair, flow, flow.bonus(known, outcomes), known.states)
     if hull is None or not block.any():
         return
     old, new = log_frequencies(before, outcomes), log_frequencies(state["count"], outcomes)
@@ -205,7 +200,7 @@ def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hul
     for c, weights in enumerate(state["weights"]):
         kernels, came = hull[: weights.size], block > 0
         predicted = np.log(np.maximum(weights @ kernels[:, came], _TINY))
-        # log q(block), less the rise of the likelihood of the frequencies
+        # log q(block), minus the rise of the likelihood of the frequencies
         state["score"][c] += block[came] @ (predicted - new[came]) + before @ (old - new)
         growth = total / max(1, int(state["fitted"][c]))
         if growth >= _GROWTH:
@@ -224,7 +219,7 @@ def log_frequencies(count: Ints | Floats, outcomes: Outcomes) -> Floats:
 
 
 def counted_evidence(count: Ints, outcomes: Outcomes, novel: float = 0.0) -> float:
-    r"""Return how well Krichevsky and Trofimov's counts have predicted, less the likelihood of the frequencies.
+    r"""Return how well Krichevsky and Trofimov's counts have predicted, minus the likelihood of the frequencies.
 
     The order of the outcomes does not matter: :math:`\prod_o \Gamma(c_o + 1/2)/\Gamma(1/2)` over
     :math:`\Gamma(N_{sa} + k/2)/\Gamma(k/2)`, so that a block is predicted as its outcomes one after the other are. That
@@ -263,7 +258,7 @@ def data_of(count: Ints, outcomes: Outcomes, kernels: Floats) -> Data:
 
 
 def hull_likelihood(data: Data, weights: Floats) -> tuple[float, Floats]:
-    """Return the likelihood of a mixture, less that of the frequencies, and g - N [n].
+    """Return the likelihood of a mixture, minus that of the frequencies, and g - N [n].
 
     Outcomes that the mixture makes impossible are left out of g; the likelihood is then minus infinity.
     """
@@ -285,7 +280,7 @@ def hull_fit(data: Data, weights: Floats, steps: int, pseudo: float) -> Floats:
 
 
 def hull_bound(data: Data, weights: Floats) -> float:
-    """Return what no mixture of the members exceeds, less the likelihood of the frequencies."""
+    """Return what no mixture of the members exceeds, minus the likelihood of the frequencies."""
     likelihood, rise = hull_likelihood(data, weights)
     if likelihood == -math.inf:  # no member allows something seen, or only members with weight 0 do
         return -math.inf if (data.kernels.max(axis=0) <= 0.0).any() else math.inf
@@ -295,7 +290,7 @@ def hull_bound(data: Data, weights: Floats) -> float:
 def hull_maximum(
     data: Data, weights: Floats, enough: float = math.nan, tolerance: float = 1e-3
 ) -> tuple[float, float, Floats]:
-    r"""Return the best likelihood of a mixture found, a bound on all, and the weights, from given ones on.
+    r"""Return the best likelihood found of a mixture, a bound on all of them, and the weights; starts from given ones.
 
     The search ends when the two are within ``tolerance``, or on one side of ``enough``. Each step maximises the
     expansion :math:`-\frac12 \sum_o c_o (\langle q, P(o)\rangle/\langle w, P(o)\rangle - 2)^2` of second order over the
@@ -362,7 +357,7 @@ def scores(state: dict[str, Any], members: Members) -> Floats:
 
 
 def open_hulls(state: dict[str, Any], members: Members, least: float) -> NDArray[np.bool_]:
-    """Return which hulls are not refused: some mixture may have a likelihood of ``least``."""
+    """Return which hulls are not ruled out: some mixture may have a likelihood of ``least``."""
     if len(state["novel"]):
         return np.zeros(len(state["weights"]), bool)
     data = data_of(state["count"], members.outcomes, members.hull)
@@ -375,10 +370,8 @@ def draw_hull(state: dict[str, Any], members: Members, c: int, draw: np.random.G
     own = state["weights"][c]
     kernels = members.hull[: own.size]
     data = data_of(state["count"], members.outcomes, kernels)
-    weights = hull_fit(
-        data._replace(count=draw.standard_gamma(data.count)), 0.9 * own + 0.1 / own.size, _DRAW_STEPS, 0.0
-    )
-    return weights @ kernels
+    drawn = data._replace(count=draw.standard_gamma(data.count))
+    return hull_fit(drawn, 0.9 * own + 0.1 / own.size, _DRAW_STEPS, 0.0) @ kernels
 
 
 def draw_table(
@@ -406,7 +399,7 @@ class Judgement(NamedTuple):
     against: Floats  # [M] nats of evidence against the best member of each class
     left: list[int]  # [M] how many members of each are not ruled out
     blends: list[int]  # classes, from 1, mixtures of whose members still fit
-    novel: int  # outcomes that every member calls impossible
+    novel: int  # outcomes that are impossible under every member
     scores: Floats  # of members, hulls and counts; or of the fits
     least: float  # the likelihood below which a member is ruled out
 
@@ -423,7 +416,7 @@ class Choice(NamedTuple):
 class Possible(NamedTuple):
     """The models that are not ruled out: with probability 1 - delta the truth is one of them, at all times."""
 
-    level: Ints  # the first class, from 0, that holds each
+    level: Ints  # the first class, from 0, that contains each
     likelihood: Floats
     kernel: Callable[[int], bellman.Kernel]
     extremes: Callable[[Worth], list[bellman.Kernel]]  # further ones, at which a function of the kernel may be extreme
@@ -474,23 +467,19 @@ class Lists:
             state["plays"][source] += flow.episodes
 
     def alive(self, state: dict[str, Any]) -> NDArray[np.bool_]:
-        """Say which members are not ruled out [m]."""
+        """Return which members are not ruled out [m]."""
         found = self.judge(state)
         return np.asarray(found.scores[: self.ladder.level.size] >= found.least)
 
     def judge(self, state: dict[str, Any]) -> Judgement:
         """Weigh members, hulls and counts."""
-        members, classes, level = self.members, self.ladder.classes, self.ladder.level
+        members, ladder = self.members, self.ladder
         found = scores(state, members)
-        z = float(logsumexp(self.log_weights + found))
+        z, own = float(logsumexp(self.log_weights + found)), found[: members.size]
         least = z - math.log(1.0 / self.delta)
-        alive, best = found[: members.size] >= least, np.full(classes, -np.inf)
-        np.maximum.at(best, level, found[: members.size])
-        left = np.bincount(level[alive], minlength=classes).cumsum().tolist()
-        still = open_hulls(state, members, least)
+        still, novel = open_hulls(state, members, least), int(state["novel"][:, 2].sum())
         blends = [m for m, fits in zip(self.hulls, still, strict=True) if fits]
-        novel = int(state["novel"][:, 2].sum())
-        return Judgement(z - np.maximum.accumulate(best), left, blends, novel, found, least)
+        return Judgement(z - ladder.largest(own), ladder.count(own >= least), blends, novel, found, least)
 
     def choose(
         self, state: dict[str, Any], found: Judgement, most: int, acting: str, law: Floats, draw: np.random.Generator
@@ -508,10 +497,9 @@ class Lists:
         elif acting == "fit":
             source = int(may_play[found.scores[may_play].argmax()])
         else:
-            ordered = may_play[
-                np.argsort(-found.scores[may_play], kind="stable")
-            ]  # of equal values the likeliest plays
-            values = first_values(self.ladder.family, self.known, ordered) @ law
+            order = np.argsort(-found.scores[may_play], kind="stable")  # of equal values the likeliest plays
+            ordered = may_play[order]
+            values = self.ladder.family.first_values(self.known, ordered) @ law
             source = int(ordered[np.round(values, 9).argmax()])
         if source < size:
             kernel = self.ladder.family.kernel_of(source, self.known)
@@ -526,21 +514,21 @@ class Lists:
     def possible(self, state: dict[str, Any]) -> Possible:
         """Return the members that are not ruled out."""
         alive = np.flatnonzero(self.alive(state))
-        return possible_members(self.ladder, self.known, alive, self.judge(state).scores[alive])
+        return possible_members(self.ladder, self.known, alive, self.members.likelihoods(state["count"])[alive])
 
     def pair_of(self, pair: int) -> tuple[int, int]:
         """Return the state and action of a pair."""
         return divmod(pair, self.known.actions)
 
     def likeliest(self, state: dict[str, Any], m: int) -> int:
-        """Return the likeliest member of class m, from 0; where all call impossible what was seen, the nearest."""
+        """Return the likeliest member of class m, from 0; if all of them rule out what was seen, the nearest."""
         inside, found = self.ladder.level <= m, self.members.likelihoods(state["count"])
         if not np.isfinite(found[inside]).any():
             found = self.members.likelihoods(state["count"], _UNLIKELY)
         return int(np.where(inside, found, -np.inf).argmax())
 
     def best(self, state: dict[str, Any], m: int) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
-        """Return the likeliest member of class m, from 0, and no parameters, which a list has not."""
+        """Return the likeliest member of class m, from 0, and no parameters: a list has none."""
         return self.ladder.family.kernel_of(self.likeliest(state, m), self.known), {}
 
     def fitted(self, state: dict[str, Any], m: int) -> tuple[Outcomes, Ints, Floats]:

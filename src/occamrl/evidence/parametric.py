@@ -62,9 +62,8 @@ class Fit(NamedTuple):
     """The best parameters found of a class."""
 
     theta: Floats  # [p] as shares of the box, those that are not free at their defaults
-    likelihood: float  # less that of the frequencies
+    likelihood: float  # minus that of the frequencies
     slack: float  # what another scoring step promises
-    information: Floats  # [f, f] Fisher's, of the free parameters
 
 
 class Counts(NamedTuple):
@@ -78,20 +77,21 @@ class Counts(NamedTuple):
 
 
 class Parametric:
-    """The evidence for the classes of a ladder with real parameters, as one problem shows it.
+    """The evidence for the classes of a ladder with real parameters on one problem.
 
-    State: ``count`` of the symbols and ``novel``, rows (pair, count) of what is not listed; of every class the
-    parameters ``theta`` [M, p] of its last fit, as shares of the box, the number of outcomes that it was ``fitted`` to,
-    its ``score`` Q and its best ``likelihood``, both less the likelihood of the frequencies, and after how many of the
+    State: ``count`` and ``novel`` as in :func:`occamrl.evidence.likelihood.begin`; of every class the parameters
+    ``theta`` [M, p] of its last fit, as shares of the box, the number of outcomes that it was ``fitted`` to, its
+    ``score`` Q and its best ``likelihood``, both minus the likelihood of the frequencies, and after how many of the
     episodes ``seen`` it was ``rejected`` (0: it is not).
     """
 
     def __init__(self, ladder: ParametricLadder, known: Known, delta: float) -> None:
         self.ladder, self.model, self.known, self.delta = ladder, ladder.model, known, delta
+        self.classes = ladder.classes
         sizes = [(each.states, each.actions, each.names or ladder.model.names) for each in (known, ladder.model.known)]
         if sizes[0] != sizes[1]:
-            got = f"a problem with {known.states} states and {known.actions} actions, named or ordered otherwise"
-            raise ParameterError("problem", got=got, expected="model.mdp(...) of the model of the ladder")
+            got = f"{known.states} states and {known.actions} actions, with other names or in another order"
+            raise ParameterError("problem", got=got, expected="model.mdp(...) of the ladder's model")
         model, self.parameters = self.model, list(self.model.box)
         self.low, high = (np.array([ends[side] for ends in model.box.values()]) for side in (0, 1))
         self.width = high - self.low
@@ -105,11 +105,6 @@ class Parametric:
         start = np.searchsorted(self.row, np.arange(len(model.pairs) + 1))
         self.outcomes = Outcomes(start, model.next_state[first], told_apart[first])
         self._kept: dict[bytes, tuple[NDArray[np.bool_], Floats]] = {}  # probabilities by theta, and of which pairs
-
-    @property
-    def classes(self) -> int:
-        """The number M of classes."""
-        return self.ladder.classes
 
     def begin(self) -> dict[str, Any]:
         """Return the evidence before any data."""
@@ -157,11 +152,12 @@ class Parametric:
         frequency = log_frequencies(count, self.outcomes)[seen]
         return Counts(rows.tolist(), seen, count[seen].astype(np.float64), frequency, novel)
 
-    def log_likelihood(self, data: Counts, P: Floats) -> float:
-        """Return l, less that of the frequencies; outcomes that are not listed have the rest of the probability.
+    def log_likelihood(self, data: Counts, theta: Floats) -> float:
+        """Return l, minus that of the frequencies; outcomes that are not listed have the rest of the probability.
 
-        What P makes impossible has a tiny probability here, so that a search can leave such parameters.
+        What is impossible has a tiny probability here, so that a search can leave such parameters.
         """
+        P = self.probability(theta, data.rows)
         found = float(data.count @ (np.log(np.maximum(P[data.seen], _TINY)) - data.frequency))
         strange = data.novel > 0.0
         return found + float(data.novel[strange] @ np.log(self._rest(P)[strange]))
@@ -172,13 +168,14 @@ class Parametric:
         return np.where(rest > TOLERANCE, rest, _TINY)
 
     def allows(self, data: Counts, theta: Floats) -> bool:
-        """Say whether everything that was seen is possible with these parameters."""
+        """Return whether everything that was seen is possible with these parameters."""
         P = self.probability(theta, data.rows)
         return bool((P[data.seen] > 0.0).all() and (self._rest(P)[data.novel > 0.0] > _TINY).all())
 
     def derivatives(self, data: Counts, theta: Floats, free: list[int]) -> tuple[float, Floats, Floats]:
         """Return l, its gradient and Fisher's information in the free parameters, by central differences."""
-        P, change = self.probability(theta, data.rows), np.zeros((len(free), self.row.size))
+        value, P = self.log_likelihood(data, theta), self.probability(theta, data.rows)
+        change = np.zeros((len(free), self.row.size))
         for i, j in enumerate(free):
             up, down = theta.copy(), theta.copy()
             up[j], down[j] = min(theta[j] + _STEP, 1.0), max(theta[j] - _STEP, 0.0)
@@ -186,7 +183,7 @@ class Parametric:
         safe = np.maximum(P, _SMALL)
         visits = np.bincount(self.row[data.seen], data.count, len(self.model.pairs))
         gradient = change[:, data.seen] @ (data.count / safe[data.seen])
-        return self.log_likelihood(data, P), gradient, (change * visits[self.row] / safe) @ change.T
+        return value, gradient, (change * visits[self.row] / safe) @ change.T
 
     def fit(self, data: Counts, free: list[int], starts: list[Floats]) -> Fit:
         """Maximise the likelihood over some parameters, the others being those of the first start."""
@@ -214,12 +211,12 @@ class Parametric:
                 slack, moved = 0.5 * float(gradient @ step), np.clip(share + step, 0.0, 1.0)
                 if slack < _ENOUGH:
                     break
-                if self.log_likelihood(data, self.probability(whole(moved), data.rows)) < value + 0.1 * slack:
+                if self.log_likelihood(data, whole(moved)) < value + 0.1 * slack:
                     moved = search(share)  # the quadratic model is wrong here
                 share = moved
             else:
-                value = self.log_likelihood(data, self.probability(whole(share), data.rows))
-            return Fit(whole(share), value, max(slack, 0.0), information)
+                value = self.log_likelihood(data, whole(share))
+            return Fit(whole(share), value, max(slack, 0.0))
 
         return max((climb(each[free]) for each in starts), key=lambda found: found.likelihood)
 
@@ -261,7 +258,7 @@ class Parametric:
             state["score"][m] += novel[strange] @ np.log((1.0 - e) * self._rest(P)[strange])
 
     def z(self, state: dict[str, Any]) -> float:
-        """Return Z, less the likelihood of the frequencies."""
+        """Return Z, minus the likelihood of the frequencies."""
         counted = counted_evidence(state["count"], self.outcomes, float(state["novel"][:, 2].sum()))
         return float(logsumexp([counted, *state["score"]])) - math.log(self.classes + 1.0)
 
@@ -274,18 +271,20 @@ class Parametric:
         data, least, total = self.counts_of(state), self.least(state), int(state["count"].sum())
         best = -math.inf  # of the classes so far, which are nested
         for m, (theta, fitted) in enumerate(zip(state["theta"], state["fitted"].tolist(), strict=True)):
-            now = self.log_likelihood(data, self.probability(theta, data.rows))
+            now = self.log_likelihood(data, theta)
             state["likelihood"][m] = now
             if state["rejected"][m] and total >= _REJECTED_GROWTH * fitted:  # to say how badly it fits at its best
                 found = self.fit(data, self.free[m], [theta])
                 state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
-            elif not state["rejected"][m] and (total >= _GROWTH * fitted or now < least):
-                thorough = total.bit_length() // 4 > fitted.bit_length() // 4  # now and then, predictably
-                found = self.fit(data, self.free[m], self.starts(theta, thorough))
-                if found.likelihood + found.slack < least:
-                    found = self.fit(data, self.free[m], self.starts(found.theta, True))
-                state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
-                best = max(best, found.likelihood + found.slack if self.allows(data, found.theta) else -math.inf)
+            elif not state["rejected"][m]:
+                if total >= _GROWTH * fitted or now < least:
+                    thorough = total.bit_length() // 4 > fitted.bit_length() // 4  # now and then, predictably
+                    found = self.fit(data, self.free[m], self.starts(theta, thorough))
+                    if found.likelihood + found.slack < least:
+                        found = self.fit(data, self.free[m], self.starts(found.theta, True))
+                    state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
+                    now = found.likelihood + found.slack if self.allows(data, found.theta) else -math.inf
+                best = max(best, now)
                 if best < least:
                     state["rejected"][m] = max(state["seen"], 1)  # 0: not; the first episode may be open
 
@@ -315,59 +314,57 @@ class Parametric:
         m = left[-1]
         if acting == "sampling":
             m = left[int((state["score"][left] + draw.gumbel(size=len(left))).argmax())]
-            theta = self.resampled(state, m, draw)
+            data = self.counts_of(state)
+            data = data._replace(count=draw.standard_gamma(data.count))
+            theta = self.fit(data, self.free[m], [state["theta"][m]]).theta
         elif acting == "fit":
             m = left[0]
             theta = state["theta"][m]
         else:
-            points = self.draws(state, m, draw, _DRAWS)
-            values = [
-                bellman.solve([self.kernel(each)], self.known.states, self.known.horizon)[0][0] for each in points
-            ]
-            theta = points[int(np.argmax([law @ value for value in values]))]
+            points, sizes = self.draws(state, m, draw, _DRAWS), (self.known.states, self.known.horizon)
+            values = [law @ bellman.solve([self.kernel(each)], *sizes)[0][0] for each in points]
+            theta = points[int(np.argmax(values))]
         free = self.ladder.free[m]
         about = {"parameters": {name: value for name, value in self.point(theta).items() if name in free}}
         return Choice(self.kernel(theta), m, 0.2 * state["episodes"], about)
 
     def region(self, state: dict[str, Any], m: int) -> tuple[Counts, float, Floats]:
-        """Return the data, the least likelihood, and a root of the ellipsoid that is about the region of class m."""
+        """Return the data, the least likelihood, and a root of the ellipsoid that is close to the region of class m."""
         data, least = self.counts_of(state), self.least(state)
         likelihood, _, information = self.derivatives(data, state["theta"][m], self.free[m])
         shape = np.linalg.inv(information + _FLAT * np.eye(len(self.free[m])))  # as wide as the box if nothing is known
         return data, least, np.linalg.cholesky(shape) * math.sqrt(2.0 * max(likelihood - least, 0.0))
 
-    def inside(self, state: dict[str, Any], m: int, steps: list[Floats], data: Counts, least: float) -> list[Floats]:
-        """Return points of the region: steps from the best fit of class m, shortened until they are in it."""
-        best, found = state["theta"][m], []
-        for step in steps:
-            for share in (1.0, 0.85, 0.7, 0.5, 0.25):
-                theta = best.copy()
-                theta[self.free[m]] = np.clip(best[self.free[m]] + share * step, 0.0, 1.0)
-                if self.log_likelihood(data, self.probability(theta, data.rows)) >= least:
-                    found.append(theta)
-                    break
+    def moved(self, theta: Floats, m: int, step: Floats) -> Floats:
+        """Return parameters after a step of those that are free in class m, cut to the box."""
+        found = theta.copy()
+        found[self.free[m]] = np.clip(theta[self.free[m]] + step, 0.0, 1.0)
         return found
 
     def edge(self, state: dict[str, Any], m: int, step: Floats, data: Counts, least: float) -> Floats:
         """Return the point of the region that is farthest from the best fit of class m along a step, by bisection."""
-        best, inside, outside, share = state["theta"][m], 0.0, math.inf, 1.0
-        theta = best
+        best: Floats = state["theta"][m]
+        theta, inside, outside, share = best, 0.0, math.inf, 1.0
         for _ in range(_HALVINGS):
-            moved = best.copy()
-            moved[self.free[m]] = np.clip(best[self.free[m]] + share * step, 0.0, 1.0)
-            if self.log_likelihood(data, self.probability(moved, data.rows)) >= least:
+            moved = self.moved(best, m, share * step)
+            if self.log_likelihood(data, moved) >= least:
                 inside, theta = share, moved
             else:
                 outside = share
             share = 0.5 * (inside + outside) if outside < math.inf else 1.3 * inside
-        return np.asarray(theta)
+        return theta
 
     def draws(self, state: dict[str, Any], m: int, draw: np.random.Generator, count: int) -> list[Floats]:
         """Return points near the boundary of the confidence region of class m, and its best fit first."""
-        data, least, root = self.region(state, m)
-        directions = draw.standard_normal((count, len(self.free[m])))
-        steps = [root @ each / np.linalg.norm(each) for each in directions]
-        return [state["theta"][m], *self.inside(state, m, steps, data, least)]
+        (data, least, root), best = self.region(state, m), state["theta"][m]
+        found = [best]
+        for way in draw.standard_normal((count, len(self.free[m]))):
+            for share in (1.0, 0.85, 0.7, 0.5, 0.25):  # shortened until it is in the region
+                theta = self.moved(best, m, share * (root @ way / np.linalg.norm(way)))
+                if self.log_likelihood(data, theta) >= least:
+                    found.append(theta)
+                    break
+        return found
 
     def possible(self, state: dict[str, Any]) -> Possible:
         """Return points of the regions of the smallest and of the largest class that is left; a search, not a list."""
@@ -375,7 +372,7 @@ class Parametric:
         ends = dict.fromkeys(left[[0, -1]].tolist())
         points = [(m, theta) for m in ends for theta in self.draws(state, m, draw, _MANY)]
         kernels, data = [self.kernel(theta) for _, theta in points], self.counts_of(state)
-        found = [self.log_likelihood(data, self.probability(theta, data.rows)) for _, theta in points]
+        found = [self.log_likelihood(data, theta) for _, theta in points]
 
         @lru_cache(maxsize=_MANY)
         def kernel_at(theta: bytes) -> bellman.Kernel:
@@ -435,11 +432,6 @@ class Parametric:
         row = int(self.model.row_of(np.array(s), np.array(a)))
         bonus = reward if self.known.rewards_known else 0.0
         return row, -1 if row < 0 else likelihood.symbol_at(self.outcomes, row, next_state, bonus)
-
-    def resampled(self, state: dict[str, Any], m: int, draw: np.random.Generator) -> Floats:
-        """Return the fit of class m to counts that are replaced by Gamma(c, 1)."""
-        data = self.counts_of(state)
-        return self.fit(data._replace(count=draw.standard_gamma(data.count)), self.free[m], [state["theta"][m]]).theta
 
     def intervals(self, state: dict[str, Any], m: int) -> dict[str, tuple[float, float, float]]:
         """Return (best, low, high) of each free parameter: the projections of the confidence region.

@@ -33,10 +33,8 @@ from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from occamrl import bellman
@@ -89,11 +87,11 @@ class Spectrum(NamedTuple):
         sure = np.maximum(eigenvalues - _ROUNDING * eigenvalues[..., -1:], 0.0)
         return cls(sure, axes, (axes.swapaxes(-1, -2) @ xy[..., None])[..., 0])
 
-    def center(self, regularization: float) -> Floats:
+    def center(self, regularization: float | Floats) -> Floats:
         """Return the ridge estimate along the axes."""
         return self.xy / (self.eigenvalues + regularization)
 
-    def logdet(self, regularization: float) -> Any:
+    def logdet(self, regularization: float | Floats) -> Any:
         """Return logdet(Sigma / lambda)."""
         return np.log1p(self.eigenvalues / regularization).sum(axis=-1)
 
@@ -104,37 +102,19 @@ class Spectrum(NamedTuple):
         return Ellipsoid(theta, root, self.logdet(regularization))
 
 
-_bonus_rows: WeakKeyDictionary[FeatureMap, WeakKeyDictionary[Known, Any]] = WeakKeyDictionary()
-
-
-def bonus_rows(features: FeatureMap, known: Known) -> Any:
-    """Return the sum of phi bonus over the outcomes of each pair [S*A, n]; 0.0 where rewards depend on (s, a) alone."""
-    found = _bonus_rows.setdefault(features, WeakKeyDictionary())
-    if known not in found:
-        start, _, bonus = features.attach(known)
-        total: Any = 0.0
-        if bonus.any():
-            total = sp.csr_array((bonus, np.arange(bonus.size), start), (start.size - 1, bonus.size)) @ features.matrix
-        found[known] = total if isinstance(total, (float, np.ndarray)) else total.toarray()
-    return found[known]
-
-
 def rows(features: FeatureMap, known: Known, values: Floats) -> Rows:
     """Return the range-weighted row of each (s, a), given the values [S] of the next step."""
     low, high = bellman.ranges(features.attach(known), values)
     middle, spread = 0.5 * (low + high), high - low
     spread[spread <= _FLAT * np.maximum(np.abs(low), np.abs(high))] = 0.0
-    x = np.asarray(features.operator @ values).reshape(features.sums.shape) + bonus_rows(features, known)
+    x = np.asarray(features.operator @ values).reshape(features.sums.shape) + features.bonus_rows(known)
     x -= middle[:, None] * features.sums
     return Rows(np.divide(x, spread[:, None], out=np.zeros_like(x), where=spread[:, None] > 0.0), middle, spread)
 
 
 def counted(features: FeatureMap, known: Known, values: Floats, flow: Flow) -> Counted:
     """Return the rows of a flow, played under a plan that counted on ``values`` [H + 1, S]."""
-    pair = flow.state * known.actions + flow.action
-    bonus = np.zeros(pair.size)
-    if features.attach(known).bonus.any():
-        bonus = flow.reward - known.base_reward.ravel()[pair]
+    pair, bonus = flow.state * known.actions + flow.action, flow.bonus(known, features.attach(known))
     parts = []
     for h in np.unique(flow.step):
         each, at = rows(features, known, values[h + 1]), flow.step == h

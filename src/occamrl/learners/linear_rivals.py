@@ -1,4 +1,4 @@
-r"""Rivals for linear kernels: posterior sampling, regression weighted by variances, and certainty equivalence.
+r"""Baselines for linear kernels: posterior sampling, regression weighted by variances, and certainty equivalence.
 
 P(o | s, a) = <phi(s, a, o), theta>. All three regress W(o) = bonus(o) + V_{h+1}(next state of o) on features.
 
@@ -43,7 +43,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from occamrl.errors import require_delta, require_kind, require_number, require_rewards
 from occamrl.evidence import value
@@ -148,10 +147,8 @@ class UCRLVTRPlus(Learner):
 
     def moment(self, known: Known, values: Floats, power: int) -> Floats:
         """Return phi_{W^power}(s, a) [S*A, n] for the values [S] of the next step."""
-        start, after, bonus = self.features.attach(known)
-        weights = ((bonus + values[after]) ** power, np.arange(after.size), start)
-        total: Any = sp.csr_array(weights, (start.size - 1, after.size)) @ self.features.matrix
-        return total if isinstance(total, np.ndarray) else np.asarray(total.toarray())
+        _, after, bonus = self.features.attach(known)
+        return self.features.moments((bonus + values[after]) ** power)
 
     def predict(self, x: Floats, found: value.Ellipsoid) -> tuple[Floats, Floats]:
         """Return <x, theta> and ||x|| in Sigma^-1 for the rows of all pairs."""
@@ -183,9 +180,8 @@ class UCRLVTRPlus(Learner):
         H, group, pair = float(known.horizon), self.features.group, flow.state * known.actions + flow.action
         both = [value.ridge(state["sigma"][m], state["xy"][m], self.norm_bound**-2) for m in (0, 1)]
         _, check, squares = self.radii(known.horizon, state["episodes"] + 1)
-        reward = flow.reward - known.base_reward.ravel()[pair] if self.features.attach(known).bonus.any() else 0.0
         values: Any = plan.values
-        target = values[flow.step + 1, flow.next_state] + reward
+        target = values[flow.step + 1, flow.next_state] + flow.bonus(known, self.features.attach(known))
         for h in np.unique(flow.step):
             x, z = (self.moment(known, values[h + 1], power) for power in (1, 2))
             (mean, norm), (mean_square, norm_square) = self.predict(x, both[0]), self.predict(z, both[1])

@@ -1,7 +1,7 @@
 r"""Occam: selection among nested classes of models by the likelihood of the outcomes themselves.
 
 ARL-GEN judges by a squared loss on V(s'), and all that V does not see is lost to it. Occam weighs everything that could
-explain the data in one mixture of predictions, Z, and rules out what explains them too badly:
+explain the data in one mixture of predictions, Z, and rules out what explains them too poorly:
 
     alive       P with l(P) >= Z - log(1/delta),   l(P) = sum over outcomes of c log P(o)
     class       the smallest that has a member alive
@@ -13,16 +13,16 @@ the ladder, the mixtures of the members of small classes, and plain counts), or 
 **Acting.** By *optimism*: play what is alive with the largest value, in that class or in all. By *sampling*: draw what
 is played by its weight in Z. By the best *fit*: no guarantee, and often good.
 
-**Misspecified.** If nobody is alive, the truth is no member, but for a probability of delta. Play then goes on with
+**Misspecified.** If nothing is alive, the truth is in no class, except with probability delta. The agent then plays
 draws from the smallest class whose mixtures still fit, or else from the tabular class, which also knows the outcomes
-that every member calls impossible.
+that are impossible under every member.
 
 **How long a plan lasts.** A member, a tenth of the episodes that it has played before; a draw, or real parameters, 2 %
 of all episodes; a draw from the tabular class, one episode, because rare draws are its exploration.
 
-**Covers** are refused. A truth between the members is forgiven a share of each probability there, which is linear in
-the number of outcomes, and a wrong class would be kept for thousands of episodes. Write the class as a model with real
-parameters (:class:`occamrl.Model`), or judge it by value rows (ARL-GEN).
+**Covers** are refused. To allow for a truth between the members, each probability would have to be forgiven a share,
+which is linear in the number of outcomes: a wrong class would be kept for thousands of episodes. Write the class as a
+model with real parameters (:class:`occamrl.Model`), or judge it by value rows (ARL-GEN).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from occamrl.protocols import Flow, Known, Learner, Plan
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Occam(Learner):
-    """Play the smallest class of a ladder that the likelihood does not refuse, and notice a truth outside all of them.
+    """Play the smallest class of a ladder that the likelihood does not rule out; notice a truth outside all of them.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("patchy-ice")
@@ -60,8 +60,8 @@ class Occam(Learner):
     ladder : Ladder or ParametricLadder
         Nested lists of kernels F_1 < ... < F_M; or ``model.ladder(...)``, classes with real parameters.
     delta : float
-        The smallest class that holds the truth is never ruled out with probability 1 - delta; with probability at most
-        delta ``misspecified`` is reported although a class holds it.
+        With probability 1 - delta the smallest class that contains the truth is never ruled out, and ``misspecified``
+        is not reported if there is one.
     acting : "optimism" | "sampling" | "fit"
         Sampling has a guarantee on average over the prior alone, the best fit has none.
     scope : "smallest" | "all"
@@ -74,10 +74,10 @@ class Occam(Learner):
     Notes
     -----
     Facts of a plan: the class ``chosen`` and ``since`` when it is, what is ``playing``, whether the ladder is
-    ``misspecified``. Grounds: the ``statistics`` of the classes (Z less the likelihood of the best member, in nats: the
-    evidence against the class; None: it makes impossible what was seen) and the ``threshold`` log(1/delta) above which
-    a class is refused, how many members of each are ``alive``, the classes whose ``hulls`` are not refused,
-    ``misspecified_since`` when, how many outcomes were ``novel``, that is, impossible in every member, and the
+    ``misspecified``. Grounds: the ``statistics`` of the classes (the evidence against each, in nats: Z minus the
+    likelihood of its best member; None: what was seen is impossible under the class) and the ``threshold`` log(1/delta)
+    above which a class is ruled out, how many members of each are ``alive``, the classes whose ``hulls`` are not ruled
+    out, ``misspecified_since`` when, how many outcomes were ``novel``, that is, impossible under every member, and the
     ``parameters`` of what is played, where these are real.
     """
 
@@ -97,10 +97,11 @@ class Occam(Learner):
         if isinstance(self.ladder, ParametricLadder):
             return
         if not isinstance(self.ladder, Ladder) or not self.ladder.finite:
-            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists, or model.ladder(...)")
+            expected = "a Ladder of lists, or model.ladder(...); ARLGen takes linear classes"
+            raise ParameterError("ladder", got=repr(self.ladder), expected=expected)
         if self.ladder.family.reach > 0.0:
-            expected = "orl.Model(...).ladder(...) to fit real parameters, ARLGen, or reach=0.0 for a truth on the grid"
-            raise ParameterError("ladder", got="classes that are covers", expected=expected)
+            expected = "orl.Model(...).ladder(...) for real parameters, ARLGen, or CoverFamily(..., reach=0.0)"
+            raise ParameterError("ladder", got="covers, which likelihood cannot judge", expected=expected)
 
     @property
     def guarantee(self) -> str:
@@ -134,9 +135,8 @@ class Occam(Learner):
         else:
             chosen = next(m for m, left in enumerate(found.left, start=1) if left)
             playing = names[chosen - 1]
-        among = range(chosen if self.scope == "smallest" else self.ladder.classes)
-        law = law_of_starts(known, state["starts"])
-        choice = evidence.choose(state, found, len(among), self.acting, law, draw)
+        most, law = chosen if self.scope == "smallest" else self.ladder.classes, law_of_starts(known, state["starts"])
+        choice = evidence.choose(state, found, most, self.acting, law, draw)
         values, policy = bellman.solve([choice.kernel], known.states, known.horizon)
         since = state["since"] if state["episodes"] and chosen == state["chosen"] else state["episodes"] + 1
         facts = {"chosen": chosen, "playing": playing, "misspecified": misspecified, "since": since}

@@ -11,10 +11,10 @@ outcomes and Q_KT that of Krichevsky and Trofimov's counts,
 .. math:: Z = \log\big[(1 - w_0)\sum_D w(D) e^{Q_D} + w_0 e^{Q_{KT}}\big],
 
 w being even over the sizes, then over the sets of a size, and w_0 = 1/(sizes + 1). A set is *compatible* unless an
-upper bound on its likelihood is below Z - log 1/delta: all sets that hold the truth are, at all times, with probability
-1 - delta. For a plan a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced by Gamma(c_o, 1).
-When the set of all is refused the truth is no mixture, and tables of probabilities are drawn. Other sets that are e^-40
-below the threshold are left out of Z from then on, which only lowers it.
+upper bound on its likelihood is below Z - log 1/delta: with probability 1 - delta all sets that contain the truth are,
+at all times. For a plan a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced by
+Gamma(c_o, 1). When the set of all is ruled out, the truth is no mixture, and tables of probabilities are drawn. Other
+sets that are e^-40 below the threshold are left out of Z from then on, which only lowers it.
 
 **Signed features** (:class:`OccamLin`). P = p_0 + X eta, eta ~ N(0, I) on an unknown set D of its coordinates and 0
 elsewhere. With :math:`\bar c = c + p_0/2` and :math:`p = p_0 + X\eta` at the eta that maximises
@@ -44,7 +44,7 @@ from scipy.special import expit, gammaln
 from occamrl import bellman
 from occamrl.errors import FeatureError, require_delta, require_kind, require_number, require_rewards
 from occamrl.evidence import likelihood
-from occamrl.models.features import FeatureMap, PerProblem
+from occamrl.models.features import FeatureMap, PerProblem, as_dense
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Outcomes, Plan
 
 _GROWTH = 0.02  # of the data until a fit is renewed and another kernel drawn
@@ -76,9 +76,8 @@ class _Counting(Learner):
         """Return the outcomes that can be told apart, and the features of each [d, outcomes]."""
         if known not in self._settings:
             require_rewards(known)
-            symbols, matrix = likelihood.symbols_of(self.features, known), self.features.matrix
-            dense = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
-            self._settings[known] = symbols.outcomes, symbols.join(dense.T)
+            symbols = likelihood.symbols_of(self.features, known)
+            self._settings[known] = symbols.outcomes, symbols.join(as_dense(self.features.matrix).T)
         found: tuple[Outcomes, Floats] = self._settings[known]
         return found
 
@@ -95,7 +94,7 @@ class _Counting(Learner):
         return Plan(policy=policy, episodes=episodes, values=values, **more)
 
     def due(self, state: dict[str, Any]) -> bool:
-        """Say whether the data have grown by 2 % since the last fit."""
+        """Return whether the data have grown by 2 % since the last fit."""
         now = int(state["count"].sum())
         return bool(now > state["fitted"] and now >= (1.0 + _GROWTH) * state["fitted"])
 
@@ -196,7 +195,7 @@ class OccamMixture(_Counting):
         kept = np.flatnonzero(np.isfinite(state["score"]))
         with np.errstate(divide="ignore"):
             predicted = np.log(state["weights"][kept] @ kernels[:, came])
-        # log q(block), less the rise of the likelihood of the frequencies
+        # log q(block), minus the rise of the likelihood of the frequencies
         state["score"][kept] += (predicted - new[came]) @ block[came] + before @ (old - new)
         terms = self.terms(known, state)
         state["score"][:-1][terms[:-2] <= self.least(terms) - _HOPELESS] = -np.inf  # the set of all stays

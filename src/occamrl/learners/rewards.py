@@ -40,7 +40,7 @@ GROWTH = 0.02  # of the data, after which bounds are made anew
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _WithRewards(Learner):
-    """A learner that is given upper bounds in the place of rewards."""
+    """A learner that is given upper bounds instead of rewards."""
 
     agent: Learner
     delta: float = 0.05
@@ -49,7 +49,7 @@ class _WithRewards(Learner):
 
     def __post_init__(self) -> None:
         if isinstance(self.agent, type) or not isinstance(self.agent, Learner):
-            raise ParameterError("agent", got=f"{self.agent!r:.80}", expected="a learner: begin, plan and learn")
+            raise ParameterError("agent", got=f"{self.agent!r:.80}", expected="a learner, with begin, plan and learn")
         require_delta(self.delta)
         require_number("share", self.share, 0.0, 1.0, open_low=True)
         require_number("scale", self.scale, 0.0, 1e100)

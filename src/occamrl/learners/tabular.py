@@ -1,4 +1,4 @@
-r"""Tabular rivals and baselines: PSRL, UCBVI, RLSVI and optimistic Q-learning; the optimal policy and random actions.
+r"""Tabular baselines: PSRL, UCBVI, RLSVI and optimistic Q-learning; the optimal policy and random actions.
 
 All keep tables. With c_o the count of outcome o at (s, a), n = N(s, a) visits and W(o) = bonus(o) + V_{h+1}(s'), where
 the bonus is the part of a known reward that depends on the outcome:
@@ -8,8 +8,8 @@ optimal policy, count what happened. The prior of each row P(.|s, a) is a Dirich
 all outcomes, so the posterior is one as well: Dirichlet(alpha + c). A kernel is drawn before every episode: to play a
 draw for longer saves planning and loses the exploration that rare draws are. On *lists* of kernels the posterior of a
 member is proportional to w(P) exp(l(P)), l its log-likelihood (:mod:`occamrl.evidence.likelihood`), w the prior of a
-ladder. There a draw lasts 2 % of all episodes, which cost no regret where it was measured. Once all members make
-impossible what was seen, draws are tabular.
+ladder. There a draw lasts 2 % of all episodes, which cost no regret where it was measured. Once every member rules
+out what was seen, draws are tabular.
 
 **UCBVI** (Azar, Osband and Munos, ICML 2017, arXiv 1703.05449). With L = ln(5 S A T/delta), T = K H,
 
@@ -98,7 +98,7 @@ class UniformRandom(Learner):
         return {}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Return the uniform policy, for ever."""
+        """Return the uniform policy, forever."""
         law = known.allowed / known.allowed.sum(axis=1, keepdims=True)
         return Plan(policy=np.tile(law, (known.horizon, 1, 1)), episodes=MOST_EPISODES)
 
@@ -127,7 +127,7 @@ class Optimal(Learner):
         return {}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Return the optimal policy, for ever."""
+        """Return the optimal policy, forever."""
         return Plan(policy=self.mdp.optimal_policy, episodes=MOST_EPISODES, values=self.mdp.optimal_values)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
@@ -172,7 +172,6 @@ class PSRL(Learner):
             raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels")
 
     def _outcomes(self, known: Known) -> Outcomes:
-        """Return the outcomes that are counted."""
         return tabular_outcomes(known) if self.ladder is None else Members.of(self.ladder.family, known).outcomes
 
     def begin(self, known: Known) -> dict[str, Any]:

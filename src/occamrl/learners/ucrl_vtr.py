@@ -6,7 +6,7 @@ r"""UCRL-VTR: optimism over a list of kernels (Ayoub et al. 2020; Ghosh et al. 2
 
 Rows and the set are those of :mod:`occamrl.evidence.value`: the true kernel stays in B at all times with probability
 1 - delta, so that no plan then promises less than the optimum. V*_P depends on P alone and is solved once. All that is
-kept of the data is gram and xy: the losses of all kernels are one product away, and nobody is dropped for good.
+kept of the data is gram and xy: the losses of all kernels are one product away, and no kernel is dropped for good.
 
 **How long a plan lasts.** Any length that is fixed before the block leaves the set valid. A plan lasts a tenth of the
 episodes that its member has played before, and at least one: what the data contradict is played at most that share
@@ -45,7 +45,7 @@ from occamrl.errors import (
     require_rewards,
 )
 from occamrl.evidence import value
-from occamrl.models.families import FiniteFamily, first_values, level, off_grid
+from occamrl.models.families import FiniteFamily, level, off_grid
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
 
 _TOGETHER = 2**23  # numbers that are worked on at once
@@ -114,12 +114,12 @@ class UCRLVTR(Learner):
         return {**value.begin(self.family.features, steps), "rows": np.zeros(steps), "episodes": 0, **counts}
 
     def losses(self, state: dict[str, Any]) -> Floats:
-        """Return L(P), less the sum of y^2, of every step and member [T, m]."""
+        """Return L(P), minus the sum of y^2, of every step and member [T, m]."""
         sums = zip(state["gram"], state["xy"], strict=True)
         return np.array([value.losses(self.family.theta, gram, xy) for gram, xy in sums])
 
     def thresholds(self, state: dict[str, Any], losses: Floats) -> Floats:
-        """Return the largest loss, less the sum of y^2, in the sharp set of every step [T]."""
+        """Return the largest loss, minus the sum of y^2, in the sharp set of every step [T]."""
         delta, reach = self.delta / len(losses), self.family.reach
         sharp = [0.5 * value.threshold(2.0 * loss, self.log_prior, level(reach, delta)) for loss in losses]
         return np.array(sharp) + [off_grid(reach, rows, delta) for rows in state["rows"]]
@@ -145,7 +145,7 @@ class UCRLVTR(Learner):
         """
         among, law = np.flatnonzero(inside), law_of_starts(known, state["starts"])
         among = among[np.argsort(self.losses(state)[0, among], kind="stable")]  # of equal values the best fit is played
-        first = np.round(first_values(self.family, known, among), _EQUAL)
+        first = np.round(self.family.first_values(known, among), _EQUAL)
         told = {"facts": {}, "grounds": {"alive": [among.size]}, **about}
         whole = self._optimal(known, int(among[np.round(first @ law, _EQUAL).argmax()]), **told)
         possible = np.flatnonzero(law if known.initial is not None else state["starts"])
@@ -158,7 +158,6 @@ class UCRLVTR(Learner):
         return replace(whole, episodes=episodes, starts=starts)
 
     def _optimal(self, known: Known, member: int, facts: dict[str, Any], grounds: dict[str, Any]) -> Plan:
-        """Return the optimal policy of a member."""
         values, policy = bellman.solve([self.family.kernel_of(member, known)], known.states, known.horizon)
         return Plan(policy=policy, values=values, facts=facts, grounds={"member": member, **grounds})
 
@@ -197,7 +196,7 @@ class UCRLVTR(Learner):
 
 
 def law_of_starts(known: Known, starts: Ints) -> Floats:
-    """Return the law of the first state, as known, or as counted so far where it is not or episodes go on."""
+    """Return the law of the first state: as known, or as counted so far if it is unknown or episodes continue."""
     if known.initial is not None and not (known.continuing and starts.any()):
         return known.initial
     return starts / starts.sum() if starts.any() else np.full(starts.size, 1.0 / starts.size)

@@ -6,7 +6,7 @@ give theta, Sigma and the sharp radius beta (:mod:`occamrl.evidence.value`). A p
 .. math:: Q_h(s, a) = r(s, a) + c + R\,\Big[\langle x, \theta\rangle + \sqrt\beta\,\|x\|_{\Sigma^{-1}}
     \Big]_{[-\frac12, \frac12]}, \qquad V_h(s) = \Big[\max_a Q_h(s, a)\Big]_{[0, H-h+1]},
 
-with (x, c, R) the row of (s, a) for V_{h+1}. While the ellipsoid holds theta*, which it does at all times with
+with (x, c, R) the row of (s, a) for V_{h+1}. While the ellipsoid contains theta*, which it does at all times with
 probability 1 - delta, V_h is at least the optimal value.
 
 **Lazy planning.** A plan is kept until det Sigma has grown by a factor 1 + c, which costs at most sqrt(1 + c) in the
@@ -114,7 +114,7 @@ class Pace(NamedTuple):
     episodes: int = 0  # that were played
 
     def next(self, logdet: Floats, found: Optimism, replan: float) -> Pace:
-        """Return that of a plan during which logdet Sigma stays within log(1 + replan); of one episode if that is 0."""
+        """Return the pace of a plan in which logdet Sigma grows by about log(1 + replan); one episode if that is 0."""
         before, share, limit = self.longest * self.episodes, self.share, math.log1p(replan)
         if before > 0.0:  # the share of the last block, but no less than half of the share before
             share = float(np.clip((logdet - self.logdet).max() / before, 0.5 * share, 1.0))
@@ -138,7 +138,7 @@ class UCRLVTRLin(Learner):
     norm_bound : float
         A bound b on ||theta*||.
     delta : float
-        The ellipsoid holds theta* at all times with probability 1 - delta.
+        The ellipsoid contains theta* at all times with probability 1 - delta.
     regularization : float or "scaled"
         lambda; "scaled" is d/(4 b^2), which lets b enter through a logarithm only.
     scale : float

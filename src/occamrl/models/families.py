@@ -23,7 +23,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,7 +42,7 @@ from occamrl.errors import (
     require_number,
     sum_to_one,
 )
-from occamrl.models.features import FeatureMap, read_kernels
+from occamrl.models.features import FeatureMap, PerProblem, as_dense, read_kernels
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
@@ -55,19 +54,19 @@ _SHORT = 1.0 + 1e-9  # rounding of norms
 
 
 def off_grid(reach: float, rows: float, delta: float) -> float:
-    """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 for a family that is no cover."""
+    """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 for a family that is not a cover."""
     if reach <= 0.0:
         return 0.0
     return min(reach * rows, 0.5 * reach * reach * rows + 0.5 * math.log(2.0 / delta))
 
 
 def level(reach: float, delta: float) -> float:
-    """Return the delta that is left for the sharp set: half of it where the truth may be off the grid."""
+    """Return the delta that is left for the sharp set: half of it if the truth may be off the grid."""
     return 0.5 * delta if reach > 0.0 else delta
 
 
 def losses(theta: Floats, gram: Floats, xy: Floats) -> Floats:
-    """Return L of each of the members theta [m, G, n], less sum y^2, for gram [G, n, n] and xy [G, n]."""
+    """Return L of each of the members theta [m, G, n], minus sum y^2, for gram [G, n, n] and xy [G, n]."""
     found: Floats = np.zeros(len(theta))
     for g in np.flatnonzero(gram.any(axis=(1, 2))):  # groups that have rows
         found += np.einsum("mi,mi->m", theta[:, g] @ gram[g] - 2.0 * xy[g], theta[:, g])
@@ -119,7 +118,11 @@ def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
 
 
 class Family(ABC):
-    """A set of kernels over one feature map: what selection asks of it, whatever it is made of."""
+    """A set of kernels over one feature map: what ladders ask of the four kinds of classes below.
+
+    Ladders take these kinds alone, because nesting has to be verified. For a class of your own write a function:
+    :class:`occamrl.CoverFamily` from parameters to kernels, or :class:`occamrl.Model` from states to outcomes.
+    """
 
     features: FeatureMap
     size: int  # the number of kernels of a list, or of parameters
@@ -128,7 +131,7 @@ class Family(ABC):
 
     @abstractmethod
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Any]:
-        """Return some members, drawn at random; they show that the family holds kernels at all."""
+        """Return some members, drawn at random; none if none was found."""
 
     @abstractmethod
     def find(self, kernel: Any) -> Any | None:
@@ -136,23 +139,19 @@ class Family(ABC):
 
     @abstractmethod
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the family of L, less sum y^2, from [G, n, n] and [G, n] over ``own_features``."""
+        """Return min over the family of L, minus sum y^2, from [G, n, n] and [G, n] over ``own_features``."""
 
     @property
     def own_features(self) -> FeatureMap:
         """The features of the parameters that the family is regressed on."""
         return self.features
 
-    def parameters_of(self, member: Any) -> Floats:
-        """Return theta of a member [G, n]."""
-        return self.features.as_theta(member)
-
     def kernel(self, member: Any) -> Floats:
         """Return one member as a dense array [S, A, S]."""
-        return self.features.kernel(self.parameters_of(member))
+        return self.features.kernel(member)
 
     def contains(self, kernel: Any) -> bool:
-        """Say whether a kernel is one of the family's."""
+        """Return whether a kernel belongs to the family."""
         return self.find(kernel) is not None
 
 
@@ -206,10 +205,9 @@ class FiniteFamily(Family):
         made.size = len(made.theta)
         return made
 
-    def parameters_of(self, member: Any) -> Floats:
-        """Return theta of a member [G, n]."""
-        found: Floats = self.theta[require_integer("member", member, 0, most=self.size - 1)]
-        return found
+    def kernel(self, member: Any) -> Floats:
+        """Return one member as a dense array [S, A, S]."""
+        return self.features.kernel(self.theta[require_integer("member", member, 0, most=self.size - 1)])
 
     def probability(self, members: Any = slice(None)) -> Floats:
         """Return the probabilities [m, O] of some members on the outcomes of the features."""
@@ -219,6 +217,19 @@ class FiniteFamily(Family):
         """Return a member as dynamic programming needs it, with the rewards of a problem."""
         outcomes, probability = self.features.attach(known), self.features.probabilities(self.theta[member])
         return bellman.kernel_of(outcomes, probability, known)
+
+    @cached_property
+    def _solved(self) -> PerProblem:
+        return PerProblem()
+
+    def first_values(self, known: Known, members: Ints) -> Floats:
+        """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
+        table: Floats = self._solved.setdefault(known, np.full((self.size, known.states), np.nan))
+        new, outcomes = members[np.isnan(table[members, 0])], self.features.attach(known)
+        together = max(1, _TOGETHER // outcomes.next_state.size)
+        for some in (new[first : first + together] for first in range(0, new.size, together)):
+            table[some] = bellman.first_values(outcomes, self.probability(some), known)
+        return table[members]
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
         """Return the numbers of some members."""
@@ -238,7 +249,7 @@ class FiniteFamily(Family):
         return None
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return the smallest loss of a member, less sum y^2."""
+        """Return the smallest loss of a member, minus sum y^2."""
         return float(losses(self.theta, gram, xy).min())
 
     @cached_property
@@ -252,7 +263,7 @@ class FiniteFamily(Family):
 
 
 def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
-    """Refuse parameters [m, G, n] that make no kernels."""
+    """Refuse parameters [m, G, n] that do not make kernels."""
     start, together = features.outcomes.start[:-1], max(1, _TOGETHER // features.outcomes.next_state.size)
     for first in range(0, len(theta), together):
         p = features.laws(theta[first : first + together])
@@ -274,7 +285,7 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
             require_kind(f"kernels[{i}]", each, FiniteMDP)
             same = each.known.unit == given[0].known.unit and np.array_equal(each.known.allowed, given[0].known.allowed)
             if not same:
-                expected = "that of the first: one reward_range, one set of allowed actions"
+                expected = "those of the first: one reward_range, one set of allowed actions"
                 raise FamilyError("kernels", index=(i,), got="another unit or other allowed actions", expected=expected)
         united = FeatureMap.of_simulators(given)
         outcomes, matrix, states, rewards = united.outcomes, united.matrix, united.states, united.rewards
@@ -282,7 +293,7 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
         (outcomes, matrix, states), rewards = read_kernels("kernels", given), None
     features = FeatureMap.of_outcomes(outcomes, states, rewards)
     theta = np.zeros((matrix.shape[1], features.groups * features.width))
-    theta[:, features.place] = (matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).T
+    theta[:, features.place] = as_dense(matrix).T
     return features, theta.reshape(-1, features.groups, features.width)
 
 
@@ -426,7 +437,7 @@ class LinearFamily(Family):
         return self._whole(eta) if fits and np.linalg.norm(eta) <= self.norm_bound * _SHORT else None
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the class of L less sum y^2, without regularisation."""
+        """Return min over the class of L minus sum y^2, without regularisation."""
         eta = ball_least_squares(gram[0], xy[0], self.norm_bound)
         return float(eta @ gram[0] @ eta - 2.0 * xy[0] @ eta)
 
@@ -523,7 +534,7 @@ class AggregationFamily(Family):
         return theta.reshape(-1, n) if fits else None
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the class of L less sum y^2: a problem over distributions per block and action."""
+        """Return min over the class of L minus sum y^2: a problem over distributions per block and action."""
         total = 0.0
         for g in np.flatnonzero(gram.any(axis=(1, 2))):
             part = slice(self.features.sizes[g])
@@ -545,17 +556,3 @@ class AggregationFamily(Family):
 
     def __repr__(self) -> str:
         return f"AggregationFamily({self.blocks} blocks, {self.features!r})"
-
-
-_solved: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, Floats]] = WeakKeyDictionary()
-
-
-def first_values(family: FiniteFamily, known: Known, members: Ints) -> Floats:
-    """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
-    solved = _solved.setdefault(family, WeakKeyDictionary())
-    table = solved.setdefault(known, np.full((family.size, known.states), np.nan))
-    new, outcomes = members[np.isnan(table[members, 0])], family.features.attach(known)
-    together = max(1, _TOGETHER // outcomes.next_state.size)
-    for some in (new[first : first + together] for first in range(0, new.size, together)):
-        table[some] = bellman.first_values(outcomes, family.probability(some), known)
-    return table[members]

@@ -94,8 +94,13 @@ def outcomes_of(field: str, cell: Ints, pairs: int, states: int) -> Outcomes:
     return Outcomes(np.append(0, np.cumsum(counts)), cell % states, np.zeros(cell.size))
 
 
+def as_dense(matrix: Any) -> Floats:
+    """Return a matrix, dense or csr, as an array."""
+    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())
+
+
 def dense_if_small(matrix: Any) -> Any:
-    """Return a csr matrix as an array where products with that are faster."""
+    """Return a csr matrix as an array if products are faster with that."""
     size = matrix.shape[0] * matrix.shape[1]
     return matrix.toarray() if size <= _DENSE or 3 * matrix.nnz >= size else matrix
 
@@ -145,7 +150,8 @@ class FeatureMap:
         distinct = np.unique(np.round(self.sums, 12), axis=0)
         theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
         for pair in np.flatnonzero(np.abs(self.sums @ theta - 1.0) > _TOLERANCE)[:1].tolist():
-            got, expected = "features whose probabilities sum to one for no theta", "some theta that makes a kernel"
+            got = "features for which no theta gives probabilities that sum to 1"
+            expected = "features that make a kernel for some theta"
             raise FeatureError("phi", index=divmod(pair, self.actions), got=got, expected=expected)
 
     def _set(self, outcomes: Outcomes, matrix: Any, states: int, rewards: Any = None, group: Any = None) -> None:
@@ -258,7 +264,7 @@ class FeatureMap:
         return cell, add @ sp.csr_array(phi)
 
     def on_cells(self, kernel: Any) -> Floats | None:
-        """Return the entries of a kernel, dense or sparse, on ``cells``; None if it leads elsewhere or is none."""
+        """Return the entries of a kernel on ``cells``; None if it leads elsewhere or is not a kernel."""
         flat = as_kernel("kernel", kernel)
         if flat.shape != (self.group.size, self.states):
             raise ShapeError("kernel", got=flat.shape, expected=f"S={self.states}, A={self.actions}")
@@ -308,6 +314,23 @@ class FeatureMap:
             self._attached[known] = self.outcomes._replace(bonus=bonus)
         attached: Outcomes = self._attached[known]
         return attached
+
+    def moments(self, targets: Floats) -> Floats:
+        """Return the sum of phi times the targets [O] over the outcomes of each pair [S*A, n]."""
+        start = self.outcomes.start
+        weights = sp.csr_array((targets, np.arange(targets.size), start), (start.size - 1, targets.size))
+        return as_dense(weights @ self.matrix)
+
+    @cached_property
+    def _bonus_rows(self) -> PerProblem:
+        return PerProblem()
+
+    def bonus_rows(self, known: Known) -> Any:
+        """Return phi of the bonus [S*A, n]; 0.0 where rewards depend on (s, a) alone."""
+        if known not in self._bonus_rows:
+            bonus = self.attach(known).bonus
+            self._bonus_rows[known] = self.moments(bonus) if bonus.any() else 0.0
+        return self._bonus_rows[known]
 
     def _looked_up(self, table: Outcomes) -> Floats:
         """Return the bonus of every outcome in a table of rewards; refuse outcomes with none, or with several."""

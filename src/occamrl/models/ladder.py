@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from occamrl.errors import (
     FamilyError,
@@ -35,7 +36,7 @@ Reach = list[float] | None
 Names = Sequence[str] | None
 
 _SAME = 1e-9
-_NESTED = "every class to hold the one before it; list its members, or coordinates, in the larger one too"
+_NESTED = "every class to contain the one before it; list its members, or coordinates, in the larger class too"
 
 
 class Embedding(NamedTuple):
@@ -71,7 +72,7 @@ def comparable(families: Sequence[FiniteFamily]) -> list[Floats]:
     if len({family.features.fingerprint for family in families}) == 1:
         return [family.theta.reshape(family.size, -1) for family in families]
     if len({family.features.rewards is None for family in families}) > 1:
-        raise FamilyError("families", got="rewards fixed by some classes only", expected="by all of them, or by none")
+        raise FamilyError("families", got="rewards fixed by some classes only", expected="by all classes, or by none")
     keys = []
     for features in (family.features for family in families):
         rewards = np.zeros(features.outcomes.bonus.size) if features.rewards is None else np.round(features.rewards, 12)
@@ -85,14 +86,14 @@ def comparable(families: Sequence[FiniteFamily]) -> list[Floats]:
 
 
 def nest(families: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
-    """Return the largest list, sorted by the first class that holds a member, and that class (from 0) per member."""
+    """Return the largest list, sorted by the first class that contains a member, and that class (from 0) per member."""
     rows, top = comparable(families), len(families) - 1
     level, place = np.full(families[-1].size, top), np.arange(families[-1].size)  # place: of class m in the largest
     for m in reversed(range(top)):
         found = match(rows[m], rows[m + 1])
         if (found < 0).any():
             member = int(np.argmin(found))
-            raise _refusal((m + 1, m + 2), f"member {member} of class {m + 1} is not in class {m + 2}", member)
+            raise _refusal((m + 1, m + 2), f"member {member} of class {m + 1} is missing from class {m + 2}", member)
         place = place[found]
         level[place] = m
         if not (level == m + 1).any():
@@ -105,7 +106,7 @@ def embed(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
     """Return the embedding of a linear class or aggregation into a larger one; refuse classes that are not nested."""
     if type(small) is type(large) and isinstance(small, (LinearFamily, AggregationFamily)):
         return (_linear if isinstance(small, LinearFamily) else _refinement)(small, large, classes)
-    raise _refusal(classes, f"{small!r} and {large!r}, of which it cannot be verified that one holds the other")
+    raise _refusal(classes, f"{small!r} and {large!r}, for which nesting cannot be verified")
 
 
 def _linear(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
@@ -115,7 +116,7 @@ def _linear(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
     outside = ~np.isin(small.coordinates, large.coordinates)
     if outside.any():
         place = int(np.argmax(outside))
-        got = f"coordinate {small.coordinates[place]} of class {classes[0]} is not in class {classes[1]}"
+        got = f"coordinate {small.coordinates[place]} of class {classes[0]} is missing from class {classes[1]}"
         raise _refusal(classes, got, place)
     if small.norm_bound > large.norm_bound * (1.0 + _SAME):
         raise _refusal(classes, f"the norm bound {small.norm_bound:g} above {large.norm_bound:g}")
@@ -172,7 +173,7 @@ class Ladder:
     sizes: list[int]  # |F_1|, ..., |F_M| of lists; numbers of parameters of the other classes
     features: FeatureMap  # of the largest class
     reach: list[float]  # how far the truth may be from the nearest member of each, 0 but for covers
-    family: FiniteFamily  # of lists: F_M, its members sorted by the first class that holds them
+    family: FiniteFamily  # of lists: F_M, its members sorted by the first class that contains them
     level: Ints  # of lists [m]: that class, from 0
     embeddings: list[Embedding]  # of the other ladders: every class in the coordinates of the largest
 
@@ -201,7 +202,6 @@ class Ladder:
         self._name(names)
 
     def _of_members(self, family: FiniteFamily, level: Ints, reach: Reach, names: Names) -> Ladder:
-        """Make this the ladder of the first members of a list."""
         sizes = np.cumsum(np.bincount(level)).tolist()
         self.finite, self.level, self.reach = True, level, [0.0] * len(sizes) if reach is None else reach
         self.family = family.take(slice(None))  # the reach of a class is its own
@@ -217,23 +217,23 @@ class Ladder:
         found = tuple(f"F_{m}" for m in range(1, self.classes + 1)) if names is None else tuple(names)
         texts = all(isinstance(name, str) and name for name in found) and not isinstance(names, str)
         if not texts or not len(set(found)) == len(found) == self.classes:
-            raise FamilyError("names", got=f"{names!r:.80}", expected=f"{self.classes} different texts")
+            raise FamilyError("names", got=f"{names!r:.80}", expected=f"{self.classes} different names")
         self.names = found
 
     @classmethod
     def of_levels(cls, family: FiniteFamily, level: Ints, reach: Reach = None, names: Names = None) -> Ladder:
-        """Return the ladder in which ``level`` [m], from 0 and increasing, is the first class that holds a member."""
+        """Return the ladder in which ``level`` [m], from 0 and increasing, is the first class that has a member."""
         return cls.__new__(cls)._of_members(family, level, reach, names)
 
     @classmethod
     def of_problem(cls, problem: Any) -> Any:
-        """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
+        """Return the ladder that a problem has: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
         found = getattr(problem, "ladder", None)
         if isinstance(found, (Ladder, ParametricLadder)):
             return found
         if not hasattr(problem, "hypotheses"):
-            expected = "one that brings a ladder along, or your own Ladder([F_1, ...])"
-            raise ParameterError("problem", got=f"{type(problem).__name__}, without hypotheses", expected=expected)
+            expected = "a problem that has a ladder, or your own Ladder([F_1, ...])"
+            raise ParameterError("problem", got=f"{type(problem).__name__}, which has no ladder", expected=expected)
         names = getattr(problem, "class_names", None) or None
         family = FiniteFamily(parameters=problem.hypotheses, features=FeatureMap(problem.phi))
         level = np.repeat(np.arange(len(problem.sizes)), np.diff(problem.sizes, prepend=0))
@@ -241,15 +241,25 @@ class Ladder:
 
     @property
     def prior(self) -> Floats:
-        """w(P) = 1/(M |F_l less F_{l-1}|) for P first appearing in F_l, of lists [m]."""
+        """w(P) = 1/(M |F_l minus F_{l-1}|) for P first appearing in F_l, of lists [m]."""
         return np.asarray(1.0 / (self.classes * np.bincount(self.level)[self.level]), dtype=np.float64)
+
+    def largest(self, scores: Floats) -> Floats:
+        """Return the largest score of a member in each class [M], given those of all members of lists [m]."""
+        best = np.full(self.classes, -np.inf)
+        np.maximum.at(best, self.level, scores)
+        return np.maximum.accumulate(best)
+
+    def count(self, inside: NDArray[np.bool_]) -> list[int]:
+        """Return how many members in each class are inside a set, given which members of lists are [m]."""
+        return [int(n) for n in np.bincount(self.level[inside], minlength=self.classes).cumsum()]
 
     def family_of(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""
         return self.families[require_integer("m", m, 1, most=self.classes) - 1]
 
     def class_of(self, mdp: Any) -> int | None:
-        """Return m*, the first class that holds a problem's kernel, or all of its kernels; None if none does."""
+        """Return m*, the first class that contains a problem's kernel, or all of its kernels; None if none does."""
         truth = as_mdp(mdp)
         if self.finite and self.features.rewards is not None:  # outcomes are compared with their rewards
             rewards = truth.base_reward.ravel()[truth.outcomes.pair] + truth.outcomes.bonus
@@ -277,7 +287,7 @@ class Ladder:
         return own_gram, own_xy
 
     def smallest_loss(self, m: int, gram: Floats, xy: Floats) -> float:
-        """Return min over F_m of L, less sum y^2, from the statistics of all rows over ``features``."""
+        """Return min over F_m of L, minus sum y^2, from the statistics of all rows over ``features``."""
         return float(self.family_of(m).smallest_loss(*self.statistics(m, gram, xy)))
 
     def __repr__(self) -> str:

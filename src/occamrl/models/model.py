@@ -146,30 +146,26 @@ class Model:
             expected = "a function of (state, action, *, parameters...)"
             raise ParameterError("outcomes", got=f"{self.function!r:.80}", expected=expected)
         own = list(inspect.signature(self.function).parameters.values())
-        named = {
-            each.name: each.default for each in own[2:] if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
-        }
+        named = {each.name: each for each in own[2:] if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
         if len(own) < 2:
             raise ParameterError("outcomes", got=f"a function of {len(own)} arguments", expected="(state, action, ...)")
         if not isinstance(given, Mapping):
             raise ParameterError("parameters", got=f"{given!r:.80}", expected="a dict: {name: (low, high)}")
-        box = {}
+        box, defaults = {}, {}
         for name, ends in given.items():
             if name not in named:
                 raise UnknownName("parameters", got=name, known=named)
             box[name] = require_range(f"parameters[{name!r}]", ends)
-        for name, value in list(named.items()):
-            if name not in box and value is not inspect.Parameter.empty and not isinstance(value, numbers.Real):
-                del named[name]  # a table of prices, say: the function's own affair
-        given_defaults = {name: value for name, value in named.items() if value is not inspect.Parameter.empty}
-        defaults = {name: require_number(name, value, -math.inf, math.inf) for name, value in given_defaults.items()}
-        for name, (low, high) in box.items():
-            if name in defaults and not low <= defaults[name] <= high:
-                expected = f"bounds that hold its default {defaults[name]:g}, which smaller classes use"
-                raise ParameterError(f"parameters[{name!r}]", got=(low, high), expected=expected)
-        for name in named:
-            if name not in box and name not in defaults:
-                raise ParameterError(f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default")
+        for name, each in named.items():
+            if each.default is each.empty:
+                if name not in box:
+                    raise ParameterError(f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default")
+            elif name in box or isinstance(each.default, numbers.Real):  # a table of prices is the function's own
+                low, high = box.get(name, (-math.inf, math.inf))
+                defaults[name] = require_number(name, each.default, -math.inf, math.inf)
+                if not low <= defaults[name] <= high:
+                    expected = f"bounds that contain its default {defaults[name]:g}, which smaller classes use"
+                    raise ParameterError(f"parameters[{name!r}]", got=(low, high), expected=expected)
         return box, defaults
 
     def point(self, **values: float) -> dict[str, float]:
@@ -195,7 +191,6 @@ class Model:
         return [{**self.defaults, **dict(zip(self.box, each.tolist(), strict=True))} for each in every]
 
     def _allowed_in(self, state: Any) -> list[Any]:
-        """Return the actions that are allowed in a state."""
         try:
             given = self._actions(state) if callable(self._actions) else self._actions
         except Exception as error:  # whatever the user's function raises
@@ -207,31 +202,26 @@ class Model:
         except TypeError:
             fine = False
         if not fine:
-            where, expected = (
-                f" in state {state!r}" * callable(self._actions),
-                "different hashable actions, at least one",
-            )
-            raise ParameterError("actions", got=f"{given!r:.80}{where}", expected=expected)
+            got = f"{given!r:.80}" + f" in state {state!r}" * callable(self._actions)
+            raise ParameterError("actions", got=got, expected="different hashable actions, at least one")
         return found
 
     def rows(self, state: Any, action: Any, point: Point) -> list[tuple[Any, ...]]:
         """Return what the function yields, as a list of tuples; refuse what is not a law of outcomes."""
         where = f"at state {state!r}, action {action!r}, {', '.join(f'{k}={v:g}' for k, v in point.items())}"
+        entry = "(probability, next state, reward, ended)"
 
-        def refuse(kind: Any, got: str, expected: str) -> NoReturn:
-            raise kind("outcomes", got=f"{got} {where}", expected=expected)
+        def refuse(kind: Any, got: str, expected: str, cause: Exception | None = None) -> NoReturn:
+            raise kind("outcomes", got=f"{got} {where}", expected=expected) from cause
 
         try:
             found = [tuple(row) for row in self.function(state, action, **point)]
         except Exception as error:  # whatever the user's function raises
-            got = f"{type(error).__name__}: {error} {where}"
-            raise ParameterError(
-                "outcomes", got=got, expected="tuples (probability, next state, reward, ended)"
-            ) from error
+            refuse(ParameterError, f"{type(error).__name__}: {error}", f"tuples {entry}", error)
         total = 0.0
         for row in found:
             if len(row) not in (3, 4):
-                refuse(ParameterError, f"{row!r:.80}", "(probability, next state, reward, ended)")
+                refuse(ParameterError, f"{row!r:.80}", entry)
             numbers = [isinstance(each, (int, float, np.number)) for each in (row[0], row[2])]
             if not numbers[0] or not -_ROUNDING <= row[0] <= 1.0 + TOLERANCE:
                 refuse(ProbabilityError, f"a probability of {row[0]!r}", "a number in [0, 1]")
@@ -241,11 +231,8 @@ class Model:
                 refuse(ParameterError, f"ended = {row[3]!r}", "True or False, as the last of four")
             total += float(row[0])
         if abs(total - 1.0) > TOLERANCE:
-            refuse(
-                ProbabilityError,
-                f"probabilities that sum to {total:.12g}",
-                "a sum of 1: list everything that can happen",
-            )
+            sums = f"probabilities that sum to {total:.12g}"
+            refuse(ProbabilityError, sums, "a sum of 1: list everything that can happen")
         return found
 
     # The listing -----------------------------------------------------------------------------------------------------
@@ -262,10 +249,8 @@ class Model:
         points, useful = self._points(), set[int]()
         for state in law:
             self._number_of(state, False)
-        for s in itertools.count():
-            if s == len(self.states):
-                break
-            for action in [] if self.rests[s] else self._allowed_in(self.states[s]):
+        for s, state in enumerate(self.states):  # which grow meanwhile
+            for action in [] if self.rests[s] else self._allowed_in(state):
                 if action not in self.actions:
                     self.actions.append(action)
                 own: dict[tuple[int, float], int] = {}
@@ -276,7 +261,7 @@ class Model:
                     if len(self.pairs) >= _TRIAL and i and i not in useful and not looked:
                         continue
                     found: dict[int, set[float]] = {}
-                    for row in self.rows(self.states[s], action, point):
+                    for row in self.rows(state, action, point):
                         if row[0] <= 0.0:
                             continue
                         after, earned = self._number_of(row[1], len(row) == 4 and bool(row[3])), float(row[2])
@@ -287,7 +272,7 @@ class Model:
                             useful.add(i)
                         places[row[1:]] = own[after, earned]
                     rewards.append(found)
-                self._require_fixed_rewards(self.states[s], action, rewards)
+                self._require_fixed_rewards(state, action, rewards)
                 self.pairs.append((s, self.actions.index(action)))
                 self._places.append(places)
         self._listed = listed
@@ -297,7 +282,7 @@ class Model:
         try:
             known = self._number.get((state, rests))
         except TypeError:
-            expected = "a hashable state: a number, a text, or a tuple of such"
+            expected = "a hashable state: a number, a string, or a tuple of these"
             raise ParameterError("state", got=f"{type(state).__name__} {state!r:.80}", expected=expected) from None
         if known is None:
             known = self._number[state, rests] = len(self.states)
@@ -325,15 +310,16 @@ class Model:
         self.states.append(ELSEWHERE)
         self.rests.append(True)
         at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
-        rank = np.argsort(np.argsort(at))  # rows of pairs are in the order of s*A + a
+        sort = np.argsort(at)
+        rank = np.argsort(sort)  # rows of pairs are in the order of s*A + a
         given, after, reward = (np.array(column) for column in zip(*self._listed, strict=True))
         order = np.lexsort((reward, after, rank[given]))
         place = np.argsort(order)
         self.row, self.next_state, self.reward = rank[given][order], after[order], reward[order]
-        self._places = [{key: int(place[o]) for key, o in self._places[i].items()} for i in np.argsort(at)]
-        self.pairs = [self.pairs[i] for i in np.argsort(at)]
-        self._row_of = np.full(len(self.states) * A, -1)
-        self._row_of[np.sort(at)] = np.arange(at.size)
+        self._places = [{key: int(place[o]) for key, o in self._places[i].items()} for i in sort]
+        self.pairs = [self.pairs[i] for i in sort]
+        self._at, self._row_of = at[sort], np.full(len(self.states) * A, -1)  # s*A + a of each pair, and back
+        self._row_of[self._at] = np.arange(at.size)
         low, high = float(self.reward.min()), float(self.reward.max())
         if any(self.rests[:-1]):
             low, high = min(low, 0.0), max(high, 0.0)  # what is earned at rest
@@ -353,7 +339,7 @@ class Model:
         self.names = Names(tuple(named), tuple(self.actions), tuple(self.rests))
         if len(set(self.names.states)) < len(self.states):
             twice = next(name for name in self.names.states if self.names.states.count(name) > 1)
-            expected = "another name: this is what the end of an episode in a state is called, or what is not listed"
+            expected = "another name: this one is taken by the end of an episode, or by what is not listed"
             raise ParameterError("state", got=repr(twice), expected=expected)
 
     @cached_property
@@ -369,18 +355,17 @@ class Model:
         some = np.unique(np.linspace(0, len(self.pairs) - 1, _COMPARED).astype(int)).tolist()
         inside = np.isin(self.row, some)
         for point in self._points()[:2]:
-            one, two = self._at_once(point, some, np.zeros(self.reward.size)), self._one_by_one(point, some)
+            one, two = self._at_once(point, some), self._one_by_one(point, some)
             for o in np.flatnonzero(inside & ~(np.abs(one - two) <= _SAME))[:1].tolist():
                 s, a = self.pairs[self.row[o]]
                 got = f"{one[o]:g} at state {self.states[s]!r}, action {self.actions[a]!r}"
                 at = ", ".join(f"{name}={each:g}" for name, each in point.items())
-                expected = (
-                    f"{two[o]:g}, as outcomes(...) has it for next state {self.states[self.next_state[o]]!r}, {at}"
-                )
+                after = self.states[self.next_state[o]]
+                expected = f"{two[o]:g}, as outcomes(...) has it for next state {after!r}, {at}"
                 raise ProbabilityError("probabilities", got=got, expected=expected)
 
     def row_of(self, state: Ints, action: Ints) -> Ints:
-        """Return which of the pairs some states and actions are; -1 at rest."""
+        """Return the numbers of some pairs of a state and an action; -1 at rest."""
         return np.asarray(self._row_of[state * len(self.actions) + action])
 
     # Members ---------------------------------------------------------------------------------------------------------
@@ -392,9 +377,7 @@ class Model:
     def _as_given(self, point: Point, rows: Any = None) -> Floats:
         """Return what the user's function says, with its rounding."""
         which = range(len(self.pairs)) if rows is None else rows
-        if self.vectorised is not None:
-            return self._at_once(point, which, np.zeros(self.reward.size))
-        return self._one_by_one(point, which)
+        return self._one_by_one(point, which) if self.vectorised is None else self._at_once(point, which)
 
     def _one_by_one(self, point: Point, which: Any) -> Floats:
         """Return the same from a call for each pair."""
@@ -407,8 +390,9 @@ class Model:
                     found[place] += each[0]
         return found
 
-    def _at_once(self, point: Point, rows: Any, found: Floats) -> Floats:
+    def _at_once(self, point: Point, rows: Any) -> Floats:
         """Return the same from the user's array of probabilities."""
+        found = np.zeros(self.reward.size)
         if not len(rows):
             return found
         pairs = [(self.states[s], self.actions[a]) for s, a in (self.pairs[row] for row in rows)]
@@ -430,7 +414,7 @@ class Model:
         return found
 
     def checked_probability(self, point: Point) -> Floats:
-        """Return the probability of every outcome at a point that a user named; refuse what is no law."""
+        """Return the probability of every outcome at a point that a user named; refuse what is not a law."""
         found = self._as_given(point)
         total = np.bincount(self.row, found, len(self.pairs))
         fine = np.isfinite(total) & (total <= 1.0 + TOLERANCE)
@@ -446,8 +430,7 @@ class Model:
         """Return the problem with these probabilities, of the outcomes or of others; the rest leads elsewhere."""
         if row is None:
             row, next_state, reward = self.row, self.next_state, self.reward
-        A, rest = len(self.actions), np.flatnonzero(self.rests)
-        at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
+        at, A, rest = self._at, len(self.actions), np.flatnonzero(self.rests)
         missing = 1.0 - np.bincount(row, probability, at.size)
         lost = np.flatnonzero(missing > TOLERANCE)
         stay = (rest[:, None] * A + np.arange(A)).ravel()
@@ -460,30 +443,17 @@ class Model:
             probability=np.concatenate([probability, missing[lost], np.ones(stay.size)])[None],
             reward=np.concatenate([reward, unearned, np.zeros(stay.size)]),
         )
-        return FiniteMDP.of_listing(
-            listing,
-            horizon=self.horizon,
-            initial=self.initial,
-            unit=self.unit,
-            unit_name=self.unit_name,
-            names=self.names,
-            discount=self.discount,
-            continuing=self.continuing,
-        )
+        shared = ("horizon", "initial", "unit", "unit_name", "names", "discount", "continuing")
+        return FiniteMDP.of_listing(listing, **{name: getattr(self, name) for name in shared})
 
     def mdp(self, **parameters: float) -> FiniteMDP:
-        """Return the problem at these parameters; others have their defaults."""
+        """Return the problem at these parameters; the others keep their defaults."""
         return self.mdp_at(self.checked_probability(self.point(**parameters)))
-
-    @cached_property
-    def middle(self) -> dict[str, float]:
-        """The middle of the box."""
-        return self._points()[0]
 
     @cached_property
     def known(self) -> Known:
         """What an agent may know of the system: everything but the parameters."""
-        return self.mdp_at(self.checked_probability(self.middle)).known
+        return self.mdp_at(self.checked_probability(self._points()[0])).known
 
     def family(self, values: Mapping[str, Sequence[float]]) -> FiniteFamily:
         """Return the list of the models at every combination of some values of parameters."""
@@ -505,7 +475,7 @@ class Model:
         return digest.hexdigest()
 
     def probability_of(self, mdp: FiniteMDP) -> Floats | None:
-        """Return the probabilities of the outcomes [O] in another problem; None where it does what is not listed."""
+        """Return the probabilities of the outcomes [O] in another problem; None if it has others."""
         same = mdp.stationary and (mdp.states, mdp.actions) == (len(self.states), len(self.actions))
         if not same or (mdp.known.names or self.names) != self.names:
             return None
@@ -527,6 +497,8 @@ class ParametricLadder:
     """Nested classes of models with real parameters: class m has the parameters ``free[m - 1]``, others defaults."""
 
     finite = False
+    classes: int  # the number M of classes
+    sizes: list[int]  # how many parameters are free in each
 
     def __init__(self, model: Model, classes: Mapping[str, Sequence[str]]) -> None:
         if not isinstance(classes, Mapping) or not classes:
@@ -536,6 +508,7 @@ class ParametricLadder:
             if isinstance(each, str) or not isinstance(each, Sequence):
                 raise ParameterError(f"classes[{name!r}]", got=repr(each), expected="a list of names of parameters")
         self.model, self.names, self.free = model, tuple(map(str, classes)), [tuple(free) for free in classes.values()]
+        self.classes, self.sizes = len(self.names), [len(free) for free in self.free]
         for name, free in zip(self.names, self.free, strict=True):
             for each in free:
                 if each not in model.box:
@@ -547,18 +520,8 @@ class ParametricLadder:
         for m, (one, two) in enumerate(itertools.pairwise(self.free), start=1):
             if not set(one) < set(two):
                 got = f"{list(one)} before {list(two)}"
-                expected = "each class to free the parameters of the one before, and another"
+                expected = "each class to free the parameters of the one before it, and at least one more"
                 raise ParameterError("classes", index=(m, m + 1), got=got, expected=expected)
-
-    @property
-    def classes(self) -> int:
-        """The number M of classes."""
-        return len(self.names)
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many parameters are free in each class."""
-        return [len(free) for free in self.free]
 
     def only(self, m: int) -> ParametricLadder:
         """Return the ladder of class m alone."""
@@ -571,7 +534,7 @@ class ParametricLadder:
         return hashlib.sha256(f"{self.model.fingerprint} {self.names} {self.free}".encode()).hexdigest()
 
     def class_of(self, mdp: Any) -> int | None:
-        """Return the first class that holds a problem's kernel, by least squares from several starts; None: none."""
+        """Return the first class that contains a problem's kernel, by least squares; None if none does."""
         model = self.model
         target = model.probability_of(as_mdp(mdp))
         if target is None:

@@ -15,8 +15,8 @@ outcomes of the features are all that ``support`` allows. With beta the squared 
 come, it becomes :math:`\beta/c + n e^2/(1 - c)` for any c in (0, 1): the price is n e^2, not n e. Plans are optimistic
 up to e times the range of the value at each step.
 
-**Ladders** have a grid of weights besides, and the truth may lie between its points. The cover radius holds both errors
-(:mod:`occamrl.models.families`): the nearest member is within :func:`grid_reach` + 2e of the truth.
+**Ladders** also have a grid of weights, and the truth may lie between its points. The cover radius allows for both
+errors (:mod:`occamrl.models.families`): the nearest member is within :func:`grid_reach` + 2e of the truth.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.models.families import FiniteFamily, require_kernels
-from occamrl.models.features import FeatureMap, as_kernel, read_kernels
+from occamrl.models.features import FeatureMap, as_dense, as_kernel, read_kernels
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats
 
@@ -104,7 +104,7 @@ def grid_reach(features: FeatureMap, most: int, grid: int) -> float:
     Weight moved from one kernel to another changes P by at most the distance D of the two farthest kernels, so that
     the cover radius is :math:`D \max_r r (m - r)/(m\, grid)`.
     """
-    kernels, start = sp.csr_array(features.matrix).toarray(), features.outcomes.start[:-1]
+    kernels, start = as_dense(features.matrix), features.outcomes.start[:-1]
     apart = (np.add.reduceat(np.abs(kernels[:, j + 1 :] - kernels[:, [j]]), start) for j in range(kernels.shape[1] - 1))
     return (most // 2) * (most - most // 2) / (most * grid) * max((float(gaps.max()) for gaps in apart), default=0.0)
 
@@ -159,7 +159,7 @@ class Simulators:
             sizes |= {(require_integer("states", states, 1), require_integer("actions", actions, 1))}
         if len(sizes) != 1:
             got = "functions only" if not sizes else " and ".join(f"S={s}, A={a}" for s, a in sorted(sizes))
-            raise ShapeError("candidates", got=got, expected="one S and A, given by a kernel or by states and actions")
+            raise ShapeError("candidates", got=got, expected="one S and A: give a kernel, or states and actions")
         self.states, self.actions = sizes.pop()
         self.estimated = tuple(j for j, kernel in enumerate(read) if kernel is None)
         possible = None
@@ -201,7 +201,7 @@ class Simulators:
         return {"norm_bound": bound, "regularization": regularization, "delta": delta / 2.0, "scale": c**-0.5}
 
     def ladder(self, *, most: int = 2, grid: int = 10, delta: float = 0.025, reach: float | None = None) -> Ladder:
-        """Return the ladder whose class m holds the mixtures of at most m simulators, with weights on a grid.
+        """Return the ladder whose class m contains the mixtures of at most m simulators, with weights on a grid.
 
         The truth may be any such mixture: how far it may be from the nearest member is the cover radius of each class,
         and kernels nearer to each other than that are not told apart. For any weights, learn the mixture itself.

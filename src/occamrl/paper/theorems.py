@@ -254,8 +254,7 @@ def regret_bound_norm(setting: Setting, *, true_norm: float) -> dict[str, float]
 
 
 def _root(episodes: int) -> int:
-    """Return ceil(sqrt(k_0))."""
-    return math.isqrt(episodes - 1) + 1
+    return math.isqrt(episodes - 1) + 1  # ceil(sqrt(k_0))
 
 
 def _with_total(terms: dict[str, float]) -> dict[str, float]:

@@ -19,7 +19,7 @@ al. (2020), which belongs to a step:
     \sqrt{\beta_{k,h}(\delta)} = \tfrac{H-h+1}2 \sqrt{2\log(1/\delta) + \log\det\Sigma_k} + b .
 
 Deviation from the paper: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is right, as
-Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid holds theta*, V_h >= V*_h >= 0.
+Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid contains theta*, V_h >= V*_h >= 0.
 """
 
 from __future__ import annotations

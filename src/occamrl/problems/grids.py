@@ -1,4 +1,4 @@
-r"""Problems on a box: a kernel on a box turned into a kernel on the vertices of a grid, and how wrong that is.
+r"""Problems on a box: a kernel on a box turned into a kernel on the vertices of a grid, and how large the error is.
 
 Values at the vertices are continued to (I f)(x) = sum_v lambda_v(x) f(v), the weights being products of hats: at least
 zero, with sum one. A rule for the noise has nodes, which move s to y_i, and weights w_i, such that
@@ -24,16 +24,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, ndtri
 
-from occamrl.errors import InvalidInput, ParameterError, ShapeError, as_floats, require_integer, require_integers
+from occamrl.errors import ParameterError, ShapeError, as_floats, require_integer, require_integers
 from occamrl.problems.mdp import FiniteMDP, RewardMap, Small
 from occamrl.protocols import Floats
 
 SLOWEST, FASTEST = 0.2, 2.0  # orders of convergence: below is none; multilinear interpolation has no higher one
 _ROUNDING = 1e-9  # of the width of the box
-
-
-class StateError(InvalidInput):
-    """A state is not a finite point, or lies outside the box that the grid covers."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +77,7 @@ class Grid:
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
 
     def outside(self, states: Floats) -> NDArray[np.bool_]:
-        """Say which states are not finite or lie outside the box, up to rounding; circles have no outside [N]."""
+        """Return which states are not finite or lie outside the box, up to rounding; circles have no outside [N]."""
         low, high = np.asarray(self.low), np.asarray(self.high)
         margin = _ROUNDING * (high - low)
         inside = np.isfinite(states) & (self.circle | ((states >= low - margin) & (states <= high + margin)))
@@ -93,7 +89,7 @@ class Grid:
         if found.ndim != 2 or found.shape[1] != n:
             raise ShapeError("states", got=found.shape, expected=f"[N, {n}]")
         for i in np.flatnonzero(self.outside(found))[:1].tolist():
-            raise StateError("states", index=(i,), got=found[i].tolist(), expected=self.described)
+            raise ParameterError("states", index=(i,), got=found[i].tolist(), expected=self.described)
         points = np.asarray(self.points)
         position = (found - self.low) / self.spacing
         position = np.where(self.circle, np.mod(position, points), np.clip(position, 0.0, points - 1))
@@ -182,7 +178,7 @@ def discretise(
         if reached[s] or not np.isfinite(point).all():
             got = f"{point.tolist()} from state {states[s].tolist()} under action {acts[a].tolist()}"
             expected = f"{grid.described}: a grid that covers the reachable states"
-            raise StateError("next state", index=(s,), got=got, expected=expected)
+            raise ParameterError("next state", index=(s,), got=got, expected=expected)
     return sp.csr_array(kernel)
 
 
@@ -193,7 +189,7 @@ class Refinement:
     points: tuple[tuple[int, ...], ...]
     order: float  # p, seen on the last three
     errors: tuple[float, ...]  # estimated, the largest over the states compared; NaN: no convergence seen
-    at_start: tuple[float, ...]  # estimated at the first of the states compared, with its sign: grid less limit
+    at_start: tuple[float, ...]  # estimated at the first of the states compared, with its sign: grid minus limit
     states: int
 
     def __str__(self) -> str:
@@ -266,7 +262,7 @@ class ContinuousProblem(ABC):
 
     @abstractmethod
     def model(self, candidate: Any) -> tuple[Step, Rule]:
-        """Return the step and the law of its noise for this one of the candidates' values."""
+        """Return the step and the law of its noise for one of the candidates."""
 
     @abstractmethod
     def reward(self, states: Floats, action: float) -> Floats:
@@ -373,7 +369,7 @@ class ContinuousInventory(ContinuousProblem):
         return sell, quantile_rule(candidate, self.nodes)
 
     def reward(self, states: Floats, action: float) -> Floats:
-        """Return the account of a day by the stock left; moves that cannot be are cut to [0, 1]."""
+        """Return the account of a day by the stock left; impossible moves are cut to [0, 1]."""
         left, filled = self.grid.vertices[:, 0], np.minimum(states + action, CAPACITY)
         account = MARGIN * (filled - left) - HOLDING * left - FIXED * (action > 0.0)
         return np.asarray(np.clip(self.unit.to_unit(account), 0.0, 1.0))
@@ -429,6 +425,6 @@ class Pendulum(ContinuousProblem):
         return partial(swing, candidate), normal_rule((0.5,), self.nodes)
 
     def reward(self, states: Floats, action: float) -> Floats:
-        """Return 1 less the cost of Pendulum-v1 over its largest value."""
+        """Return 1 minus the cost of Pendulum-v1 over its largest value."""
         cost = states[:, 0] ** 2 + 0.1 * states[:, 1] ** 2 + 0.001 * action**2
         return np.asarray(1.0 - cost / (np.pi**2 + 0.1 * TOP_SPEED**2 + 0.001 * TORQUE**2))

@@ -180,7 +180,7 @@ def require_harmless_wrappers(env: Any) -> None:
 
 
 def require_whole_truth(env: Any) -> None:
-    """Refuse an environment whose table is missing or is not all there is to it."""
+    """Refuse an environment whose table is missing or does not tell everything."""
     name = type(env.unwrapped).__name__
     if not isinstance(getattr(env.unwrapped, "P", None), (dict, list, tuple)):
         expected = "one, or known=...; to estimate rewards, known=Known.of_sizes(...) and RewardsPerPair(agent=...)"
@@ -192,7 +192,7 @@ def require_whole_truth(env: Any) -> None:
 
 
 def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
-    """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
+    """Return the smallest range that contains all rewards of tables, and the 0 earned after the end of an episode."""
     rewards = [0.0]
     for env in environments:
         require_whole_truth(env)
@@ -203,7 +203,7 @@ def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
 def table_of(env: Any, *, horizon: int, reward_range: Sequence[float] | None = None) -> tuple[FiniteMDP, RewardMap]:
     """Return an environment's table as a problem, and the map of its rewards onto [0, 1].
 
-    ``reward_range`` is by default the smallest that holds all rewards and 0. Episodes start as
+    ``reward_range`` is by default the smallest that contains all rewards and 0. Episodes start as
     ``env.unwrapped.initial_state_distrib`` says, in state 0 where there is none.
     """
     require_whole_truth(env)

@@ -35,7 +35,7 @@ from occamrl.errors import (
     require_range,
     sum_to_one,
 )
-from occamrl.protocols import Floats, Ints, Known, Names, Outcomes
+from occamrl.protocols import Floats, Ints, Known, Outcomes, distinct_rows
 from occamrl.protocols import RewardMap as RewardMap
 
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
@@ -72,12 +72,10 @@ class Listing(NamedTuple):
 
     def sort(self) -> Listing:
         """Put outcomes in order, and add up the probabilities of those with the same pair, next state and reward."""
-        order = np.lexsort((self.reward, self.next_state, self.pair))
-        pair, after, reward = self.pair[order], self.next_state[order], self.reward[order]
-        new = (np.diff(pair) != 0) | (np.diff(after) != 0) | (np.diff(reward) != 0.0)
-        first = np.flatnonzero(np.append(True, new))
-        probability = np.add.reduceat(self.probability[:, order], first, axis=1)
-        return self._replace(pair=pair[first], next_state=after[first], probability=probability, reward=reward[first])
+        order, first = distinct_rows(self.pair, self.next_state, self.reward)
+        probability, kept = np.add.reduceat(self.probability[:, order], first, axis=1), order[first]
+        columns = {name: getattr(self, name)[kept] for name in ("pair", "next_state", "reward")}
+        return self._replace(probability=probability, **columns)
 
     def validate(self, rewards: RewardMap) -> None:
         """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
@@ -230,7 +228,7 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
 
 
 def as_distributions(field: str, given: Any, expected: object = "probabilities") -> Floats:
-    """Return rows [..., n] of probabilities as an array, or refuse what is none."""
+    """Return rows [..., n] of probabilities as an array; refuse rows that are not distributions."""
     rows = as_floats(field, given, expected)
     for at in map(tuple, np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[:1].tolist()):
         raise ProbabilityError(field, got=float(rows[at]), expected="a probability >= 0", index=at)
@@ -328,12 +326,10 @@ class FiniteMDP:
         horizon: int,
         initial: Floats,
         rewards: RewardMap,
-        reward_noise: str | None,
-        unit_name: str = "",
-        names: Names | None = None,
-        discount: float = 1.0,
-        continuing: bool = False,
+        noise: str | None,
+        **about: Any,
     ) -> None:
+        """Fill in what was read; ``about`` is what else is known: names, unit_name, discount, continuing."""
         states, actions = listing.states, listing.actions
         absent = np.flatnonzero(np.bincount(listing.pair, minlength=states * actions) == 0)
         if absent.size:  # nobody may choose these; they stay where they are
@@ -356,21 +352,10 @@ class FiniteMDP:
             after, bonus = every.next_state[happens], every.bonus[happens]
             possible = Outcomes(read_only(start), read_only(after), read_only(bonus))
         table = every if every.bonus.any() else None  # rewards that no outcome changes count as r[s, a]
-        known = Known(
-            states,
-            actions,
-            horizon,
-            base.reshape(states, actions),
-            table,
-            initial=read_only(initial),
-            unit=rewards,
-            unit_name=unit_name,
-            names=names,
-            discount=discount,
-            continuing=continuing,
-        )
+        about |= {"initial": read_only(initial), "unit": rewards}
+        known = Known(states, actions, horizon, base.reshape(states, actions), table, **about)
         vars(self).update(states=states, actions=actions, horizon=horizon, outcomes=possible, base_reward=base)
-        vars(self).update(probability=read_only(probability), known=known, reward_noise=reward_noise)
+        vars(self).update(probability=read_only(probability), known=known, reward_noise=noise)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"FiniteMDP cannot be changed (attribute {name!r})")
@@ -455,7 +440,7 @@ class FiniteMDP:
 
 
 def as_mdp(problem: object) -> FiniteMDP:
-    """Return a FiniteMDP, or that of a problem which has one."""
+    """Return a FiniteMDP, or the one that a problem has."""
     found = problem if isinstance(problem, FiniteMDP) else getattr(problem, "mdp", None)
     if not isinstance(found, FiniteMDP):
         expected = "a FiniteMDP, or a problem that has one"
@@ -475,7 +460,7 @@ def stream(seed: int, *path: int | str) -> np.random.Generator:
 
 
 class NoisyProblem:
-    """A problem with Bernoulli rewards (see :class:`FiniteMDP`); whatever else is asked of it is the problem's own."""
+    """A problem with Bernoulli rewards (see :class:`FiniteMDP`); everything else is the problem's own."""
 
     def __init__(self, problem: Any, reward_noise: str) -> None:
         require_choice("reward_noise", reward_noise, ("bernoulli",))

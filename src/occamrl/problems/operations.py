@@ -52,7 +52,7 @@ class NestedClasses(ABC):
 
     @property
     def hypotheses(self) -> Floats:
-        """All parameters [n, d], each once, by the first class that holds them."""
+        """All parameters [n, d], each once, by the first class that contains them."""
         return self._ordered[0]
 
     @property
@@ -96,7 +96,7 @@ def on_a_grid(levels: Sequence[int], parts: int, shelf: int) -> Floats:
 class PracticalProblem(NestedClasses):
     """A problem from practice with its ladder of plausible models.
 
-    A subclass names states and actions and says what can happen (:meth:`outcomes`), which laws each class holds
+    A subclass names states and actions and says what can happen (:meth:`outcomes`), which laws each class contains
     (:meth:`laws`) and which one is true (:attr:`law`). For real parameters it says what can happen with them
     (``happens``), and which are free in each class (``free``).
     """
@@ -188,7 +188,10 @@ class PracticalProblem(NestedClasses):
     def real_ladder(self) -> ParametricLadder:
         """Nested classes with real parameters; ``real_ladder.model`` is the same system with these."""
         about: dict[str, Any] = {"start": self.start, "actions": self.names.actions, "horizon": self.horizon}
-        happens: Any = getattr(self, "happens", None)  # of those that have real parameters
+        if not self.free:
+            expected = "a problem with real parameters: happens, box and free"
+            raise ParameterError("real_ladder", got=type(self).__name__, expected=expected)
+        happens: Any = getattr(self, "happens", None)
         return Model(happens, parameters=self.box, unit=self.unit_name, **about).ladder(self.free)
 
 
@@ -219,7 +222,7 @@ class ShelfProblem(PracticalProblem):
         return Names(tuple(states), tuple(range(0, self.shelf + 1, self.order_step)))
 
     def day(self, stock: int, order: int, demand: Any) -> Happens:
-        """Yield what a day can do whose demand has this law [shelf + 1]."""
+        """Yield what can happen on a day whose demand has this law [shelf + 1]."""
         filled = min(stock + order, self.shelf)
         for wanted, chance in enumerate(demand):
             left = max(filled - wanted, 0)
@@ -266,11 +269,11 @@ class LostSales(ShelfProblem):
         return self.named(range(self.shelf + 1))
 
     def outcomes(self, stock: int, order: int, law: Any) -> Happens:
-        """Yield what a day can do; the law is that of the demand."""
+        """Yield what can happen in a day; the law is that of the demand."""
         return self.day(stock, order, law)
 
     def happens(self, stock: int, order: int, *, mean: float, empty: float = 0.0, spread: float = 0.0) -> Happens:
-        """Yield what a day can do, with a share of empty days and a variance of mean + spread mean^2 on the others."""
+        """Yield what can happen in a day; some are empty, on the others the variance is mean + spread mean^2."""
         return self.day(stock, order, erratic(mean, empty, spread, self.shelf).tolist())
 
     def laws(self) -> Sequence[Any]:
@@ -333,7 +336,7 @@ class WeekdayInventory(ShelfProblem):
         return self.named(itertools.product(range(DAYS), range(self.shelf + 1)))
 
     def week(self, state: tuple[int, int], order: int, demand: Any) -> Happens:
-        """Yield what a day can do whose demand has this law."""
+        """Yield what can happen on a day whose demand has this law."""
         for chance, left, earned in self.day(state[1], order, demand):
             yield chance, ((state[0] + 1) % DAYS, left), earned
 
@@ -342,12 +345,12 @@ class WeekdayInventory(ShelfProblem):
         return np.array([poisson(mean, self.shelf) for mean in self.levels])
 
     def outcomes(self, state: tuple[int, int], order: int, law: Any) -> Happens:
-        """Yield what a day can do; number day * L + i of the law says that the day has the mean levels[i]."""
+        """Yield what can happen in a day; number day * L + i of the law says that the day has the mean levels[i]."""
         first = state[0] * len(self.levels)
         return self.week(state, order, self._demand.T @ law[first : first + len(self.levels)])
 
     def happens(self, at: Any, order: int, *, mean: float, weekend: float = 1.0, sunday: float = 1.0) -> Happens:
-        """Yield what a day can do; Saturdays have ``weekend`` times the mean, Sundays ``sunday`` times that."""
+        """Yield what can happen in a day; Saturdays have ``weekend`` times the mean, Sundays ``sunday`` times that."""
         today = mean * (1.0 if at[0] < 5 else weekend if at[0] == 5 else weekend * sunday)
         return self.week(at, order, poisson(today, self.shelf).tolist())
 
@@ -418,7 +421,7 @@ class QueueAdmission(PracticalProblem):
         return Names(tuple(itertools.product(range(PHASES), range(self.room + 1))), ("closed", "open"))
 
     def outcomes(self, state: tuple[int, int], door: str, law: Any) -> Happens:
-        """Yield what a minute can do; the law is (arrivals by phase, services by phase)."""
+        """Yield what can happen in a minute; the law is (arrivals by phase, services by phase)."""
         phase, customers = state
         comes = law[phase] if door == "open" and customers < self.room else 0.0
         served = law[PHASES + phase] if customers else 0.0
@@ -432,13 +435,9 @@ class QueueAdmission(PracticalProblem):
     def happens(
         self, at: Any, door: str, *, arrival: float, service: float, rush: float = 1.0, slow: float = 1.0
     ) -> Happens:
-        """Yield what a minute can do; a rush has ``rush`` times the arrivals and ``slow`` times the services."""
-        rates = [
-            each * (1.0, 0.5 + 0.5 * more, more)[i]
-            for each, more in ((arrival, rush), (service, slow))
-            for i in range(3)
-        ]
-        return self.outcomes(at, door, rates)
+        """Yield what can happen in a minute; a rush has ``rush`` times the arrivals and ``slow`` times the services."""
+        arrivals, services = ([p, p * (0.5 + 0.5 * x), p * x] for p, x in ((arrival, rush), (service, slow)))
+        return self.outcomes(at, door, arrivals + services)
 
     def laws(self) -> Sequence[Any]:
         """Return the rates that each class adds."""
@@ -499,13 +498,13 @@ class MachineReplacement(PracticalProblem):
         return Names(tuple(range(self.oldest + 1)), ("keep", "replace"))
 
     def outcomes(self, age: int, action: str, law: Any) -> Happens:
-        """Yield what a month can do; the law is the hazard by age."""
+        """Yield what can happen in a month; the law is the hazard by age."""
         runs, paid = (age, 0.0) if action == "keep" else (0, self.planned)
         yield 1.0 - law[runs], min(runs + 1, self.oldest), -paid
         yield law[runs], 0, -paid - self.failure
 
     def happens(self, age: int, action: str, *, new: float, slope: float = 0.0, bend: float = 0.0) -> Happens:
-        """Yield what a month can do if the hazard is a parabola of the age."""
+        """Yield what can happen in a month if the hazard is a parabola of the age."""
         ages = np.arange(self.oldest + 1)
         return self.outcomes(age, action, np.minimum(new + slope * ages + bend * ages**2, _LONGEST).tolist())
 
@@ -529,11 +528,11 @@ LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are ma
 
 @dataclass(frozen=True, kw_only=True)
 class Pricing(PracticalProblem):
-    """Each step a price is asked, and one unit is sold at it with a probability that depends on the price alone.
+    """In each step a price is asked, and one unit sells with a probability that depends on the price alone.
 
     Prices are 1/A, 2/A, ..., 1, and a sale earns the price; the state is what is left of the stock. Classes of demand
     curves over the prices: exponential < logit < falling < any, rounded to LEVELS. The default is falling but not
-    logit: an exponential curve agrees with it at the prices it recommends, and earns 0.77 less per episode for ever.
+    logit: an exponential curve agrees with it at the prices it recommends, and earns 0.77 less per episode forever.
     """
 
     stock: int = 8  # at the start; S = stock + 1
@@ -568,7 +567,7 @@ class Pricing(PracticalProblem):
         return self.stock
 
     def outcomes(self, left: int, price: float, law: Any) -> Happens:
-        """Yield what a step can do; the law is the probability of a sale at each price."""
+        """Yield what can happen in a step; the law is the probability of a sale at each price."""
         sale = law[round(price * self.prices) - 1] if left else 0.0
         yield 1.0 - sale, left, 0.0
         if left:

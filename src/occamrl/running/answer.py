@@ -153,12 +153,9 @@ class ValueEvidence:
         """Return twice the losses in the place of likelihoods."""
         losses = self.base.losses(state)[0]
         least = -2.0 * float(self.base.thresholds(state, losses[None])[0])
-        found, level = -2.0 * losses, self.ladder.level
-        best = np.full(self.ladder.classes, -np.inf)
-        np.maximum.at(best, level, found)
-        z = least + math.log(1.0 / self.agent.delta)
-        left = np.bincount(level[found >= least], minlength=self.ladder.classes).cumsum().tolist()
-        return Judgement(z - np.maximum.accumulate(best), left, [], int(state["novel"]), found, least)
+        found, z = -2.0 * losses, least + math.log(1.0 / self.agent.delta)
+        against, left = z - self.ladder.largest(found), self.ladder.count(found >= least)
+        return Judgement(against, left, [], int(state["novel"]), found, least)
 
     def possible(self, state: Any) -> Possible:
         """Return the members of the sharp set."""

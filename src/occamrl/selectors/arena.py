@@ -54,10 +54,10 @@ class Arena(Learner):
         object.__setattr__(self, "bases", tuple(self.bases))
         for i, base in enumerate(self.bases):
             if isinstance(base, type) or not isinstance(base, Learner):
-                expected = "a learner: begin, plan and learn"
+                expected = "a learner, with begin, plan and learn"
                 raise ParameterError("bases", got=repr(base)[:80], expected=expected, index=(i,))
         if isinstance(self.rule, type) or not isinstance(self.rule, Rule):
-            raise ParameterError("rule", got=repr(self.rule)[:80], expected="a rule: start, choose and update")
+            raise ParameterError("rule", got=repr(self.rule)[:80], expected="a rule, with start, choose and update")
         require_kind("share", self.share, bool)
         if self.largest_return is not None:
             require_number("largest_return", self.largest_return, 0.0, math.inf, open_low=True)

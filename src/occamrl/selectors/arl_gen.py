@@ -5,10 +5,11 @@ r"""ARL-GEN: selection among nested families of kernels at any time (Ghosh et al
         play UCRL-VTR on the smallest class that is accepted
 
 Rows are value-targeted and range-weighted (:mod:`occamrl.evidence.value`). The tests hold at all times at once, so that
-testing often costs no confidence: with probability 1 - delta the smallest class that holds the truth is never rejected.
+testing often costs no confidence: with probability 1 - delta the smallest class that contains the truth is never
+rejected.
 
-**Lists of kernels.** With the prior w(P) = 1/(M |F_l less F_{l-1}|) of members that first appear in F_l, the sharp set
-B over F_M holds the true kernel. Class m is accepted iff F_m meets B. The price of a class is log(M |F_m|), not
+**Lists of kernels.** With the prior w(P) = 1/(M |F_l minus F_{l-1}|) of members that first appear in F_l, the sharp set
+B over F_M contains the true kernel. Class m is accepted iff F_m meets B. The price of a class is log(M |F_m|), not
 log |F_M|. With ``scope="all"`` plans are optimistic over all of B, whatever the class, and need no separability.
 
 **Linear classes and aggregations.** All rows are kept in the coordinates of F_M. Class m is accepted iff
@@ -62,7 +63,7 @@ class ARLGen(Learner):
     ladder : Ladder
         Nested classes F_1 < ... < F_M.
     delta : float
-        The smallest class that holds the true kernel is rejected with probability at most delta, over all tests
+        The smallest class that contains the true kernel is rejected with probability at most delta, over all tests
         together.
     scope : "smallest" | "all"
         Of lists of kernels: be optimistic over the members of the smallest class that are left, or over those of all
@@ -127,11 +128,8 @@ class ARLGen(Learner):
         most = base.thresholds(state, losses)
         inside = losses[0] <= most[0]
         chosen = int(first[inside].min()) + 1
-        least = np.full(self.ladder.classes, np.inf)
-        np.minimum.at(least, first, losses[0])
-        misfit = self._misfit_list(state, self.ladder.family.theta[losses[0].argmin()])
-        alive = np.bincount(first[inside], minlength=self.ladder.classes).cumsum().tolist()
-        grounds = {**self._grounds(known, state, np.minimum.accumulate(least), float(most[0]), misfit), "alive": alive}
+        least, misfit = -self.ladder.largest(-losses[0]), self._misfit_list(state, losses[0])
+        grounds = {**self._grounds(known, state, least, float(most[0]), misfit), "alive": self.ladder.count(inside)}
         among = inside & (first < chosen) if self.scope == "smallest" else inside
         return base.plan_among(known, state, among, facts=self._facts(state, chosen), grounds=grounds)
 
@@ -159,14 +157,13 @@ class ARLGen(Learner):
         )
 
     def _facts(self, state: dict[str, Any], chosen: int) -> dict[str, Any]:
-        """Return what was decided."""
         since = state["since"] if state["episodes"] and chosen == state["chosen"] else state["episodes"] + 1
         return {"chosen": chosen, "playing": self.ladder.names[chosen - 1], "since": since}
 
     def _grounds(
         self, known: Known, state: dict[str, Any], least: Floats, most: float, misfit: float | None
     ) -> dict[str, Any]:
-        """Return on what grounds; losses are less the sum of y^2."""
+        """Return on what grounds; losses come without the sum of y^2."""
         rows, squares = max(1, state["episodes"] * known.horizon), float(state["yy"].sum())
         return {
             "names": list(self.ladder.names),
@@ -177,14 +174,14 @@ class ARLGen(Learner):
             "misspecified": bool(state["novel"]) or (misfit is not None and misfit > 0.0),
         }
 
-    def _misfit_list(self, state: dict[str, Any], theta: Floats) -> float:
+    def _misfit_list(self, state: dict[str, Any], losses: Floats) -> float:
         """Return by how much the loss of the best kernel exceeds what noise explains.
 
         The alternatives are all kernels of F_M, with even weights, and a Gaussian mean of variance 1/4 at every (s, a).
         """
         count, total, x = state["pairs"][:, 0], state["pairs"][:, 1], state["pairs"][:, 2:]
-        left = total - (x * theta[self.ladder.features.group]).sum(axis=1)
         family = self.ladder.family
+        left = total - (x * family.theta[losses.argmin()][family.features.group]).sum(axis=1)
         noise = 0.5 * math.log(family.size / level(family.reach, self.delta)) + 0.25 * np.log1p(count).sum()
         between = off_grid(family.reach, float(state["rows"][0]), self.delta)
         return float((left**2 / (count + 1.0)).sum() - noise - between)
@@ -220,6 +217,6 @@ class ARLGen(Learner):
 
 
 def _bound(gram: Floats, xy: Floats, delta: float) -> float:
-    """Return what L of the truth is at most, less the sum of y^2, by a regression [G, n, n] that may be too large."""
+    """Return what L of the truth is at most, minus the sum of y^2, by a regression [G, n, n] that may be too large."""
     fit = value.ridge(gram, xy, _LAMBDA)
     return float(-(xy * fit.theta).sum() + value.squared_radius(fit.logdet.sum(), delta, _LAMBDA, 0.0))

@@ -19,12 +19,12 @@ the loss of its ridge estimate plus what its ellipsoid costs with every set of t
 sets are out of reach: the search starts from the last set and from the best sets of a forward path and of a beam, and
 steps by additions, removals and exchanges until none helps. Having met the set of all coordinates, it leaves out no j
 with :math:`\hat\theta_j^2 > (pen([d]) - pen(D))(\Sigma^{-1})_{jj}`. Where a direction was not excited this says
-nothing, which is why estimation phases exist. After D has changed, the next one is ``stretch`` times as long as
-planned, at most about sqrt(k_i), and returns to the plan step by step once D rests. A true coordinate that is missed
+nothing, which is why estimation phases exist. After D has changed, the next one is twice as long as planned, at most
+about sqrt(k_i), and returns to the plan step by step once D rests. A true coordinate that is missed
 costs optimism, not the run: estimation goes on in all coordinates and brings it back as soon as it pays for itself.
 
-*Guarantee.* With probability 1 - delta, at all times, for every D that holds the support of theta*, its ellipsoid at
-level delta e^{-price} holds theta*: of the sets that hold it, the levels add up to less than delta.
+*Guarantee.* With probability 1 - delta, at all times, for every D that contains the support of theta*, its ellipsoid at
+level delta e^{-price} contains theta*: of the sets that contain it, the levels add up to less than delta.
 
 **ARL-LIN(norm)** finds how large theta* is::
 
@@ -69,6 +69,7 @@ from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner,
 EXPLOITATION, ESTIMATION = "exploitation", "estimation"
 
 _WIDTH, _PATIENCE = 16, 3  # sets of each size that a beam goes on from; sizes without a better one after which it ends
+_STRETCH = 2.0  # how much longer an estimation phase is after the support has changed
 _PROGRESS = 1e-9  # an improvement smaller than this is rounding
 _MOST_ROUNDS, _WORTHWHILE = 50, 1e-3  # of refining a norm bound; the relative improvement that is worth another
 _ROUNDING = 1e-6  # the relative error that a norm computed from features may have
@@ -90,9 +91,8 @@ class ARLLin(Learner):
         where the norm is to be found.
     initial_episodes : int
         k_0.
-    growth, estimation_growth, stretch : float
-        g and e: how much longer an exploitation and an estimation phase is than the one before; and how much longer an
-        estimation phase is after the support changed.
+    growth, estimation_growth : float
+        g and e: how much longer an exploitation and an estimation phase is than the one before.
     dimension, norm : bool
         What is to be found. :class:`ARLLinDim` finds the support alone, :class:`ARLLinNorm` the norm alone.
 
@@ -110,7 +110,6 @@ class ARLLin(Learner):
     initial_episodes: int = 4
     growth: float = 2.0
     estimation_growth: float = 1.05
-    stretch: float = 2.0
     dimension: bool = True
     norm: bool = True
 
@@ -127,7 +126,7 @@ class ARLLin(Learner):
             expected = f"at least {self.smallest_norm:.6g}: with these features no theta of a smaller norm is a kernel"
             raise ParameterError("norm_bound", got=self.norm_bound, expected=expected)
         require_integer("initial_episodes", self.initial_episodes, 1)
-        for name in ("growth", "estimation_growth", "stretch"):
+        for name in ("growth", "estimation_growth"):
             require_number(name, getattr(self, name), 1.0, 1e100)
 
     @cached_property
@@ -165,7 +164,7 @@ class ARLLin(Learner):
         if self.dimension and exploits and epoch > 0:
             active = sharp_support(state["gram"][0, 0] + np.eye(d), state["xy"][0, 0], 1.0, state["active"])
             moved = active != state["active"]
-            state["stretched"] = max(1.0, state["stretched"] * (self.stretch if moved else 1.0 / self.stretch))
+            state["stretched"] = max(1.0, state["stretched"] * (_STRETCH if moved else 1.0 / _STRETCH))
             state["active"] = active
         if self.dimension and self.norm and exploits:
             bound, contradicted = self.refine(state, state["active"], state["carried"])
@@ -212,8 +211,7 @@ class ARLLin(Learner):
 
     def squared_radii(self, spectrum: value.Spectrum, lams: Floats, level: float, bound: float) -> Floats:
         """Return beta of the ellipsoid of each lambda (rows) by the noise event of each lambda' (columns)."""
-        centers = spectrum.xy / (spectrum.eigenvalues + lams[:, None])
-        logdets = np.log1p(spectrum.eigenvalues / lams[:, None]).sum(axis=1)
+        centers, logdets = spectrum.center(lams[:, None]), spectrum.logdet(lams[:, None])
         gaps = (lams - lams[:, None]) * (centers @ centers.T)
         return np.asarray(gaps + 0.25 * (logdets + 2.0 * level) + (lams * bound**2)[:, None])
 
@@ -300,7 +298,7 @@ def sharp_support(sigma: Floats, xy: Floats, lam: float, last: Iterable[int] = (
 
 
 def penalised_loss(sigma: Floats, xy: Floats, lam: float, chosen: Iterable[int]) -> float:
-    """Return J(D) less the sum of y^2."""
+    """Return J(D) minus the sum of y^2."""
     at = list(chosen)
     inside, right = sigma[np.ix_(at, at)], xy[at]
     logdet = float(np.linalg.slogdet(inside / lam)[1])
@@ -383,7 +381,6 @@ def _additions(tables: Floats, lam: float) -> Floats:
 
 
 def _table(sigma: Floats, xy: Floats) -> Floats:
-    """Return [[Sigma, xy], [xy', 0]]."""
     return np.block([[sigma, xy[:, None]], [xy[None], np.zeros((1, 1))]])
 
 

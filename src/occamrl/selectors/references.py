@@ -31,8 +31,8 @@ def oracle(selector: Learner, problem: Any) -> Learner:
     if ladder is not None:
         m = ladder.class_of(as_mdp(problem))
         if m is None:
-            expected = "a ladder that holds the problem's kernel"
-            raise ParameterError("ladder", got=f"one that does not hold {type(problem).__name__}", expected=expected)
+            got, expected = f"no class that contains {type(problem).__name__}", "one that contains the problem's kernel"
+            raise ParameterError("ladder", got=got, expected=expected)
         return on_class(selector, m)
     if theta is None or not hasattr(selector, "features"):
         got = f"a {type(selector).__name__} on {type(problem).__name__}"

@@ -124,7 +124,7 @@ class ED2RB(D3RB):
 
 @dataclass(frozen=True, kw_only=True)
 class _Promised(Rule):
-    r"""A rule that may be promised bounds :math:`R_i(n) = d_i\sqrt n` on the regret of its bases."""
+    r"""A rule that may be given bounds :math:`R_i(n) = d_i\sqrt n` on the regret of its bases."""
 
     guarantee = "valid, c left open, if the bounds hold"
     given: ClassVar[Any]  # not empty: the bounds must be promised
@@ -137,7 +137,7 @@ class _Promised(Rule):
         require_delta(self.delta)
         require_number("scale", self.scale, 0.0, 1e6)
         if not isinstance(self.promised, (tuple, list)) and (self.promised is not None or self.given):
-            raise ParameterError("promised", got=f"{self.promised!r:.80}", expected="a tuple of numbers, one a base")
+            raise ParameterError("promised", got=f"{self.promised!r:.80}", expected="a tuple of numbers, one per base")
         for number in self.promised or ():
             require_number("promised", number, 0.0, math.inf, open_low=True)
 
@@ -167,7 +167,7 @@ class RegretBalancing(_Promised):
     ----------
     promised : tuple of float, optional
         d_i of the promised bounds :math:`R_i(n) = d_i\sqrt n`, one for each base, for returns in [0, 1]. By default
-        R_i is the sum of planned value less return over the episodes of base i, which bounds the regret of optimistic
+        R_i is the sum of planned value minus return over the episodes of base i, which bounds the regret of optimistic
         bases up to noise. Where a base plans no value, 1 takes its place, the largest possible.
     delta, scale : float
         Of w; ``scale`` is c.
@@ -263,14 +263,13 @@ class UCB1(Rule):
 
     Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1. Proved for arms whose returns are independent with
     one mean. Bases learn, so that their means change: there is no guarantee here, and a base that begins badly may be
-    left for good. The rule is given nothing.
-
+    left for good. The rule is given nothing; ``scale`` is c.
     """
 
     guarantee = "none"
     given = ()
 
-    scale: float = 1.0  # c
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         require_number("scale", self.scale, 0.0, 1e6)
