@@ -27,6 +27,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
 myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_dmath_double_inline = True  # displayed formulas within a paragraph
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing"]  # links to files beside the pages are checked by the tests
 nb_execution_mode = "cache"

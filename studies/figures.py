@@ -34,18 +34,26 @@ from occamrl.protocols import Floats
 DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
+    "baselines": ("rivals:ladder",),
     "continuous-states": ("control:validity", "control:power"),
     "logged-data": ("answers:logs",),
+    "problems/lost-sales": ("practical:lost_sales",),
+    "problems/machine-replacement": ("practical:machine_replacement",),
+    "problems/patchy-ice": ("ladders:ice",),
+    "problems/pricing": ("ladders:pricing",),
+    "problems/queue-admission": ("practical:queue_admission",),
+    "problems/weekday-inventory": ("practical:weekday_inventory",),
+    "selection-ladders": ("ladders:classes",),
+    "selection-linear": ("linear:dimension",),
 }
 OTHERS = (  # parts whose tables stand on no page
     *(f"continuous:{name}" for name in ("pendulum", "inventory")),
     *(f"control:{name}" for name in ("controls", "sensitivity", "returns", "cost")),
-    *(f"ladders:{name}" for name in ("classes", "paper", "false_rejection", "ice", "linear", "pricing")),
-    *(f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")),
+    *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
+    *(f"linear:{name}" for name in ("instances", "control", "norm", "scale", "containment", "paper")),
     *(f"linear:{name}" for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")),
     *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
-    *(f"practical:{name}" for name in ("lost_sales", "machine_replacement", "queue_admission", "weekday_inventory")),
-    *(f"rivals:{name}" for name in ("ice", "ladder", "mixture", "pricing", "misspecified", "riverswim")),
+    *(f"rivals:{name}" for name in ("ice", "mixture", "pricing", "misspecified", "riverswim")),
     *(f"rivals:{name}" for name in ("river_swim", "linear_river_swim")),
     *(f"simulators:{name}" for name in ("evidence", "gymnasium", "logs")),
 )
@@ -268,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--part: got {unknown[0]!r}, expected one of {', '.join(parts)}")
     parts = given.part or parts
     if not pages and not parts:
-        print("\n".join(f"{page:<20}{' '.join(parts)}" for page, parts in [*PAGES.items(), ("no page", OTHERS)]))
+        print("\n".join(f"{page:<30}{' '.join(parts)}" for page, parts in [*PAGES.items(), ("no page", OTHERS)]))
     pictures = str(DOCS / "figures") if given.write else ""
     began, failed, due = dict.fromkeys(parts, time.monotonic()), 0, 0.0
     tasks = [[part, given.tiny, given.seeds, pictures] for part in parts]

@@ -30,12 +30,12 @@ def on_class(ladder: orl.Ladder, m: int) -> Any:
 
 AGENTS: dict[str, Callable[[orl.Ladder, int], Any]] = {
     "ARL-GEN": lambda ladder, m: orl.ARLGen(ladder=ladder),
-    "all": lambda ladder, m: orl.ARLGen(ladder=ladder, scope="all"),
+    'scope="all"': lambda ladder, m: orl.ARLGen(ladder=ladder, scope="all"),
     "oracle": on_class,
-    "F_M": lambda ladder, m: on_class(ladder, ladder.classes),
-    "F_1": lambda ladder, m: on_class(ladder, 1),
+    "largest class": lambda ladder, m: on_class(ladder, ladder.classes),
+    "smallest class": lambda ladder, m: on_class(ladder, 1),
 }
-SINCE = "class m* at the end: since (median, latest)"
+SINCE = "right class at the end, since episode (median, latest)"
 
 
 def agents(ladder: orl.Ladder, m: int, *names: str) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def classes(size: Size) -> str:
         problem = ReferenceLadder(nonzero=m - 1)
         played = play(size, agents(orl.Ladder.of_problem(problem), m), problem, K, 10, label=f"m* = {m}")
         rows.append([m, *line(played, m)])
-        panels.append(Panel(f"reference ladder, m* = {m}", curves(played, size.episodes(K)), beyond="F_1"))
+        panels.append(Panel(f"reference ladder, m* = {m}", curves(played, size.episodes(K)), beyond="smallest class"))
     picture(size, "selection-ladders.png", panels)
-    return table(["m*; K = 16,382, 10 seeds", *header(played)], rows)
+    return table(["class needed; 16,382 episodes, 10 seeds", *header(played)], rows)
 
 
 def paper(size: Size) -> str:
@@ -94,7 +94,7 @@ def paper(size: Size) -> str:
         one = play(size, {"paper": selector}, problem, 2**14 - 2, 1)["paper"][0]
         epochs = {row["epoch"]: row["chosen"] for row in one.phases}
         rows.append((m, number(one.regret), ", ".join(str(epochs[i]) for i in sorted(epochs))))
-    return table(("m*; K = 16,382, one seed", "regret", "class in play, epoch by epoch"), rows)
+    return table(("class needed; 16,382 episodes, one seed", "regret", "class in play, epoch by epoch"), rows)
 
 
 def false_rejection(size: Size) -> str:
@@ -106,7 +106,10 @@ def false_rejection(size: Size) -> str:
         rejected = sum(max(row["chosen"] for row in one.phases) > 2 for one in played)
         upper = binomtest(rejected, len(played)).proportion_ci(0.95).high
         rows.append((name, f"{rejected} of {len(played)}", f"{upper:.3f}"))
-    return table(("m* = 2, K = 1,022, delta = 0.05", "runs that rejected F_2", "upper end of the 95% interval"), rows)
+    return table(
+        ("class 2 needed, 1,022 episodes, delta = 0.05", "runs that rejected F_2", "upper end of the 95% interval"),
+        rows,
+    )
 
 
 def ice(size: Size) -> str:
@@ -125,7 +128,7 @@ def ice(size: Size) -> str:
         m = ladder.class_of(problem.mdp) or 0
         played = play(size, agents(ladder, m), problem, 2**13 - 2, 5, label=name)
         rows.append([name, m, *line(played, m)])
-    return table(["slip; K = 8,190, 5 seeds", "m*", *header(played)], rows)
+    return table(["slip; 8,190 episodes, 5 seeds", "class needed", *header(played)], rows)
 
 
 def pricing(size: Size) -> str:
@@ -135,7 +138,7 @@ def pricing(size: Size) -> str:
     m = ladder.class_of(problem.mdp) or 0
     said = preflight(ladder, problem, 2**12 - 2)
     played = play(size, agents(ladder, m), problem, 2**12 - 2, 5)
-    return said + "\n\n" + table(["m*; K = 4,094, 5 seeds", *header(played)], [[m, *line(played, m)]])
+    return said + "\n\n" + table(["class needed; 4,094 episodes, 5 seeds", *header(played)], [[m, *line(played, m)]])
 
 
 def coordinates() -> tuple[Any, Any, int]:
@@ -173,9 +176,9 @@ def linear(size: Size) -> str:
         )
     ):
         m = ladder.class_of(problem.mdp) or 0
-        cast = agents(ladder, m, "ARL-GEN", "oracle", "F_M", "F_1")
+        cast = agents(ladder, m, "ARL-GEN", "oracle", "largest class", "smallest class")
         played = play(size, cast, problem, episodes, seeds, label=title)
         rows.append([title, f"{episodes:,}", seeds, m, *line(played, m)])
-        panels.append(Panel(f"{title}, m* = {m}", curves(played, size.episodes(episodes)), beyond="F_1"))
+        panels.append(Panel(f"{title}, m* = {m}", curves(played, size.episodes(episodes)), beyond="smallest class"))
     picture(size, "selection-ladders-linear.png", panels)
-    return table(["ladder", "K", "seeds", "m*", *header(played)], rows)
+    return table(["ladder", "episodes", "seeds", "class needed", *header(played)], rows)

@@ -58,7 +58,7 @@ def dimension(size: Size) -> str:
     shown = {name: played[name] for name in reversed(case.agents)}
     lines = curves(shown, size.episodes(K))
     picture(size, "selection-linear.png", [Panel("reference mixture", lines, logarithmic=True)])
-    return table(("K = 300,000, 10 seeds", "regret"), rows)
+    return table(("300,000 episodes, 10 seeds", "regret"), rows)
 
 
 def fresh_instances(first_seed: int) -> Iterator[tuple[str, Case]]:

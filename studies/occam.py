@@ -26,7 +26,7 @@ CAST: dict[str, Callable[[orl.Ladder, int], Any]] = {
     "optimism, all": lambda ladder, m: orl.Occam(ladder=ladder, scope="all"),
     "sampling, smallest": lambda ladder, m: orl.Occam(ladder=ladder, acting="sampling"),
     "sampling, all": lambda ladder, m: orl.Occam(ladder=ladder, acting="sampling", scope="all"),
-    **{name: AGENTS[name] for name in ("ARL-GEN", "oracle", "F_M")},
+    **{name: AGENTS[name] for name in ("ARL-GEN", "oracle", "largest class")},
 }
 
 
@@ -77,7 +77,7 @@ def blind(size: Size) -> str:
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp) or 0
     said = preflight(ladder, problem, 800, evidence="likelihood")
-    cast = {name: kind(ladder, m) for name, kind in {**CAST, "ARL-GEN, all": AGENTS["all"]}.items()}
+    cast = {name: kind(ladder, m) for name, kind in {**CAST, 'ARL-GEN, scope="all"': AGENTS['scope="all"']}.items()}
     row = [interval(regrets(runs)) for runs in play(size, cast, problem, 800, 5).values()]
     return said + "\n\n" + table(["K = 800, 5 seeds", *cast], [[f"pricing, m* = {m}", *row]])
 

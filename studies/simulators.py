@@ -206,7 +206,7 @@ def gymnasium(size: Size) -> str:
             gym.make("FrozenLake-v1", map_name=name), known=spec.known, reward_range=tuple(spec.rewards)
         )
         right = 0 if env.mdp is None else spec.ladder.class_of(env.mdp) or 0
-        cast = agents(spec.ladder, right, "ARL-GEN", "oracle", "F_M", "F_1")
+        cast = agents(spec.ladder, right, "ARL-GEN", "oracle", "largest class", "smallest class")
 
         def job(i: int, cast: Any = cast, env: Any = env) -> Any:
             agent, count = list(cast.values())[i // size.seeds(5)], size.seeds(5)
@@ -217,8 +217,8 @@ def gymnasium(size: Size) -> str:
         regret = [interval([one.regret for one in runs[n * count : (n + 1) * count]]) for n in range(len(cast))]
         models = " < ".join(map(str, spec.ladder.sizes))
         rows.append((f"FrozenLake {name}; {models}", f"{right}; {found(runs[:count], right)}", *regret))
-    header = ("environment; models by class; 1,022 episodes, 5 seeds", "m*; found in, since episode (median, latest)")
-    return table((*header, "ARL-GEN", "oracle", "F_M", "F_1"), rows)
+    header = ("environment; models by class; 1,022 episodes, 5 seeds", "class needed; found, since (median, latest)")
+    return table((*header, "ARL-GEN", "oracle", "largest class", "smallest class"), rows)
 
 
 class Answer(NamedTuple):
