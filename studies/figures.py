@@ -34,12 +34,12 @@ from occamrl.protocols import Floats
 DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
-    "continuous-states": ("control:validity", "control:power"),
+    "continuous-states": tuple(f"control:{name}" for name in ("validity", "power", "views", "sensitivity", "returns")),
     "logged-data": ("answers:logs",),
 }
-OTHERS = (  # parts whose tables stand on no page
+OTHERS = (  # parts that are not written into a page: baselines and real_log need packages of others
     *(f"continuous:{name}" for name in ("pendulum", "inventory")),
-    *(f"control:{name}" for name in ("controls", "sensitivity", "returns", "cost")),
+    *(f"control:{name}" for name in ("controls", "baselines", "real_log", "cost")),
     *(f"ladders:{name}" for name in ("classes", "paper", "false_rejection", "ice", "linear", "pricing")),
     *(f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")),
     *(f"linear:{name}" for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")),
