@@ -151,8 +151,8 @@ def power(size: Size) -> str:
                 return steps_to_reject(played(name, truth, i, 2 if size.tiny else 10), wrong)
 
             found = np.array(each(size, size.seeds(10), job, f"{name}, {truth}"))
-            told = [spread(found[:, m]) for m in range(wrong)]
-            rows.append((name, truth, *told, *["-"] * (3 - wrong)))
+            cells = [spread(found[:, m]) for m in range(wrong)]
+            rows.append((name, truth, *cells, *["-"] * (3 - wrong)))
     return table(("system", "truth", "first class", "second class", "all"), rows)
 
 
@@ -198,9 +198,9 @@ def views(size: Size) -> str:
     for name, truth in size.some((key, t) for key in SYSTEMS for t in (list(SYSTEMS[key].truths)[-1], "outside")):
         system, made = SYSTEMS[name], None
         if name in GRIDS:
-            cells, actions = GRIDS[name]
+            where, actions = GRIDS[name]
             system = replace(system, actions=np.atleast_2d(actions).T)
-            made = system.ladder().on_grid(cells, actions, draws=20 if size.tiny else 200)
+            made = system.ladder().on_grid(where, actions, draws=20 if size.tiny else 200)
         ladder, seen = system.ladder(), system.ladder(view=value_of(name, truth))
 
         def job(i: int, system: Any = system, truth: str = truth, made: Any = made, of: Any = (ladder, seen)) -> Any:
@@ -214,12 +214,12 @@ def views(size: Size) -> str:
             found = [steps_to_reject(by_states, 3), steps_to_reject(by_value, 3)]
             return found if made is None else [*found, on_a_grid(made, *columns)]
 
-        told = np.array(each(size, size.seeds(10), job, f"{name}, {truth}"))  # [seeds, tests, classes]
+        steps = np.array(each(size, size.seeds(10), job, f"{name}, {truth}"))  # [seeds, tests, classes]
         for m, kind in enumerate(("first", "second", "all")):
-            cells = [spread(told[:, test, m]) for test in range(told.shape[1])]
+            cells = [spread(steps[:, test, m]) for test in range(steps.shape[1])]
             if m == 2 and truth != "outside":
                 kind = "all, falsely"
-                cells = [f"{np.isfinite(told[:, test, m]).sum()} of {len(told)}" for test in range(told.shape[1])]
+                cells = [f"{np.isfinite(steps[:, test, m]).sum()} of {len(steps)}" for test in range(steps.shape[1])]
             if m == 2 or truth != "outside":
                 rows.append((name, truth, kind, *cells, *["-"] * (3 - len(cells))))
     return table(("system", "truth", "class", "states", "a value alone", "grid with Occam"), rows)
@@ -240,8 +240,8 @@ def sensitivity(size: Size) -> str:
                 return [*steps_to_reject(result, 2), float(rejected)]
 
             found = np.array(each(size, size.seeds(10), job, f"{name}, {label}"))
-            told = [spread(found[:, 0]), spread(found[:, 1]), f"{(found[:, 2] >= 0).sum()} of {len(found)}"]
-            rows.append((name, label, *told))
+            cells = [spread(found[:, 0]), spread(found[:, 1]), f"{(found[:, 2] >= 0).sum()} of {len(found)}"]
+            rows.append((name, label, *cells))
     return table(("system", "", "first class", "second class", "truth rejected"), rows)
 
 
@@ -262,9 +262,10 @@ def world_of(name: str, truth: str, **noise: float) -> Any:
     return env
 
 
-def error_of(values: Any) -> float:
-    """Return the standard error of a mean."""
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
+def told(values: Floats, apart: Floats) -> str:
+    """Return a mean, and the standard error of that of other values, as of differences."""
+    error = apart.std(ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else np.nan
+    return f"{values.mean():.4g} ± {error:.2g}"
 
 
 TASKS = {**SYSTEMS, "Pendulum-v1": PENDULUM_V1}
@@ -272,28 +273,25 @@ TASKS = {**SYSTEMS, "Pendulum-v1": PENDULUM_V1}
 
 def returns(size: Size) -> str:
     """Compare returns of the first ten episodes with those of the planner that knows the truth."""
-    rows, episodes = [], 1 if size.tiny else 10
-    cases = [(key, t) for key in TASKS for t in (list(TASKS[key].truths)[-1], "outside")]
-    for name, truth in size.some(cases[:-1]):
-        system, kinds = TASKS[name], list(TASKS[name].classes.values())
+    rows, episodes, cast = [], 1 if size.tiny else 10, dict[str, orl.OccamControl]()
+    for name in size.some(TASKS):
+        system, truth, kinds = TASKS[name], list(TASKS[name].truths)[-1], list(TASKS[name].classes.values())
         planner = orl.CEM(candidates=48, horizon=15, particles=4 if name in SYSTEMS else 1)
-        alone = {"knows": [system.truth(truth)], "first": kinds[0], "richest": kinds[-1]}
-        cast = {"Occam": orl.OccamControl(ladder=system.ladder(), planner=planner)}
-        for label, members in alone.items():
+        alone = {"knows the truth": [system.truth(truth)], "first simulator alone": kinds[0]}
+        for label, members in (alone | {"richest class, averaged": kinds[-1]}).items():
             many = replace(planner, particles=max(planner.particles, len(members)))
             cast[label] = Stubborn(ladder=replace(system, classes={"one": members}).ladder(draws=4), planner=many)
+        cast["OccamControl"] = orl.OccamControl(ladder=system.ladder(), planner=planner)
         earned: list[Floats] = []
-        for label in ("knows", "Occam", "first", "richest"):
+        for label, agent in cast.items():
 
-            def job(i: int, agent: Any = cast[label], name: str = name, truth: str = truth) -> float:
+            def job(i: int, agent: Any = agent, name: str = name, truth: str = truth) -> float:
                 played = orl.learn(agent, world_of(name, truth), episodes=episodes, seed=i, progress=False)
                 return float(played.returns.mean())
 
-            earned.append(np.array(each(size, size.seeds(10), job, f"{name}, {truth}, {label}")))
-        cells = [f"{one.mean():.4g} ± {error_of(one - earned[0]):.2g}" for one in earned[1:]]
-        rows.append((name, truth, f"{earned[0].mean():.4g} ± {error_of(earned[0]):.2g}", *cells))
-    names = ("knows the truth", "OccamControl", "first simulator alone", "richest class, averaged")
-    return table(("system", "truth", *names), rows)
+            earned.append(np.array(each(size, size.seeds(10), job, f"{name}, {label}")))
+        rows.append((name, truth, told(earned[0], earned[0]), *(told(one, one - earned[0]) for one in earned[1:])))
+    return table(("system", "truth", *cast), rows)
 
 
 def baselines(size: Size) -> str:
@@ -316,7 +314,7 @@ def baselines(size: Size) -> str:
             return first, judge.evaluate_policy(model, model.get_env(), 20, return_episode_rewards=True)[0]
 
         found = [np.concatenate(part) for part in zip(*each(size, size.seeds(1), job, name), strict=True)]
-        rows.append((name, truth, kind, *(f"{one.mean():.4g} ± {error_of(one):.2g}" for one in found)))
+        rows.append((name, truth, kind, *(told(one, one) for one in found)))
     return table(("system", "truth", "learner", "first ten episodes", "after 50,000 steps"), rows)
 
 
@@ -351,8 +349,8 @@ def real_log(size: Size) -> str:
             path.append(member(path[-1][None], weather[None], rng)[0])
         return steps_to_reject(orl.select(log | {"states": np.array(path)}, ladder, progress=False).agent, 4)
 
-    told = np.array(each(size, size.seeds(20), job, "creek"))
-    cells = [spread(told[:, m]) for m in range(3)] + [f"{np.isfinite(told[:, 3]).sum()} of {len(told)}"]
+    found = np.array(each(size, size.seeds(20), job, "creek"))
+    cells = [spread(found[:, m]) for m in range(3)] + [f"{np.isfinite(found[:, 3]).sum()} of {len(found)}"]
     rows.append(("drawn from this simulator", *cells, "-", "-"))
     return table(("log", *CREEK, "left", "nearest"), rows) + f"\n\n{len(days) - 1} days in {seconds:.1f} s"
 

@@ -72,24 +72,14 @@ def quadrotor(
     return np.asarray(np.clip(np.concatenate([states[:, :3] + 0.05 * speeds, speeds], axis=1), -100, 100))
 
 
-def creek(
-    states: Floats,
-    actions: Floats,
-    rng: Rng,
-    *,
-    keep: float,
-    gain: float,
-    sd: float,
-    dry: float = 0,
-    wet: float = 0,
-    quiet: float = 0,
-    tail: float = 1e6,
-) -> Floats:
+def creek(states: Floats, actions: Floats, rng: Rng, **law: float) -> Floats:
     """Run a creek (log discharge) with rain and evaporation, a day a step; noise is Student's, wider in rain."""
     level, (rain, evaporation) = states[:, 0], actions.T
-    flow = keep * np.exp(level - dry * evaporation) + gain * np.exp(wet * level) * rain + 0.01
-    scale = sd * np.exp(-quiet * level) * (1 + 2 * rain / (1 + rain))
-    return np.asarray(np.clip(np.log(flow) + scale * rng.standard_t(tail, len(flow)), -9, 9)[:, None])
+    law = {"dry": 0.0, "wet": 0.0, "quiet": 0.0, "tail": 1e6} | law
+    flow = law["keep"] * np.exp(level - law["dry"] * evaporation) + law["gain"] * np.exp(law["wet"] * level) * rain
+    scale = law["sd"] * np.exp(-law["quiet"] * level) * (1 + 2 * rain / (1 + rain))
+    after = np.log(flow + 0.01) + scale * rng.standard_t(law["tail"], len(flow))
+    return np.asarray(np.clip(after, -9, 9)[:, None])
 
 
 @dataclass(frozen=True)
@@ -195,12 +185,6 @@ CREEK: dict[str, list[dict[str, Any]]] = {  # around what fits the first two yea
     ),
 }
 CREEK["low flow"] = [{**each, "quiet": 0.3} for each in CREEK["bursts"]]
-
-
-def hanging(rng: Rng) -> Floats:
-    """Return a first state of Pendulum-v1."""
-    angle = rng.uniform(-np.pi, np.pi)
-    return np.array([np.cos(angle), np.sin(angle), rng.uniform(-1, 1)])
 
 
 PENDULUM_V1 = System(
