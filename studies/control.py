@@ -313,8 +313,9 @@ def baselines(size: Size) -> str:
             first = model.get_env().envs[0].get_episode_rewards()[:10]
             return first, judge.evaluate_policy(model, model.get_env(), 20, return_episode_rewards=True)[0]
 
-        found = [np.concatenate(part) for part in zip(*each(size, size.seeds(1), job, name), strict=True)]
-        rows.append((name, truth, kind, *(told(one, one) for one in found)))
+        found = zip(*each(size, size.seeds(2), job, name), strict=True)
+        cells = ["; ".join(told(np.array(one), np.array(one)) for one in part) for part in found]
+        rows.append((name, truth, kind, *cells))
     return table(("system", "truth", "learner", "first ten episodes", "after 50,000 steps"), rows)
 
 
