@@ -35,7 +35,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
     "baselines": ("rivals:ladder",),
-    "continuous-states": ("control:validity", "control:power"),
+    "continuous-states": tuple(f"control:{name}" for name in ("validity", "power", "views", "sensitivity", "returns")),
     "logged-data": ("answers:logs",),
     "problems/lost-sales": ("practical:lost_sales",),
     "problems/machine-replacement": ("practical:machine_replacement",),
@@ -46,9 +46,9 @@ PAGES: dict[str, tuple[str, ...]] = {
     "selection-ladders": ("ladders:classes",),
     "selection-linear": ("linear:dimension",),
 }
-OTHERS = (  # parts whose tables stand on no page
+OTHERS = (  # parts that are not written into a page: baselines and real_log need packages of others
     *(f"continuous:{name}" for name in ("pendulum", "inventory")),
-    *(f"control:{name}" for name in ("controls", "sensitivity", "returns", "cost")),
+    *(f"control:{name}" for name in ("controls", "baselines", "real_log", "cost")),
     *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
     *(f"linear:{name}" for name in ("instances", "control", "norm", "scale", "containment", "paper")),
     *(f"linear:{name}" for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")),

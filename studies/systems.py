@@ -53,6 +53,14 @@ def machine(
     return np.stack([wear + jumps * jump * rng.exponential(size=len(states)), warm], axis=1)
 
 
+def gym_pendulum(states: Floats, actions: Floats, rng: Rng, *, mass: float = 1, length: float = 1) -> Floats:
+    """Run Gymnasium's Pendulum-v1 (cosine, sine, speed), which has no noise."""
+    angle, speed = np.arctan2(states[:, 1], states[:, 0]), states[:, 2]
+    push = 15 / length * np.sin(angle) + 3 / (mass * length**2) * actions[:, 0]
+    speed = np.clip(speed + 0.05 * push, -8, 8)
+    return np.stack([np.cos(angle + 0.05 * speed), np.sin(angle + 0.05 * speed), speed], axis=1)
+
+
 def quadrotor(
     states: Floats, actions: Floats, rng: Rng, *, mass: float = 1, wind: float = 0, drag: float = 0, sd: float = 1
 ) -> Floats:
@@ -62,6 +70,16 @@ def quadrotor(
     push = [-lift * np.sin(tilt) + wind - drag * vx, lift * np.cos(tilt) - 9.8 - drag * vz, 4 * (right - left)]
     speeds = states[:, 3:] + 0.05 * np.stack(push, axis=1) + 0.03 * sd * rng.normal(size=(len(states), 3))
     return np.asarray(np.clip(np.concatenate([states[:, :3] + 0.05 * speeds, speeds], axis=1), -100, 100))
+
+
+def creek(states: Floats, actions: Floats, rng: Rng, **law: float) -> Floats:
+    """Run a creek (log discharge) with rain and evaporation, a day a step; noise is Student's, wider in rain."""
+    level, (rain, evaporation) = states[:, 0], actions.T
+    law = {"dry": 0.0, "wet": 0.0, "quiet": 0.0, "tail": 1e6} | law
+    flow = law["keep"] * np.exp(level - law["dry"] * evaporation) + law["gain"] * np.exp(law["wet"] * level) * rain
+    scale = law["sd"] * np.exp(-law["quiet"] * level) * (1 + 2 * rain / (1 + rain))
+    after = np.log(flow + 0.01) + scale * rng.standard_t(law["tail"], len(flow))
+    return np.asarray(np.clip(after, -9, 9)[:, None])
 
 
 @dataclass(frozen=True)
@@ -95,9 +113,9 @@ class System:
         return listed.index(self.truths[name])
 
 
-def grid(**values: Any) -> list[dict[str, float]]:
+def grid(**values: Any) -> list[dict[str, Any]]:
     """Return all combinations of values, as keywords."""
-    found: list[dict[str, float]] = [{}]
+    found: list[dict[str, Any]] = [{}]
     for name, several in values.items():
         found = [{**each, name: value} for each in found for value in several]
     return found
@@ -159,17 +177,44 @@ SYSTEMS = {
 }
 
 
+CREEK: dict[str, list[dict[str, Any]]] = {  # around what fits the first two years of the record
+    "reservoir": grid(keep=(0.87, 0.9, 0.93), gain=(0.08, 0.12, 0.2), sd=(0.2, 0.3, 0.4)),
+    "soil": grid(keep=(0.93, 0.96), gain=(0.12, 0.16), sd=(0.2, 0.3, 0.4), dry=(0.02, 0.04), wet=(0.5,)),
+    "bursts": grid(
+        keep=(0.92, 0.94), gain=(0.07, 0.1), sd=(0.07, 0.1), dry=(0.01, 0.03), wet=(0.4, 0.6), tail=(1.3, 1.6)
+    ),
+}
+CREEK["low flow"] = [{**each, "quiet": 0.3} for each in CREEK["bursts"]]
+
+
+PENDULUM_V1 = System(
+    gym_pendulum,
+    {
+        "data sheet": [{}],
+        "mass": grid(mass=(0.8, 1.2, 1.4)),
+        "mass and length": grid(mass=(0.8, 1.2, 1.4), length=(0.9, 1.1)),
+    },
+    {"data sheet": {}, "mass": {"mass": 1.4}, "mass and length": {"mass": 1.4, "length": 1.1}},
+    {"mass": 1.6},
+    lambda s, a, after: -(np.arctan2(s[:, 1], s[:, 0]) ** 2 + 0.1 * s[:, 2] ** 2 + 0.001 * a[:, 0] ** 2),
+    lambda rng: (lambda angle: np.array([np.cos(angle), np.sin(angle), rng.uniform(-1, 1)]))(
+        rng.uniform(-np.pi, np.pi)
+    ),
+    orl.Box(-2, 2),
+    200,
+)
+
+
 class World(gym.Env[Floats, Any]):
-    """A simulator as an environment; the k-th action of a list is k."""
+    """A simulator as an environment, and what happened in it; the k-th action of a list is k."""
 
     def __init__(self, system: System, step: Simulator) -> None:
         self.system, self.run, self.listed = system, step, not isinstance(system.actions, orl.Box)
-        self.now = system.start(np.random.default_rng(0))
+        self.now, self.log = system.start(np.random.default_rng(0)), list[tuple[Floats, Floats, Floats]]()
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, self.now.shape, np.float64)
-        size = (1,) if self.listed else system.actions.low.shape
-        self.action_space: Any = gym.spaces.Box(-np.inf, np.inf, size, np.float64)
-        if self.listed:
-            self.action_space = gym.spaces.Discrete(len(system.actions))
+        self.action_space: Any = gym.spaces.Discrete(len(system.actions)) if self.listed else None
+        if not self.listed:
+            self.action_space = gym.spaces.Box(system.actions.low, system.actions.high, dtype=np.float64)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Floats, dict[str, Any]]:
         """Begin an episode."""
@@ -181,6 +226,7 @@ class World(gym.Env[Floats, Any]):
         """Take a step."""
         chosen = np.atleast_2d(self.system.actions[action] if self.listed else action)
         after = self.run(self.now[None], chosen, self.np_random)
+        self.log.append((self.now, chosen[0], after[0]))
         reward = float(self.system.reward(self.now[None], chosen, after)[0])
         self.now = after[0]
         return self.now, reward, False, False, {}

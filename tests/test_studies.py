@@ -13,8 +13,12 @@ from studies.figures import DOCS, PAGES, Size, measure
 
 PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` runs them all
     "answers:logs",
+    "control:baselines",
     "control:power",
+    "control:real_log",
+    "control:returns",
     "control:validity",
+    "control:views",
     "ladders:classes",
     "ladders:paper",
     "linear:changing",
