@@ -136,7 +136,7 @@ def _of_module(field: str, name: str) -> Any:
 
 
 def make_problem(name: str, **parameters: Any) -> Any:
-    """Return the problem called ``name``; with ``reward_noise="bernoulli"`` rewards scatter around their means.
+    """Return the problem called ``name``; with ``reward_noise="bernoulli"`` rewards are random with these means.
 
     >>> import occamrl as orl
     >>> orl.make_problem("river-swim", states=5).mdp.horizon

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SURE = 4.0  # standard errors from which on a misfit is named
+WIDER = 0.3  # of the log of the width of the noise that fits to few draws may miss
 MOST = 8  # simulators in which the page runs policies
 
 Policy = Callable[[Floats, int], Floats] | str | None
@@ -101,7 +102,7 @@ class Answer:
         found = [f"Ruled out: {listed(out)}."] if out else []
         if self.misspecified:
             found.append(f"The most plausible is {self.member}. {self.misfit}")
-            found.append("Meanwhile the agent plans with it, corrected by the mean of its errors.")
+            found.append("Meanwhile, plan with it, corrected by the mean of its errors.")
         else:
             found += [
                 f"Its most plausible simulator is {self.member}; {facts['alive'][-1]:,} of {members:,} are left.",
@@ -142,7 +143,7 @@ class Answer:
             counted = errors.PRIOR + self.evidence["awake"][self.index]
             wide = np.sqrt(self.evidence["squares"][self.index, 1] / counted)
             j = int(np.abs(np.log(wide)).argmax())
-            if abs(math.log(wide[j])) < 0.1:
+            if abs(math.log(wide[j])) < max(WIDER, SURE / math.sqrt(2 * counted)):
                 return "No linear misfit of its mean is visible."
             return f"Its mean fits; the noise of {ladder.features[j]} is {wide[j]:.2g} times as wide as it says."
         named = [

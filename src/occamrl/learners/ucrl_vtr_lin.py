@@ -157,6 +157,11 @@ class UCRLVTRLin(Learner):
     replan: float = 0.2
     kernel: Literal["stationary", "per_step"] = "stationary"
 
+    @property
+    def guarantee(self) -> str:
+        """What is proved of its regret."""
+        return "valid" if self.scale >= 1.0 else "none"
+
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)
         require_number("norm_bound", self.norm_bound, 1.0 / LARGEST, LARGEST)

@@ -147,7 +147,7 @@ def _refinement(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
 
 
 class Ladder:
-    """Nested classes of kernels F_1 < F_2 < ... < F_M, from the smallest to the largest; they count from 1.
+    """Nested classes of kernels F_1 < F_2 < ... < F_M, from the smallest to the largest; counted from 1.
 
     >>> import numpy as np
     >>> import occamrl as orl

@@ -36,31 +36,37 @@ def last_episode(answer: Answer) -> tuple[Floats, Floats]:
 
 
 def draw_predictions(answer: Answer, axes: Axes | None = None) -> Axes:
-    """Draw the last episode against what the heaviest simulator said a step before, two deviations either way."""
+    """Draw the last episode, a strip for each coordinate, and what was predicted a step before, ± two deviations."""
     axes, path = plt.gca() if axes is None else axes, last_episode(answer)[1]
-    for i in range(min(_MOST_COORDINATES, answer.agent.dimension)):
-        line = axes.plot(path[:, 0, i], ".", markersize=3)[0]
-        low, high = (path[:, 1, i] + sign * 2 * path[:, 2, i] for sign in (-1, 1))
-        axes.fill_between(
-            np.arange(len(path)), low, high, alpha=0.3, color=line.get_color(), label=answer.ladder.coordinates[i]
-        )
-    axes.set(xlabel="step of the last episode", ylabel="dots: observed; bands: predicted")
-    axes.legend(fontsize="small")
+    names = answer.ladder.coordinates[:_MOST_COORDINATES]
+    for i in range(len(names)):
+        came, mean, scale = path[:, :, i].T
+        low, high = mean - 2 * scale, mean + 2 * scale
+        bottom, height = min(low.min(), came.min()), max(np.ptp([low, high, came]), 1e-300)
+        at = [len(names) - 1 - i + 0.85 * (each - bottom) / height for each in (low, high, came)]
+        band = axes.fill_between(np.arange(1, 1 + len(path)), at[0], at[1], alpha=0.35, color=f"C{i}", linewidth=0.0)
+        points = axes.plot(np.arange(1, 1 + len(path)), at[2], ".", markersize=3, color=f"C{i}")
+        axes.annotate(f"{bottom:.3g} to {bottom + height:.3g}", (1.01, (len(names) - 0.55 - i) / (len(names) + 0.55)),
+                      xycoords="axes fraction", fontsize="x-small", va="center")  # fmt: skip
+    axes.legend([points[0], band], ["observed", "predicted"], fontsize="small", loc="upper right", ncols=2)
+    axes.set_yticks(np.arange(len(names)) + 0.4, [*reversed(names)])
+    axes.set(xlabel="step of the last episode", ylim=(-0.05, len(names) + 0.5))
     return axes
 
 
 def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
     """Draw the errors of the last episode against the feature that they depend on most, with what was learned."""
     axes = plt.gca() if axes is None else axes
-    (k, beta, strength, scale), (phi, path) = answer.strongest(), last_episode(answer)
+    (k, beta, strength, _), (phi, path) = answer.strongest(), last_episode(answer)
     i = int(strength[k].argmax())
     where = errors.in_units(answer.ladder, phi)[:, k - 1] if k else np.arange(1.0, 1.0 + len(phi))
     order, parts = np.argsort(where), [0, k] if k else [0]  # other features are at their middle
     learned = phi[order][:, parts] @ beta[parts, i]
+    error = 2 * np.sqrt((phi[order][:, parts] ** 2) @ (beta[parts, i] / strength[parts, i]) ** 2)
     axes.axhline(0.0, color="grey", linewidth=1.0)
     axes.plot(where, path[:, 0, i] - path[:, 1, i], ".", label="last episode")
-    line = axes.plot(where[order], learned, label="learned so far, ± two deviations")[0]
-    axes.fill_between(where[order], learned - 2 * scale[i], learned + 2 * scale[i], alpha=0.15, color=line.get_color())
+    line = axes.plot(where[order], learned, label="learned so far, ± two standard errors")[0]
+    axes.fill_between(where[order], learned - error, learned + error, alpha=0.3, color=line.get_color())
     axes.set(
         xlabel=answer.ladder.features[k - 1] if k else "step of the last episode",
         ylabel=f"{answer.ladder.coordinates[i]}: observed - predicted",
