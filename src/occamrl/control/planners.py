@@ -17,6 +17,7 @@ candidates from it, run each ``particles`` times, and fit the law to the good on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -30,17 +31,9 @@ from occamrl.protocols import Floats
 class Planner(Protocol):
     """What plans: yours, too."""
 
-    def plan(
-        self,
-        simulate: Simulator,
-        reward: Reward,
-        state: Floats,
-        horizon_left: int,
-        actions: Actions,
-        rng: np.random.Generator,
-        warm: Any,
-    ) -> tuple[Floats, Any]:
-        """Return an action [m] and what to begin with at the next step."""
+    @property
+    def plan(self) -> Callable[[Simulator, Reward, Floats, int, Actions, np.random.Generator, Any], tuple[Floats, Any]]:
+        """The method that returns an action [m] and what to begin with at the next step."""
 
 
 class Warm(NamedTuple):
