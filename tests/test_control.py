@@ -245,8 +245,11 @@ def test_arguments_are_checked_at_the_door() -> None:
     agent = orl.OccamControl(ladder=ladder)
     with pytest.raises(ShapeError):
         agent.act([0.0])
-    with pytest.raises(ShapeError):
-        agent.observe([0.0, np.nan], [0.0], 0.0, [0.0, 0.0])
+    bad_steps: list[Any] = [([0.0, np.nan], [0.0], 0.0), ([0.0, 0.0], [0.0], np.nan), ([0.0, 0.0], [0.0], "much")]
+    for state, action, paid in bad_steps:
+        with pytest.raises(orl.InvalidInput):
+            agent.observe(state, action, paid, [0.0, 0.0])
+    assert agent.state["evidence"]["steps"] == 0  # a step that is refused leaves no trace
     with pytest.raises(SpaceError):
         orl.learn(agent, Cart(cart, actions=[[-1.0], [1.0]]), episodes=1)
     with pytest.raises(ParameterError):
@@ -351,9 +354,12 @@ def test_a_log_is_judged_as_by_an_agent_that_watches(tmp_path: Path) -> None:
         {"episode": log["episode"], "state_0": states[:, 0], "state_1": states[:, 1], "action_0": actions[:, 0]}
     )
     minari = SimpleNamespace(iterate_episodes=lambda: iter(episodes))
+    own = {"run": log["episode"], "x": states[:, 0], "v": states[:, 1], "u": actions[:, 0], "t": np.arange(48)}
+    order, roles = np.random.default_rng(0).permutation(48), {"episode": "run", "state": ["x", "v"], "action": "u"}
+    mixed = orl.read_log({name: column[order] for name, column in own.items()}, roles, order_by="t")
     pa_csv.write_csv(frame, tmp_path / "log.csv")
     pq.write_table(frame, tmp_path / "log.parquet")
-    for given in (log, frame, minari, tmp_path / "log.csv", str(tmp_path / "log.parquet")):
+    for given in (log, frame, mixed, minari, tmp_path / "log.csv", str(tmp_path / "log.parquet")):
         answer = orl.select(given, ladder)
         assert np.array_equal(answer.evidence["capital"], watching.state["evidence"]["capital"])
         assert answer.chosen == 2
@@ -411,13 +417,22 @@ def test_policies_are_compared_in_what_may_be_true() -> None:
     assert len(agent.answer.worth_of(push, runs=2).rows) == 1  # the best one, corrected
 
 
+def test_rewards_are_those_of_the_ladder_or_told() -> None:
+    agent = orl.OccamControl(ladder=ladder_of(horizon=1))
+    agent.observe([0.5, 0.0], [0.0], None, [0.5, 0.1])
+    assert agent.returns == pytest.approx([-0.26])
+    assert "differ" not in str(agent.verdict)
+    agent.observe([0.5, 0.0], [0.0], 3.0, [0.5, 0.1])
+    assert "differ" in str(agent.verdict)
+
+
 def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
     agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK)
     assert "Nothing" in agent.answer.page(tmp_path / "empty.html").read_text("utf-8")
     for truth in (cart, partial(cart, wind=0.1, drag=0.4)):
         result = orl.learn(agent, Cart(truth), episodes=12)
         text = result.answer.page(tmp_path / "page.html", runs=2).read_text("utf-8")
-        for part in ("Does it matter?", "Evidence over time", "Where it misfits", "Returns", "What is guaranteed"):
+        for part in ("Does it matter?", "Evidence over time", "Returns", "What is guaranteed"):
             assert part in text
         assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
         assert "What is it worth?" not in result.answer.page(tmp_path / "page.html", runs=0).read_text("utf-8")

@@ -100,7 +100,7 @@ class OccamControl:
             raise ParameterError("planner", got=repr(self.planner), expected=expected)
         self.dimension = self.ladder.first_state(generator(0, "dimension")).size
         self.state = {"step": 0, "earned": 0.0, "warm": None, "member": -1}  # of this episode
-        self.state |= {"returns": [], "added": [], "history": [], "path": []}
+        self.state |= {"returns": [], "added": [], "history": [], "path": [], "off": 0.0}
         self.state["evidence"] = evidence.begin(self.ladder, self.dimension)
 
     @property
@@ -163,15 +163,21 @@ class OccamControl:
 
     # learning --------------------------------------------------------------------------------------------------------
 
-    def observe(self, state: Any, action: Any, reward: float, next_state: Any, ended: bool = False) -> None:
-        """Take note of a real step, whoever chose the action; ``ended`` where the episode is over."""
+    def observe(self, state: Any, action: Any, reward: float | None, next_state: Any, ended: bool = False) -> None:
+        """Take note of a real step, whoever chose the action; ``ended`` where the episode is over.
+
+        A reward of None is that of the ladder.
+        """
         s, y = self._vector("state", state, self.dimension), self._vector("next_state", next_state, self.dimension)
         now, a = self.state, self._vector("action", action, self.ladder.actions.dimension)
+        due = float(self.ladder.reward(s[None], a[None], y[None])[0])
+        paid = due if reward is None else float(self._vector("reward", reward, 1)[0])
         record = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
         now["path"] = now["path"] if now["step"] else []
         now["path"].append(record)
         now["step"] += 1
-        now["earned"] += float(reward)
+        now["earned"] += paid
+        now["off"] += abs(paid - due)
         steps = now["evidence"]["steps"]
         if self.refine and (steps % REFINE_EVERY == 0 or not evidence.alive(now["evidence"]).size):
             self._refine()

@@ -42,6 +42,9 @@ class Worth(NamedTuple):
     high: float
     rows: list[dict[str, Any]]  # for each simulator: its weight, the mean and its standard error
 
+    def __str__(self) -> str:
+        return f"{plain(self.value)} ({plain(self.low)} to {plain(self.high)})"
+
 
 class Answer:
     """What the data say so far: print it, ask what a policy is worth, write a ``page``."""
@@ -76,7 +79,9 @@ class Answer:
             return "Nothing has been observed yet."
         if self.misspecified:
             return "None of your simulators explains the data."
-        return f"You need {self.name!r} ({ordinal(self.chosen)} of {count(len(self.ladder.names))} classes)."
+        classes = len(self.ladder.names)
+        place = f"{ordinal(self.chosen)} of {count(classes)} classes" if classes > 1 else "the only class"
+        return f"You need {self.name!r} ({place})."
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -89,6 +94,9 @@ class Answer:
             lately = returns[-max(1, len(returns) // 4) :]
             episodes = "The last episode" if lately.size == 1 else f"Each of the last {lately.size:,} episodes"
             found.append(f"{episodes} earned {lately.mean():,.4g}{' on average' * (lately.size > 1)}.")
+        off = self.agent.state["off"] / self.evidence["steps"]
+        if off > 1e-6 * np.abs(returns).max(initial=1.0):
+            found.append(f"The rewards that came differ from the ladder's reward by {off:.3g} per step on average.")
         return tuple(found)
 
     def _which(self) -> list[str]:
@@ -107,8 +115,9 @@ class Answer:
             found += [
                 f"Its most plausible simulator is {self.member}; {facts['alive'][-1]:,} of {members:,} are left.",
                 f"A class that contains the truth is ruled out with probability at most {self.delta:g}.",
-                f"Richer classes are not excluded: {self.evidence['steps']:,} steps did not need them.",
             ]
+            if self.chosen < len(facts["names"]):
+                found.append(f"Richer classes are not excluded: {self.evidence['steps']:,} steps did not need them.")
         if added := len(self.agent.state["added"]):
             found.append(f"{added} simulators were added between listed ones; the guarantee is for those listed.")
         return found
@@ -117,6 +126,8 @@ class Answer:
         """Say what to do next."""
         if self.misspecified:
             return ["Next: add what is missing as a richer class, or list finer values of the parameters."]
+        if self.chosen == len(self.ladder.names) > 1:
+            return ["Next: use it. It is the richest class; if even that may be too simple, add a richer one."]
         return ["Next: use it. If it is too simple, later data will show that."]
 
     @property
@@ -189,7 +200,9 @@ class Answer:
             return [(f"{self.member}, corrected", 1.0, self.agent.corrected(self.index))]
         members, left = self.agent.members, evidence.ranking(self.evidence)[:most]
         weight = np.exp(self.evidence["log_weight"][left])
-        return [(label_of(members[i]), w, members[i]) for i, w in zip(left, weight / weight.sum(), strict=True)]
+        return [
+            (label_of(members[i]), w, members[i]) for i, w in zip(left, (weight / weight.sum()).tolist(), strict=True)
+        ]
 
     def _returns(self, policy: Policy, runs: int, most: int | None) -> Floats:
         """Return what every run earned in each of the worlds [worlds, runs]; their noise is common to all policies."""
@@ -230,7 +243,8 @@ class Answer:
         mean, error = found.mean(axis=1), found.std(axis=1, ddof=1) / math.sqrt(found.shape[1])
         names = "simulator", "weight", "worth", "standard_error"
         labels, weights, _ = zip(*self._worlds(len(found)), strict=True)
-        rows = [dict(zip(names, row, strict=True)) for row in zip(labels, weights, mean, error, strict=True)]
+        numbers = zip(labels, weights, mean.tolist(), error.tolist(), strict=True)
+        rows = [dict(zip(names, row, strict=True)) for row in numbers]
         return Worth(float(mean[0]), float((mean - 2 * error).min()), float((mean + 2 * error).max()), rows)
 
     # Pictures and the page --------------------------------------------------------------------------------------------
@@ -245,11 +259,10 @@ class Answer:
             worth, prices = self.worth_of(runs=runs, most=MOST), self.price_of_simplicity(runs=runs, most=MOST)
             left = self.facts["alive"][-1]
             where = f"in the {MOST} most plausible of the" if left > MOST else "in the"
-            where = "if the correction holds" if self.misspecified else f"{where} {left:,} simulators that are left"
-            found["What is it worth?"] = [f"The planner earns {_span(worth)} per episode, {where}."]
-            lost = {
-                name: f"earn {_span(each)} less" if each.value > 0 else "do as well" for name, each in prices.items()
-            }
+            where = f"{where} {left:,} simulators that are left" if left > 1 else "in the one simulator that is left"
+            where = "if the correction holds" if self.misspecified else where
+            found["What is it worth?"] = [f"The planner earns {worth} per episode, {where}."]
+            lost = {name: f"earn {each} less" if each.value > 0 else "do as well" for name, each in prices.items()}
             found["Does it matter?"] = [f"Planning with {name!r} alone would {text}." for name, text in lost.items()]
             found["Does it matter?"] = found["Does it matter?"] or ["There is nothing simpler to compare it with."]
         return found | {"What next?": [each[6].upper() + each[7:] for each in self._next()]}
@@ -266,7 +279,7 @@ class Answer:
         """Draw the errors of the last episode against what they depend on most, with what was learned of them."""
         return self._drawn("misfit", axes)
 
-    def page(self, path: str | Path, *, runs: int = 4) -> Path:
+    def page(self, path: str | Path, *, runs: int = 8) -> Path:
         """Write the answer as one HTML page.
 
         ``runs`` episodes are planned in each simulator that is left to say what the planner is worth, and what simpler
@@ -281,7 +294,3 @@ class Answer:
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
-
-
-def _span(worth: Worth) -> str:
-    return f"{plain(worth.value)} ({plain(worth.low)} to {plain(worth.high)})"

@@ -152,6 +152,10 @@ class SimulatorLadder:
         if not np.all(self.resolution > 0):
             raise ParameterError("resolution", got=self.resolution, expected="numbers > 0")
 
+    def __repr__(self) -> str:
+        classes = " < ".join(f"{name} ({size})" for name, size in zip(self.names, self.sizes, strict=True))
+        return f"SimulatorLadder({classes})"
+
     @property
     def sizes(self) -> list[int]:
         """How many members each class has, those of smaller classes included."""

@@ -98,7 +98,7 @@ def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
     if answer.evidence["steps"]:
         asked = answer.questions(runs)
         sections["Evidence over time"] += picture(answer.plot, "the evidence against each class")
-        sections["Where it misfits"] = (
+        sections["Where it misfits" if answer.misspecified else "Does it fit?"] = (
             paragraphs(f"{answer.member}: {answer.misfit}")
             + picture(answer.plot_misfit, "errors of the last episode")
             + picture(answer.plot_predictions, "the last episode, predicted and observed")
