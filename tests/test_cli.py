@@ -172,6 +172,21 @@ def test_learning_in_an_environment_prints_the_verdict_and_writes_a_page_and_a_c
     assert unknown["episodes"] == 5
 
 
+def test_simulators_are_selected_from_a_log() -> None:
+    code = """
+import occamrl as orl
+def step(states, actions, rng):
+    return 0.9 * states + actions + 0.1 * rng.normal(size=states.shape)
+about = dict(reward=lambda s, a, y: -y[:, 0] ** 2, horizon=5, actions=orl.Box(-1, 1), start=[0])
+ladder = orl.SimulatorLadder({"calm": [step]}, **about)
+"""
+    Path("room.py").write_text(code)
+    Path("log.csv").write_text("day,warm,heat\n" + "".join(f"1,{0.9**i},0\n" for i in range(6)))
+    words = ("select", "log.csv", "--model", "room.py:ladder", "--columns", "episode=day,state=warm,action=heat")
+    assert json.loads(ok(*words, "--page", "log.html", "--json"))["chosen"] == 1
+    assert "calm" in Path("log.html").read_text("utf-8")
+
+
 def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None:
     draw = np.random.default_rng(0)
     dry, wet, strange = draw.dirichlet(np.ones(3), size=(3, 3, 2))

@@ -415,14 +415,14 @@ def select(
     from occamrl.logs.log import read_log
     from occamrl.logs.select import select as test
 
-    spec = _models(ladder, model, horizon)
-    steps = read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
+    spec: Any = _models(ladder, model, horizon, simulators=agent is None)
+    steps: Any = log  # simulators know the columns state_0, ..., action_0, ...
+    if hasattr(spec, "ladder") or columns is not None:
+        steps = read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
     found = test(steps, spec, delta=delta, evidence=evidence)
     print_lines(found.as_data() if as_json else str(found).splitlines())
     if page is not None:
-        from occamrl.report.page import write_page
-
-        tell(f"The page: {write_page(found, page)}")
+        tell(f"The page: {found.page(page)}")
     if agent is not None:
         from occamrl.learners.occam import Occam
         from occamrl.running.agent import Agent
@@ -484,10 +484,11 @@ def _agent(file: Path, ladder: str | None, model: str | None) -> Any:
     return Agent.load(file, algorithm) if file.exists() else Agent(algorithm, known=spec.known)
 
 
-def _models(ladder: str | None, model: str | None, horizon: int | None) -> Any:
+def _models(ladder: str | None, model: str | None, horizon: int | None, simulators: bool = False) -> Any:
     """Return the ladder in a TOML file, or the models in a Python file, with what is known and the unit of rewards."""
     from types import SimpleNamespace
 
+    from occamrl.control.ladder import SimulatorLadder
     from occamrl.envs.ladder_file import read_ladder
     from occamrl.errors import ParameterError
     from occamrl.models.ladder import Ladder
@@ -499,6 +500,8 @@ def _models(ladder: str | None, model: str | None, horizon: int | None) -> Any:
     if ladder is not None:
         return read_ladder(ladder, horizon=horizon)
     found = _named(str(model))
+    if simulators and isinstance(found, SimulatorLadder):
+        return found
     if isinstance(found, Model):
         found = found.ladder({"all parameters": list(found.box)})
     if isinstance(found, ParametricLadder):

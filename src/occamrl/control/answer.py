@@ -69,8 +69,23 @@ class Answer:
     def verdict(self) -> Verdict:
         """Facts by name, and sentences."""
         found = Verdict(self.facts, threshold=self.threshold, member=self.member, parameters=self.parameters)
-        found["status"], found.sentences = "misspecified" if self.misspecified else "at least", self.sentences
+        found["status"], found.sentences = self.status, self.sentences
         return found
+
+    @property
+    def status(self) -> str:
+        """Whether the class chosen is "at least" needed, or none fits: "misspecified"."""
+        return "misspecified" if self.misspecified else "at least"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the answer as plain data, as JSON takes it."""
+        facts = {name: getattr(self, name) for name in ("headline", "status", "chosen", "misspecified", "delta")}
+        return facts | {
+            "classes": self.rows,
+            "simulator": self.member,
+            "parameters": self.parameters,
+            "sentences": list(self.sentences),
+        }
 
     @property
     def headline(self) -> str:
@@ -101,7 +116,7 @@ class Answer:
 
     def _which(self) -> list[str]:
         """Say what was ruled out, and what is left."""
-        facts, members = self.facts, len(self.agent.members)
+        facts, members, left = self.facts, len(self.agent.members), self.facts["alive"][-1]
         out = [
             f"{name!r} after {n:,} step{'s' * (n != 1)}"
             for name, n in zip(facts["names"], facts["rejected_after"], strict=True)
@@ -113,7 +128,8 @@ class Answer:
             found.append("Meanwhile, plan with it, corrected by the mean of its errors.")
         else:
             found += [
-                f"Its most plausible simulator is {self.member}; {facts['alive'][-1]:,} of {members:,} are left.",
+                f"Its most plausible simulator is {self.member}; "
+                f"{left:,} of {members:,} {'is' if left == 1 else 'are'} left.",
                 f"A class that contains the truth is ruled out with probability at most {self.delta:g}.",
             ]
             if self.chosen < len(facts["names"]):
