@@ -12,8 +12,9 @@ and a member is rejected for ever when the capital reaches $1/\delta$ (Ville); a
 **The score** is a bet, $w = q/p$. $p$ is the member's own law at $(s,a)$, fitted to a *second* batch of its draws: a
 core, and a broad part for the share of draws far from it. $q$ mixes such fits of the other members, by weight, with the
 laws of its own errors (:mod:`occamrl.control.errors`), each in proportion to how well it has predicted so far. All
-members are run with common random numbers, so that errors of the fits cancel in $q/p$. A bad score costs power, never
-validity.
+members are fitted with common random numbers, so that errors of the fits cancel in $q/p$. The draws that are ranked
+have numbers of their own: members may use up random numbers differently, so that no part of one stream is free of what
+another member was fitted to. A bad score costs power, never validity.
 
 **Weights** of members are Bayes' with the fits for likelihoods: synthetic, for acting and for $q$, without guarantee.
 
@@ -203,9 +204,9 @@ def observe(
     """
     s, a, y = transition
     n, (active, top) = ladder.draws, awake(state)
-    states, actions = np.repeat(s[None], 2 * n, axis=0), np.repeat(a[None], 2 * n, axis=0)
-    drawn = np.stack([members[i](states, actions, address("draws")) for i in active])  # common random numbers
-    drawn = np.clip(np.nan_to_num(drawn, nan=FAR), -FAR, FAR)
+    states, actions = np.repeat(s[None], n, axis=0), np.repeat(a[None], n, axis=0)
+    batches = [[members[i](states, actions, address(purpose)) for i in active] for purpose in ("ranked", "fits")]
+    drawn = np.clip(np.nan_to_num(np.concatenate(batches, axis=1), nan=FAR), -FAR, FAR)
     noise = ladder.resolution * address("resolution").normal(size=(2 * n + 1, ladder.resolution.size))
     seen = ladder.view(np.concatenate([y[None], drawn.reshape(-1, s.size)]))
     outcome, views = seen[0] + noise[0], seen[1:].reshape(active.size, 2 * n, -1) + noise[1:]
