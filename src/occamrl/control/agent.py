@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.control import errors, evidence
-from occamrl.control.ladder import Simulator, SimulatorLadder
+from occamrl.control.ladder import Simulator, SimulatorLadder, checked
 from occamrl.control.planners import CEM, Planner
 from occamrl.errors import (
     CheckpointError,
@@ -95,7 +95,7 @@ class OccamControl:
         require_number("delta", self.delta, 1e-300, 1.0)
         require_choice("acting", self.acting, ("plausible", "sampling", "average", "optimism"))
         require_integer("seed", self.seed, 0)
-        if not callable(getattr(self.planner, "plan", None)):
+        if isinstance(self.planner, type) or not callable(getattr(self.planner, "plan", None)):
             expected = "CEM(), MPPI() or an object with a method plan"
             raise ParameterError("planner", got=repr(self.planner), expected=expected)
         self.dimension = self.ladder.first_state(generator(0, "dimension")).size
@@ -148,7 +148,10 @@ class OccamControl:
 
     def plan(self, model: Simulator, at: Floats, left: int, rng: np.random.Generator, warm: Any) -> tuple[Floats, Any]:
         """Return an action in a model, and what the planner begins with next."""
-        return self.planner.plan(model, self.ladder.reward, at, left, self.ladder.actions, rng, warm)
+        found = self.planner.plan(model, self.ladder.reward, at, left, self.ladder.actions, rng, warm)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise ParameterError("planner", got=f"{found!r:.80}", expected="plan(...) -> (action, warm)")
+        return found
 
     def corrected(self, member: int) -> Simulator:
         """Return a member shifted by the mean of its errors, linear in the view and the action."""
@@ -170,6 +173,7 @@ class OccamControl:
         """
         s, y = self._vector("state", state, self.dimension), self._vector("next_state", next_state, self.dimension)
         now, a = self.state, self._vector("action", action, self.ladder.actions.dimension)
+        checked("view", self.ladder.view, (np.stack([s, y]),), (2, None))
         due = float(self.ladder.reward(s[None], a[None], y[None])[0])
         paid = due if reward is None else float(self._vector("reward", reward, 1)[0])
         record = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
@@ -192,13 +196,15 @@ class OccamControl:
         now, best = self.state["evidence"], int(np.argmax(self.state["evidence"]["log_weight"]))
         members, chosen = self.members, self.members[best]
         for name, value in parameters(chosen).items():
-            values = np.array([parameters(each)[name] for each in members if _differ_in(each, chosen, name)])
-            span = np.ptp(values)  # its own is one of them
-            for other in (values[values > value].min(initial=np.inf), values[values < value].max(initial=-np.inf)):
-                room = len(self.state["added"]) < MOST_ADDED
-                if room and math.isfinite(other) and abs(other - value) > FINEST * span:
-                    self.state["added"].append((best, {name: float(f"{(other + value) / 2:.6g}")}))
-                    evidence.enlarge(now, int(now["level"][best]), float(now["log_weight"][best]) - math.log(4.0))
+            near = {parameters(each)[name]: i for i, each in enumerate(members) if _differ_in(each, chosen, name)}
+            span = max(near) - min(near)  # its own is one of them
+            above, below = [v for v in near if v > value], [v for v in near if v < value]
+            for other in (min(above, default=value), max(below, default=value)):
+                middle, room = float(f"{(other + value) / 2:.6g}"), len(self.state["added"]) < MOST_ADDED
+                if room and abs(other - value) > FINEST * span and middle not in (value, other):
+                    level = max(int(now["level"][best]), int(now["level"][near[other]]))  # of the richer neighbour
+                    self.state["added"].append((best, {name: middle}))
+                    evidence.enlarge(now, level, float(now["log_weight"][best]) - math.log(4.0))
 
     def _vector(self, name: str, value: Any, size: int) -> Floats:
         found = np.ravel(as_floats(name, value))
@@ -230,7 +236,7 @@ class OccamControl:
         """What the data say so far."""
         from occamrl.control.answer import Answer
 
-        return Answer(self)
+        return Answer(self.fresh(state=self.state))  # which does not change when the agent goes on
 
     @property
     def verdict(self) -> Verdict:

@@ -19,7 +19,7 @@ import numpy as np
 from occamrl.control import errors, evidence
 from occamrl.control.agent import OccamControl, parameters
 from occamrl.control.ladder import Simulator, checked, label_of
-from occamrl.errors import ParameterError, require_integer
+from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.protocols import Floats
 from occamrl.running.run import Progress, generator
 from occamrl.running.verdict import Verdict, count, listed, ordinal, plain
@@ -136,6 +136,8 @@ class Answer:
                 found.append(f"Richer classes are not excluded: {self.evidence['steps']:,} steps did not need them.")
         if added := len(self.agent.state["added"]):
             found.append(f"{added} simulators were added between listed ones; the guarantee is for those listed.")
+            if not self.misspecified and (self.evidence["rejected"][: len(self.ladder.members)] >= 0).all():
+                found.append("All listed simulators are ruled out: those left were added.")
         return found
 
     def _next(self) -> list[str]:
@@ -173,16 +175,19 @@ class Answer:
             if abs(math.log(wide[j])) < max(WIDER, SURE / math.sqrt(2 * counted)):
                 return "No linear misfit of its mean is visible."
             return f"Its mean fits; the noise of {ladder.features[j]} is {wide[j]:.2g} times as wide as it says."
-        named = [
-            f"{ladder.coordinates[i]} comes out {'higher' if beta[k, i] > 0 else 'lower'} than it says, "
-            f"by {abs(beta[k, i]):.3g} a step ({abs(beta[k, i]) / scale[i]:.2g} standard deviations)"
-            for i in np.flatnonzero(strength[k] > 0.8 * strength[k].max())
-        ]
+        which = np.flatnonzero(strength[k] > 0.8 * strength[k].max())
+
+        def off(error: Floats) -> str:
+            names, signs = ladder.coordinates, ("lower", "higher")
+            return listed([f"{names[i]} comes out {abs(error[i]):.3g} {signs[int(error[i] > 0)]}" for i in which])
+
+        size = f"than it says ({np.abs(beta[k, which] / scale[which]).max():.2g} standard deviations)"
         if k == 0:
-            return f"On average {listed(named)}."
-        high = k <= ladder.resolution.size
-        far = "one typical spread above its middle" if high else "at its upper end instead of in the middle"
-        return f"Where {ladder.features[k - 1]} is {far}, {listed(named)}; below the middle, the opposite."
+            return f"On average {off(beta[0])} {size}."
+        spread = k <= ladder.resolution.size
+        up = "one typical spread above its middle" if spread else "at its upper end"
+        down = "one below it" if spread else "at its lower end"
+        return f"Where {ladder.features[k - 1]} is {up}, {off(beta[0] + beta[k])}; {down}, {off(beta[0] - beta[k])} {size}."
 
     # What it is worth -------------------------------------------------------------------------------------------------
 
@@ -207,7 +212,7 @@ class Answer:
 
     def price_of_simplicity(self, *, runs: int = 8, most: int | None = None) -> dict[str, Worth]:
         """Return what planning with the best simulator of each class that was ruled out would lose."""
-        simpler = self.ladder.names[: self.chosen - 1]
+        simpler = self.ladder.names[: self.chosen - (not self.misspecified)]
         return {name: self.compared_with(name, runs=runs, most=most) for name in simpler}
 
     def _worlds(self, most: int | None) -> list[tuple[str, float, Simulator]]:
@@ -222,13 +227,14 @@ class Answer:
 
     def _returns(self, policy: Policy, runs: int, most: int | None) -> Floats:
         """Return what every run earned in each of the worlds [worlds, runs]; their noise is common to all policies."""
+        most = most if most is None else require_integer("most", most, 1)
         agent, ladder, worlds = self.agent, self.ladder, self._worlds(most)
-        key = (policy, require_integer("runs", runs, 2), len(worlds))
+        key = (id(policy) if callable(policy) else repr(policy), require_integer("runs", runs, 2), len(worlds))
         if key in self._played:
             return self._played[key]
         if policy is None:
             model = worlds[0][2]
-        elif policy in ladder.names:
+        elif isinstance(policy, str) and policy in ladder.names:
             inside = np.flatnonzero(self.evidence["level"] <= ladder.names.index(policy))
             model = agent.members[int(inside[self.evidence["log_weight"][inside].argmax()])]
         elif not callable(policy):
@@ -271,6 +277,8 @@ class Answer:
         how = "corrected by the mean of its errors" if self.misspecified else "the most plausible that is left"
         label = label_of(self.agent.members[self.planned])
         found["What to do?"] = [f"Plan with {label}, {how}: agent.act(state) does that at every step."]
+        if self.agent.acting != "plausible" and not self.misspecified:
+            found["What to do?"] = [f"Plan by {self.agent.acting}, as agent.act(state) does; {label} is {how}."]
         if runs:
             worth, prices = self.worth_of(runs=runs, most=MOST), self.price_of_simplicity(runs=runs, most=MOST)
             left = self.facts["alive"][-1]
@@ -278,8 +286,7 @@ class Answer:
             where = f"{where} {left:,} simulators that are left" if left > 1 else "in the one simulator that is left"
             where = "if the correction holds" if self.misspecified else where
             found["What is it worth?"] = [f"The planner earns {worth} per episode, {where}."]
-            lost = {name: f"earn {each} less" if each.value > 0 else "do as well" for name, each in prices.items()}
-            found["Does it matter?"] = [f"Planning with {name!r} alone would {text}." for name, text in lost.items()]
+            found["Does it matter?"] = [f"Planning with {name!r} alone would {_loss(v)}." for name, v in prices.items()]
             found["Does it matter?"] = found["Does it matter?"] or ["There is nothing simpler to compare it with."]
         return found | {"What next?": [each[6].upper() + each[7:] for each in self._next()]}
 
@@ -305,8 +312,19 @@ class Answer:
         return written
 
     def _drawn(self, what: str, axes: Axes | None) -> Axes:
+        if not self.evidence["steps"]:
+            raise OccamRLError("there is nothing to draw: no step has been observed yet")
         drawn: Axes = getattr(importlib.import_module("occamrl.report.simulators"), f"draw_{what}")(self, axes)
         return drawn
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
+
+
+def _loss(price: Worth) -> str:
+    """Return in words what a policy loses."""
+    if price.low > 0.0:
+        return f"earn {price} less"
+    if price.high < 0.0:
+        return f"earn {Worth(-price.value, -price.high, -price.low, price.rows)} more"
+    return f"earn about as much (the difference is {price})"

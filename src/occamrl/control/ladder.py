@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.stats import ks_2samp
 
 from occamrl.errors import InvalidInput, ParameterError, ShapeError, as_floats, require_integer
 from occamrl.protocols import Floats, Ints
-from occamrl.running.identity import code_of, name_of
+from occamrl.running.identity import code_of, identity, name_of
 from occamrl.running.run import generator
 
 Simulator = Callable[[Floats, Floats, np.random.Generator], Floats]
@@ -39,7 +40,11 @@ class Box:
     """
 
     def __init__(self, low: Any, high: Any) -> None:
-        self.low, self.high = np.broadcast_arrays(np.atleast_1d(as_floats("low", low)), as_floats("high", high))
+        ends = [np.atleast_1d(as_floats(name, end)) for name, end in (("low", low), ("high", high))]
+        try:
+            self.low, self.high = np.broadcast_arrays(*ends)
+        except ValueError as error:
+            raise ParameterError("Box", got=f"({low!r}, {high!r})", expected="bounds of one shape") from error
         if self.low.ndim != 1 or not np.all(np.isfinite(self.high - self.low) & (self.low < self.high)):
             raise ParameterError("Box", got=f"({low!r}, {high!r})", expected="finite bounds, low < high")
         self.dimension = self.low.size  # how many numbers an action has
@@ -57,6 +62,8 @@ class Choices:
 
     def __init__(self, values: Any) -> None:
         self.values = np.atleast_2d(as_floats("actions", values).T).T
+        if not self.values.size:
+            raise ParameterError("actions", got=values, expected="a Box, or a list of at least one action")
         self.low, self.high = self.values.min(axis=0), self.values.max(axis=0)
         self.dimension = self.low.size
 
@@ -131,6 +138,8 @@ class SimulatorLadder:
                 expected = "a list of functions: [step]"
                 raise ParameterError(f"classes[{name!r}]", got=f"{each!r:.80}", expected=expected)
         self.names = tuple(str(name) for name in classes)
+        if len(set(self.names)) < len(self.names):
+            raise ParameterError("classes", got=list(classes), expected="different names")
         self.members: list[Simulator] = [member for each in classes.values() for member in each]
         self.level: Ints = np.repeat(np.arange(len(classes)), [len(each) for each in classes.values()])
         self.reward, self.view, self.start = reward, view or (lambda states: states), start
@@ -148,9 +157,9 @@ class SimulatorLadder:
         viewed = self.coordinates if view is None else [f"view[{i}]" for i in range(seen.shape[1])]
         self.features = (*viewed, *(f"action[{i}]" for i in range(self.actions.dimension)))  # that errors depend on
         resolution = 1e-3 * _spread(then - seen) if resolution is None else as_floats("resolution", resolution)
+        if np.shape(resolution) not in ((), seen.shape[1:]) or not np.all((resolution > 0) & (resolution < np.inf)):
+            raise ParameterError("resolution", got=resolution, expected=f"{seen.shape[1]} numbers > 0, or one")
         self.resolution = np.broadcast_to(resolution, seen.shape[1:]).copy()
-        if not np.all(self.resolution > 0):
-            raise ParameterError("resolution", got=self.resolution, expected="numbers > 0")
 
     def __repr__(self) -> str:
         classes = " < ".join(f"{name} ({size})" for name, size in zip(self.names, self.sizes, strict=True))
@@ -168,12 +177,18 @@ class SimulatorLadder:
         for function in (*self.members, self.reward, self.view):
             inner: Any = function.func if isinstance(function, partial) else function
             thing = inner if hasattr(inner, "__qualname__") else type(inner)
-            about.append((name_of(thing) + code_of(thing), label_of(function) if function is not inner else ""))
+            owner = inner if thing is not inner else getattr(inner, "__self__", None)
+            held = None if owner is None or isinstance(owner, ModuleType) else identity(owner)
+            about.append((name_of(thing) + code_of(thing), held, label_of(function) if function is not inner else ""))
         return hashlib.sha256(repr(about).encode()).hexdigest()
 
     def first_state(self, rng: np.random.Generator) -> Floats:
         """Return a first state [n]."""
-        return np.atleast_1d(as_floats("start", self.start(rng) if callable(self.start) else self.start))
+        try:
+            return np.atleast_1d(as_floats("start", self.start(rng) if callable(self.start) else self.start))
+        except TypeError as error:
+            expected = "a state, or a function start(rng) that returns one"
+            raise ParameterError("start", got=f"TypeError: {error}", expected=expected) from error
 
     def on_grid(self, grid: Any, actions: Any, draws: int = 200, seed: int = 0) -> Any:
         """Return the simulators as a finite ladder on a grid (:class:`occamrl.control.grid.OnGrid`).
@@ -228,7 +243,7 @@ def checked(kind: str, function: Any, given: tuple[Any, ...], shape: tuple[int |
     name, expected = name or kind, f"{CALLS[kind]}, for every N"
     try:
         found = np.asarray(function(*given))
-    except (TypeError, ValueError, IndexError) as error:
+    except Exception as error:  # of someone else's function, which may raise anything
         raise SimulatorError(name, got=f"{type(error).__name__}: {error}", expected=expected) from error
     fits = found.ndim == len(shape) and all(want in (None, got) for want, got in zip(shape, found.shape, strict=True))
     if not fits or found.dtype.kind not in "fiu":
@@ -261,22 +276,33 @@ def check_simulator(member: Simulator, states: Floats, actions: Floats, *, name:
     if not np.array_equal(first, run(states, actions, 0)):
         expected = "the same: draw from rng alone (not np.random), and keep nothing between calls"
         raise SimulatorError(name, got="other numbers from the same generator state", expected=expected)
-    i, j = 0, len(states) // 2  # two states to start from
+    for i in (0, len(states) // 2, len(states) - 1):  # near the start, and where the walk came to
+        _check_rows(run, states, actions, i, name)
+
+
+def _check_rows(run: Any, states: Floats, actions: Floats, i: int, name: str) -> None:
+    """Check that the rows of a call are independent draws of one law: at state i, alone and beside others."""
     one = np.repeat(states[[i]], _ROWS, axis=0), np.repeat(actions[[i]], _ROWS, axis=0)
     calls = np.stack([run(*one, call) for call in range(1, _CALLS + 1)])  # [calls, rows, n]
+    alone = np.concatenate([run(states[[i]], actions[[i]], call) for call in range(_CALLS + 1, _CALLS + 1 + _ROWS)])
     size = 1e-9 * (1.0 + np.abs(calls).max(axis=(0, 1)))
     within, between = calls.var(axis=1, ddof=1).mean(axis=0), calls.mean(axis=1).var(axis=0, ddof=1)
     random = np.sqrt(within + between) > size
     ratio = np.where(random, between * _ROWS / np.maximum(within, size**2), 1.0)  # near 1 for independent rows
-    mixed = np.tile([i, j], _ROWS)
+    mixed = np.tile([i, (i + len(states) // 2) % len(states)], _ROWS)
     beside = run(states[mixed], actions[mixed], 0)[::2]  # state i among others
-    moved = np.abs(beside - calls[0]).max(axis=0) > 1e3 * size
-    for k in np.flatnonzero(random):
-        moved[k] = ks_2samp(calls[..., k].ravel(), beside[:, k], method="asymp").statistic > 0.36  # p < 1e-6
+    moved, single = (np.abs(each - calls[0]).max(axis=0) > 1e3 * size for each in (beside, alone))
+    for k in np.flatnonzero(random):  # p < 1e-6 for one law
+        moved[k], single[k] = (_apart(calls[..., k], each[:, k]) for each in (beside, alone))
     for bad, got, expected in (
         (ratio > 8.0, "rows that share a draw", "fresh draws a row: rng.normal(size=len(states)), not rng.normal()"),
         (ratio < 0.05, "rows that balance each other", "independent rows: no antithetic or stratified draws"),
         (moved, "a row that depends on the other rows", "every row treated alone (axis=1, not the mean of all rows)"),
+        (single, "another law for one row", "the same law whether rows come one by one or together"),
     ):
         if bad.any():
             raise SimulatorError(name, got=f"{got} of a call (coordinate {int(bad.argmax())})", expected=expected)
+
+
+def _apart(several: Floats, others: Floats) -> bool:
+    return bool(ks_2samp(several.ravel(), others, method="asymp").statistic > 0.36)

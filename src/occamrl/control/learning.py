@@ -16,7 +16,15 @@ from gymnasium import spaces
 
 from occamrl.control.agent import OccamControl
 from occamrl.control.ladder import Box
-from occamrl.errors import EnvironmentFault, Interrupted, ParameterError, SpaceError, as_path, require_integer
+from occamrl.errors import (
+    EnvironmentFault,
+    Interrupted,
+    ParameterError,
+    SpaceError,
+    as_path,
+    require_integer,
+    require_kind,
+)
 from occamrl.running.identity import changes, identity
 from occamrl.running.learn import EpisodeReport, notify
 from occamrl.running.run import Progress, ctrl_c, generator
@@ -46,13 +54,21 @@ def learn_in(
     path = None if checkpoint is None else as_path("checkpoint", checkpoint)
     end, result = require_integer("episodes", episodes, 1), agent.fresh(seed)
     if path is not None and path.exists():
+        if continue_from is not None:
+            raise ParameterError("checkpoint", got=f"{path}, which exists", expected="no continue_from beside it")
         result = result.load(path)
     elif continue_from is not None:
+        require_kind("continue_from", continue_from, OccamControl)
         result = agent.fresh(continue_from.seed if seed is None else seed)
         if changed := changes(identity(continue_from), identity(result)):
             raise ParameterError("continue_from", got=f"another agent: {changed}", expected="the same agent")
-        result, end = continue_from, end + continue_from.total_episodes
+        result = continue_from.fresh(state=continue_from.state)
+        result.begin_episode()
+        end += result.total_episodes
     listeners = list(callbacks) if isinstance(callbacks, Iterable) else [] if callbacks is None else [callbacks]
+    for each in listeners:
+        if not callable(getattr(each, "on_episode", each)):
+            raise ParameterError("callbacks", got=repr(each), expected="a Callback or a function")
     first, saved = result.total_episodes, time.monotonic()
     bar = Progress("OccamControl", max(1, end - first), progress)
     notify(listeners, "start", {"agent": "OccamControl", "environment": name, "seed": result.seed})
@@ -61,12 +77,10 @@ def learn_in(
             while result.total_episodes < end:
                 learned = result.fresh(state=result.state)  # an episode that fails leaves no trace
                 try:
-                    report = play(learned, env, bar, first)
-                except Exception as error:  # of someone else's environment, which may raise anything
-                    at, got = (result.total_episodes, learned.state["step"]), f"{type(error).__name__}: {error}"
-                    fault = EnvironmentFault(name, index=at, got=got, expected="a step without error")
+                    report = play(learned, env, name, bar, first)
+                except EnvironmentFault as fault:
                     fault.result = result
-                    raise fault from error
+                    raise
                 result = learned
                 if not notify(listeners, "episode", report):
                     break
@@ -85,18 +99,28 @@ def learn_in(
     return result
 
 
-def play(agent: OccamControl, env: Any, bar: Progress, first: int) -> EpisodeReport:
+def play(agent: OccamControl, env: Any, name: str, bar: Progress, first: int) -> EpisodeReport:
     """Play one episode of those that began with ``first``."""
     actions, space = agent.ladder.actions, env.action_space
     number, total, step, ended = agent.total_episodes, 0.0, 0, False
-    observation, _ = env.reset(seed=int(generator(agent.seed, "reset", number).integers(2**31)))
+
+    def asked(method: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return method(*given, **named)
+        except Exception as error:  # of someone else's environment, which may raise anything
+            got, expected = f"{type(error).__name__}: {error}", "a step without error"
+            raise EnvironmentFault(name, index=(number, step), got=got, expected=expected) from error
+
+    observation, _ = asked(env.reset, seed=int(generator(agent.seed, "reset", number).integers(2**31)))
     while not ended:
         action = agent.act(observation)
         if isinstance(actions, Box):
-            chosen: Any = np.clip(action, actions.low, actions.high).reshape(space.shape).astype(space.dtype)
+            action = np.clip(action, actions.low, actions.high)  # a planner of others may leave the box
+            chosen: Any = action.reshape(space.shape).astype(space.dtype)
         else:
-            chosen = int(np.abs(actions.values - action).sum(axis=1).argmin() + space.start)
-        after, reward, terminated, truncated, _ = env.step(chosen)
+            nearest = int(np.abs(actions.values - action).sum(axis=1).argmin())
+            action, chosen = actions.values[nearest], nearest + int(space.start)
+        after, reward, terminated, truncated, _ = asked(env.step, chosen)
         step, total = step + 1, total + float(reward)
         ended = bool(terminated or truncated or step >= agent.ladder.horizon)
         agent.observe(observation, action, float(reward), after, ended)
@@ -111,6 +135,11 @@ def require_spaces(agent: OccamControl, env: Any) -> None:
     actions = agent.ladder.actions
     chosen = (spaces.Box, actions.dimension) if isinstance(actions, Box) else (spaces.Discrete, len(actions.values))
     for name, (kind, size) in {"observation_space": (spaces.Box, agent.dimension), "action_space": chosen}.items():
-        space: Any = getattr(env, name)
+        space: Any = getattr(env, name, None)
         if not isinstance(space, kind) or int(getattr(space, "n", np.prod(space.shape or ()))) != size:
             raise SpaceError(name, got=space, expected=f"a {kind.__name__} of {size}, as the simulators have")
+    if isinstance(actions, Box):
+        space = env.action_space
+        inside = np.all(space.low.ravel() <= actions.low + 1e-6) and np.all(actions.high - 1e-6 <= space.high.ravel())
+        if not inside:
+            raise SpaceError("action_space", got=space, expected=f"one that contains the simulators' {actions!r}")

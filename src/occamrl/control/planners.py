@@ -138,6 +138,10 @@ class CEM(Trying):
 
     elites: int = 8
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integers(self, elites=1)
+
     def weigh(self, found: Floats) -> Floats:
         """Return even weights of the elites."""
         weights, kept = np.zeros(found.size), min(self.elites, found.size)
@@ -158,6 +162,10 @@ class MPPI(Trying):
     iterations: int = 1
     temperature: float = 0.2  # in standard deviations of the candidates' returns
     narrow = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_number("temperature", self.temperature, 0.0, np.inf, open_low=True)
 
     def weigh(self, found: Floats) -> Floats:
         """Return weights proportional to the exponential of returns."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from occamrl.control.agent import OccamControl
 from occamrl.control.answer import Answer
-from occamrl.control.ladder import SimulatorLadder
+from occamrl.control.ladder import Choices, SimulatorLadder
 from occamrl.errors import Interrupted, ShapeError, as_floats
 from occamrl.logs.log import Log, read_log
-from occamrl.logs.table import LogError, table_of
+from occamrl.logs.table import LogError, refuse, table_of
 from occamrl.protocols import Floats
 from occamrl.running.run import Progress, ctrl_c
 
@@ -75,6 +75,10 @@ def select_simulators(
         if (states.shape[1], actions.shape[1]) != sizes:
             got = f"{states.shape[1]} coordinates of the state and {actions.shape[1]} of the action"
             raise ShapeError("log", got=got, expected=f"{sizes[0]} and {sizes[1]}, as the simulators have")
+        if isinstance(ladder.actions, Choices):
+            listed = (actions[:, None] == ladder.actions.values).all(axis=2).any(axis=1)
+            expected = f"an action of the list {ladder.actions!r}, not its number"
+            refuse("action", ~listed, actions, expected, 0)
     total = sum(len(states) for states, _, _ in episodes)
     bar = Progress("select", max(1, total), progress, "steps")
     with ctrl_c() as pressed:
