@@ -187,7 +187,8 @@ class Answer:
         spread = k <= ladder.resolution.size
         up = "one typical spread above its middle" if spread else "at its upper end"
         down = "one below it" if spread else "at its lower end"
-        return f"Where {ladder.features[k - 1]} is {up}, {off(beta[0] + beta[k])}; {down}, {off(beta[0] - beta[k])} {size}."
+        high, low = off(beta[0] + beta[k]), off(beta[0] - beta[k])
+        return f"Where {ladder.features[k - 1]} is {up}, {high}; {down}, {low} {size}."
 
     # What it is worth -------------------------------------------------------------------------------------------------
 
