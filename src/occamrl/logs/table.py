@@ -236,7 +236,13 @@ def _csv(path: Path) -> Table:
 
     reader: Any = importlib.import_module("pyarrow.csv")
     with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
-        header = [name.strip() for name in next(csv.reader(file), [])]
+        line = file.readline()
+    sign = max(",;\t|", key=line.count)  # a comma unless there are more of another
+    if sign != "," or "\ufffd" in line:
+        got = "text that is not UTF-8" if sign == "," else f"columns that seem to be separated by {sign!r}"
+        expected = f"commas and UTF-8: export it so, or pass pandas.read_csv(..., sep={sign!r}, encoding=...)"
+        raise LogError(str(path), got=got, expected=expected)
+    header = [name.strip() for name in next(csv.reader([line]), [])]
 
     def batches(names: Sequence[str]) -> Iterator[Columns]:
         texts, nothing = dict.fromkeys(names, pa.string()), ["", "nan", "NaN"]
