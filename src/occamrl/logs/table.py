@@ -256,7 +256,7 @@ def _csv(path: Path) -> Table:
         except (OSError, pa.ArrowException) as error:
             row = re.search("Row #([0-9]+)", str(error))
             field, index = ("values", (int(row[1]) - 2,)) if row else (str(path), None)
-            expected = "a CSV file, with a value for each name"
+            expected = "a CSV file in UTF-8, with a value for each name"
             raise LogError(field, index=index, got=f"{error!s:.200}", expected=expected) from error
 
     return Table(header, batches, str(path))
