@@ -196,8 +196,8 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
     policy.to_csv(tmp_path / "policy.csv")
     policy.to_json(tmp_path / "policy.json")
     rows = json.loads((tmp_path / "policy.json").read_text())
-    assert {(row["state"], row["step"]) for row in rows} == set(itertools.product(range(5), range(6)))
-    assert all(policy(row["state"], row["step"]) == row["action"] for row in rows)
+    assert {(row["state"], row["step"]) for row in rows} == set(itertools.product(range(5), range(1, 7)))
+    assert all(policy(row["state"], row["step"] - 1) == row["action"] for row in rows)
     for step in (-1, 6):
         with pytest.raises(ParameterError, match="step"):
             policy(2, step)
@@ -205,6 +205,16 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
         assert [{name: int(each) for name, each in row.items()} for row in csv.DictReader(file)] == rows
     still = Policy(np.zeros((6, known.states), int), known, np.arange(known.states) < 3)
     assert still.rows == [{"state": known.describe_states([0, 1, 2]), "action": "0"}]
+
+
+def test_states_of_policies_are_in_order_and_parts_have_columns(tmp_path: Path) -> None:
+    names = orl.protocols.Names(((4, 0), (3, 1), (2, 1), (4, 1)), ("wait",))
+    known = replace(orl.Known.of_sizes(states=4, actions=1, horizon=2), names=names)
+    policy = Policy(np.zeros((2, 4), int), known)
+    assert policy.rows == [{"state": "2 to 3: 1; 4: 0 to 1", "action": "wait"}]
+    policy.to_csv(tmp_path / "policy.csv")
+    lines = (tmp_path / "policy.csv").read_text().splitlines()
+    assert lines[:3] == ["step,state_0,state_1,action", "1,2,1,wait", "1,3,1,wait"]
 
 
 def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:
@@ -246,10 +256,35 @@ def test_runs_of_arl_gen_and_occam_answer(tmp_path: Path) -> None:
         result = orl.run(agent, CASE.mdp, episodes=400)
         answer = result.answer
         assert (answer.chosen, answer.today) == (result.verdict["chosen"], None)
+        assert answer.sentences[-1] in result.verdict.sentences
         if answer.valued:
             true = value(CASE.kernels[2], answer.policy.actions)
             assert answer.interval[0] - 1e-9 <= true <= answer.interval[1] + 1e-9
         assert answer.page(tmp_path / "page.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("pieces", [[300], [7, 50, 100, 143]])
+@pytest.mark.parametrize("real", [False, True])
+def test_the_evidence_of_a_run_crosses_the_threshold_when_a_class_is_ruled_out(pieces: list[int], real: bool) -> None:
+    agent, mdp = orl.Occam(ladder=CASE.ladder), CASE.mdp
+    if real:
+        agent, mdp = orl.Occam(ladder=ladder(), acting="fit"), ladder().model.mdp(**TRUTH)
+    result = None
+    for piece in pieces:
+        result = orl.run(agent, mdp, episodes=piece, continue_from=result)
+    assert result is not None
+    answer = result.answer
+    episodes, against = np.array(answer.history)[:, 0], np.array(answer.history)[:, 1:]
+    assert answer.chosen > 1
+    assert np.allclose(against[-1], answer.judgement.against)
+    assert (np.diff(episodes) > 0).all()
+    assert episodes[-1] == 300
+    for m in range(1, answer.chosen):
+        when = answer.rejected_after(m)
+        assert (against[episodes == when, m - 1] > answer.threshold).all()
+        assert when in episodes
+        assert real is False or (against[episodes < when, m - 1] <= answer.threshold).all()
+    assert len(pieces) == 1 or answer.history == orl.run(agent, mdp, episodes=300).answer.history
 
 
 def test_a_parameter_at_its_bound_is_told_and_one_model_is_the_only_one() -> None:

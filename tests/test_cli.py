@@ -248,6 +248,10 @@ def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_t
     assert ok("act", "shop.npz", "--model", "shop.py:ladder", "--state", "2+Tue").strip() in ("none", "some")
     assert ok("act", "shop.npz", *asked, "--begin").strip() == action  # another episode, this one was cut off
     assert ok("act", "none-yet.npz", *asked).strip() in ("none", "some")
+    for same in ("2,Mon", "(2, 'Mon')"):
+        assert ok("act", "none-yet.npz", "--model", "shop.py:ladder", "--state", same) == ok(
+            "act", "none-yet.npz", *asked
+        )
     wrong = {
         ("act", "shop.npz", "--state", "2+Mon"): "no file can hold",
         ("act", "shop.npz", "--model", "shop.py:model", "--state", "2+Mon"): "another one",

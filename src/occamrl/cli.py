@@ -43,7 +43,7 @@ ModelName = Annotated[
     str | None, typer.Option(metavar="FILE.py:NAME", help="Models in a Python file of yours, which is run.")
 ]
 AgentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An agent's file; a new agent if there is none yet.")]
-StateName = Annotated[str, typer.Option(help="The state, as your models name it; parts of a tuple joined by +.")]
+StateName = Annotated[str, typer.Option(help="The state, as your models name it; a tuple as 4,0 or 4+0.")]
 Begins = Annotated[bool, typer.Option("--begin", help="Begin a new episode; one that is open counts as truncated.")]
 Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
@@ -446,8 +446,9 @@ def act(
     found = _agent(file, ladder, model)
     if begin:
         found.begin_episode()
-    action = found.act(_label(state))
-    print_lines({"state": _label(state), "action": action} if as_json else [str(action)])
+    here = _label(state, _names(found, "states"))
+    action = found.act(here)
+    print_lines({"state": here, "action": action} if as_json else [str(action)])
 
 
 @command()
@@ -466,7 +467,8 @@ def observe(
     found = _agent(file, ladder, model)
     if begin:
         found.begin_episode()
-    found.observe(_label(state), _label(action), reward, _label(next_state), ended)
+    here, after = (_label(each, _names(found, "states")) for each in (state, next_state))
+    found.observe(here, _label(action, _names(found, "actions")), reward, after, ended)
     found.save(file)
     if found.alarm is not None:
         tell(str(found.alarm))
@@ -481,7 +483,10 @@ def _agent(file: Path, ladder: str | None, model: str | None) -> Any:
         return Agent.load(file)
     spec = _models(ladder, model, None)
     algorithm = Occam(ladder=spec.ladder)
-    return Agent.load(file, algorithm) if file.exists() else Agent(algorithm, known=spec.known)
+    if file.exists():
+        return Agent.load(file, algorithm)
+    tell(f"{file}: there is no such file; a new agent begins, which has learned nothing")
+    return Agent(algorithm, known=spec.known)
 
 
 def _models(ladder: str | None, model: str | None, horizon: int | None, simulators: bool = False) -> Any:
@@ -559,7 +564,15 @@ def _value(text: str) -> Any:
         return text
 
 
-def _label(text: str) -> Any:
-    """Return the name of a state or an action; parts that are joined by + are a tuple."""
-    parts = tuple(map(_value, text.split("+")))
-    return parts if len(parts) > 1 else parts[0]
+def _names(agent: Any, kind: str) -> Sequence[Any]:
+    """Return what an agent's models call states or actions."""
+    return () if agent.known.names is None else tuple(getattr(agent.known.names, kind))
+
+
+def _label(text: str, names: Sequence[Any]) -> Any:
+    """Return the name of a state or an action; 4+0, 4,0 and (4, 0) are a tuple unless they are a name themselves."""
+    label = _value(text)
+    for sign in "+,":
+        if isinstance(label, str) and label not in names and sign in label:
+            label = tuple(_value(part.strip(" '")) for part in label.strip("()").split(sign))
+    return label

@@ -85,7 +85,7 @@ class UnknownName(InvalidInput):
     def __init__(self, field: str, *, got: object, known: Iterable[str]) -> None:
         names = sorted(known)
         folded = {name.casefold(): name for name in names}
-        near = difflib.get_close_matches(f"{got!s:.100}".casefold(), list(folded), n=1, cutoff=0.4)
+        near = difflib.get_close_matches(f"{got!s:.100}".casefold(), list(folded), n=1)
         self.suggestion = folded[near[0]] if near else None
         hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
         listed = "one of " * (len(names) > 1) + ", ".join(map(repr, names)) if names else "nothing: there is none"

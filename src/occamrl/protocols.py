@@ -91,15 +91,17 @@ def _number(field: str, name: Any, numbers: dict[Any, int] | None, size: int) ->
     return int(name) if numbers is None else numbers[name]
 
 
-def _runs(numbers: Sequence[int]) -> list[str]:
-    """Return sorted whole numbers as text, runs of them joined."""
+def _runs(names: Sequence[Any]) -> str:
+    """Return names as text; whole numbers are sorted, and runs of them joined."""
+    if any(type(name) is not int for name in names):
+        return ", ".join(map(str, names))
     found: list[list[int]] = []
-    for number in numbers:
+    for number in sorted(names):
         if found and number == found[-1][1] + 1:
             found[-1][1] = number
         else:
             found.append([number, number])
-    return [str(first) if first == last else f"{first} to {last}" for first, last in found]
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)
 
 
 def distinct_rows(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
@@ -209,12 +211,11 @@ class Known:
         for name in names:
             front, last = ((*name[:axis], *name[axis + 1 :]), name[axis]) if axis >= 0 else ((), name)
             groups.setdefault(front, []).append(last)
-        alike: dict[str, list[str]] = {}
+        alike: dict[str, list[Any]] = {}
         for front, lasts in groups.items():
-            whole = all(type(each) is int for each in lasts)
-            text = ", ".join(_runs(sorted(lasts)) if whole else map(str, lasts))
-            alike.setdefault(text, []).append(str(front[0]) if len(front) == 1 else f"({', '.join(map(str, front))})")
-        return "; ".join(f"{', '.join(fronts)}: {text}" if axis >= 0 else text for text, fronts in alike.items())
+            named = front[0] if len(front) == 1 else f"({', '.join(map(str, front))})"
+            alike.setdefault(_runs(lasts), []).append(named)
+        return "; ".join(f"{_runs(fronts)}: {text}" if axis >= 0 else text for text, fronts in alike.items())
 
     @property
     def may_start(self) -> NDArray[np.bool_]:

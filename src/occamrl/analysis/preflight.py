@@ -36,6 +36,7 @@ from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder, spread_points
 from occamrl.problems.mdp import stream
 from occamrl.protocols import MOST_EPISODES, Floats, Ints, Known
+from occamrl.running.verdict import count_of, listed
 from occamrl.selectors.arl_gen import ARLGen
 
 _SHARE = 0.01  # of what is at stake: losing less is not much
@@ -87,16 +88,20 @@ class Preflight:
 
     def __str__(self) -> str:
         names = self.ladder.names
-        lines = [f"{self.ladder!r}: {self.episodes:,} episodes by {self.evidence}, delta {self.delta:g}"]
+        sizes = zip(names, self.ladder.sizes, strict=True)
+        what = "model" if self.ladder.finite else "parameter"
+        told = listed([f"{name!r} ({count_of(size, what)})" for name, size in sizes])
+        lines = [f"{told}: {count_of(self.episodes, 'episode')}, judged by {self.evidence}, delta {self.delta:g}"]
         for name, after in zip(names, self.rejection, strict=False):
-            when = "never" if math.isinf(after) else f"after about {after:,.0f} episodes"
+            when = "never" if math.isinf(after) else f"after about {count_of(round(after), 'episode')}"
             lines.append(f"  {name!r}, if wrong, is rejected {when} by playing it")
         if not self.unidentifiable:
             lines.append(f"  no unidentifiable pairs among {self.pairs_tried:,} tried: plain selection is enough")
         else:
             worst = max(self.unidentifiable, key=lambda pair: pair.loss_per_episode)
             after = worst.episodes_to_reject
-            unseen = "and is never noticed" if math.isinf(after) else f"unnoticed for {after:,.0f} episodes"
+            episodes = "" if math.isinf(after) else count_of(round(after), "episode")
+            unseen = f"unnoticed for {episodes}" if episodes else "and is never noticed"
             pair = f"kernel {worst.member} of {names[worst.wrong_class - 1]!r} under kernel {worst.truth} of"
             if worst.parameters:
                 pair = f"the fit of {names[worst.wrong_class - 1]!r} under {worst.parameters} of"
@@ -107,7 +112,7 @@ class Preflight:
             lines += [f"  worst: {pair}", f"  remedy, in selector(): {what}"]
         if math.isfinite(self.grid_episodes):
             fine = "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
-            when = f"after about {self.grid_episodes:,.0f} episodes"
+            when = f"after about {count_of(round(self.grid_episodes), 'episode')}"
             lines.append(f"  grid: limits what can be told apart {when}: {fine}")
         return "\n".join(lines)
 

@@ -90,6 +90,10 @@ class Integers(Codec):
         entries = [digit + start for digit, start in zip(digits, self.starts, strict=True)]
         return np.array(entries).reshape(self.shape) if self.shape else entries[0]
 
+    def __str__(self) -> str:
+        ranges = [f"{low} to {low + count - 1}" for low, count in zip(self.starts, self.radix, strict=True)]
+        return f"the integers from {ranges[0]}" if not self.shape else f"arrays of integers, from {', '.join(ranges)}"
+
 
 @dataclass(frozen=True)
 class Product(Codec):
@@ -432,7 +436,9 @@ class FiniteEnvironment:
                 nearest = base + float(listed[np.abs(base + listed - mapped).argmin()])
                 if abs(nearest - mapped) > ROUNDING:
                     each = " or ".join(f"{self.rewards.total(base + bonus, 1):.9g}" for bonus in listed.tolist())
-                    expected = f"{each}, the known reward of ({s}, {a}, {s2}){_RANDOM}"
+                    where, after = self.known.state_name(s), self.known.state_name(s2)
+                    step = f"state {where!r}, action {self.known.action_name(a)!r}, next state {after!r}"
+                    expected = f"{each}, the known reward of {step}{_RANDOM}"
                     raise EnvironmentFault("reward", got=self.rewards.total(mapped, 1), expected=expected)
                 mapped = nearest
         if self.mdp is not None:

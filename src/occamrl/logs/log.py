@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from occamrl.errors import ParameterError, UnknownName, require_choice, require_integer, require_number
 from occamrl.logs import table as cells
 from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, refuse, table_of
+from occamrl.models.model import ELSEWHERE
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, stream
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 from occamrl.running.flow import simulate
@@ -317,6 +318,12 @@ class _Match:
         names = self.names[kind]
         listed = f"one of 0 to {len(names) - 1}, as in the models"
         if not isinstance(names, range):
+            names = [name for name in names if name != ELSEWHERE]
+            due, got = (len(each) if isinstance(each, tuple) else 1 for each in (names[0], label))
+            if due != got:
+                shape = f"a tuple of {due}" if due > 1 else "one value"
+                columns = f"{count_of(due, 'column')} in columns={{{kind!r}: ...}}"
+                return f"{shape}, as the {kind}s of the models are: name {columns}"
             texts = [repr(name) for name in names[:10_000]]
             near = difflib.get_close_matches(repr(label), texts, n=3, cutoff=0.3) or texts[:3]
             listed = f"one of the {len(names)} {kind}s of the models, such as {', '.join(near)}"
@@ -355,6 +362,8 @@ class _Match:
         vague = far & (bonuses[high] - bonuses[low] > _DECIDES)
         if log.unlisted == "error":
             expected = "one that the models list, as it tells outcomes apart here; if it is rounded, tolerance="
+            if "reward" not in log._roles:
+                expected = "a reward column, columns={'reward': ...}: rewards tell outcomes apart here"
             refuse(log.field("reward"), vague, block.reward, expected, block.row)
         if known.rewards_known:
             _tell(log.report, rewards_replaced=far & ~vague & ~np.isnan(paid))

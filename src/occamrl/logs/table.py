@@ -236,7 +236,13 @@ def _csv(path: Path) -> Table:
 
     reader: Any = importlib.import_module("pyarrow.csv")
     with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
-        header = [name.strip() for name in next(csv.reader(file), [])]
+        line = file.readline()
+    sign = max(",;\t|", key=line.count)  # a comma unless there are more of another
+    if sign != "," or "\ufffd" in line:
+        got = "text that is not UTF-8" if sign == "," else f"columns that seem to be separated by {sign!r}"
+        expected = f"commas and UTF-8: export it so, or pass pandas.read_csv(..., sep={sign!r}, encoding=...)"
+        raise LogError(str(path), got=got, expected=expected)
+    header = [name.strip() for name in next(csv.reader([line]), [])]
 
     def batches(names: Sequence[str]) -> Iterator[Columns]:
         texts, nothing = dict.fromkeys(names, pa.string()), ["", "nan", "NaN"]
@@ -250,7 +256,7 @@ def _csv(path: Path) -> Table:
         except (OSError, pa.ArrowException) as error:
             row = re.search("Row #([0-9]+)", str(error))
             field, index = ("values", (int(row[1]) - 2,)) if row else (str(path), None)
-            expected = "a CSV file, with a value for each name"
+            expected = "a CSV file in UTF-8, with a value for each name"
             raise LogError(field, index=index, got=f"{error!s:.200}", expected=expected) from error
 
     return Table(header, batches, str(path))

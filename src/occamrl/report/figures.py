@@ -396,12 +396,14 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
         style = {**look(m - 1), "marker": "o" if len(rows) < 9 else "", "label": text_of(name), "linewidth": 2.0}
         axes.plot(rows[:, 0], np.clip(rows[:, m], 0.0, top), **style)
     axes.axhline(answer.threshold, color="grey", linewidth=1.0)
-    place: Any = {"textcoords": "offset points", "xytext": (-2, 3), "ha": "right"}
+    place: Any = {"textcoords": "offset points", "xytext": (-2, 3), "ha": "right", "va": "bottom"}
+    place |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.0}, "zorder": 3}  # above the curves
     axes.annotate("ruled out above", (rows[-1, 0], answer.threshold), **place)
     shown = {1.0: "1", 1e3: "1,000", 1e6: "a million", 1e9: "a billion", 1.0 / answer.delta: plain(1.0 / answer.delta)}
-    axes.set_yticks([math.log(each) for each in shown], list(shown.values()))
+    axes.set_yticks([math.log(each) for each in shown], list(shown.values()), fontsize="small")
     what = "times worse" if answer.evidence == "likelihood" else "evidence against it"
-    axes.set(xscale="log", xlabel="episodes", ylabel=what, ylim=(-0.04 * top, 1.04 * top))
+    axes.set(xscale="log", xlabel="episodes", ylim=(-0.04 * top, 1.04 * top))
+    axes.set_ylabel(what, labelpad=0.0)  # beside long numbers, within the margin of a figure
     axes.legend(fontsize="small")
     return axes
 

@@ -24,12 +24,13 @@ from typing import Any
 
 from occamrl.errors import as_path
 from occamrl.experiments.records import Records, load, shown
+from occamrl.models.model import ELSEWHERE
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
 from occamrl.running.answer import Answer
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import plain, said, times
+from occamrl.running.verdict import count_of, plain, said, times
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "main.js")
 _MOST_STATES = 200  # whose actions are listed
@@ -160,12 +161,13 @@ def render_result(result: Result) -> str:
         sections["The run"] = run + f"<details><summary>Decision by decision</summary>{listed}</details>"
         if not answered:
             sections["What to do"] = table(result.policy_table().slice(0, _MOST_STATES).to_pylist())
+    states = known.states - (known.names is not None and ELSEWHERE in known.names.states)
     rewards = "known beforehand" if known.rewards_known else "estimated from what came"
     sections["What was assumed"] = paragraphs(
-        f"{known.states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; rewards {rewards}.",
+        f"{states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; rewards {rewards}.",
         "The next state depends on the state and the action alone.",
         f"Agent: {result.agent!r:.400}",
-        f"Seed {result.seed}, {result.total_episodes:,} episodes, {result.plans:,} plans.",
+        f"Seed {result.seed}, {count_of(result.total_episodes, 'episode')}, {count_of(result.plans, 'plan')}.",
     )
     head = f'<p class="note">{html.escape(where)}</p>' + (questions(result.answer.questions) if answered else "")
     return render_static(title, sections, head)
@@ -221,9 +223,10 @@ def answer_sections(answer: Answer) -> dict[str, str]:
         ]
         sections["Where it misfits"] = table(rows)
     sections["Small print"] = paragraphs(
-        f"{answer.episodes:,} episodes, {answer.steps:,} steps; evidence by {answer.evidence}.",
-        f"A model class that holds the truth is ruled out with probability {answer.delta:g} at most, over all times; "
-        "the ranges hold whenever it is not. They are about these models: if none is right, nothing is promised.",
+        f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}; evidence by {answer.evidence}.",
+        f"If one of these models is the truth, then with probability {1.0 - answer.delta:g} its class is never ruled "
+        "out, however often you look, and every range on this page contains the true value. If none of them is the "
+        "truth, nothing is guaranteed.",
         "Ranges over real parameters are found by a search." if answer.parameters else "",
     )
     return sections
@@ -231,7 +234,7 @@ def answer_sections(answer: Answer) -> dict[str, str]:
 
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer."""
-    about = f"{answer.source}: {answer.episodes:,} episodes, {answer.steps:,} steps"
+    about = f"{answer.source}: {count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
     head = f'<p class="note">{html.escape(about)}</p>{questions(answer.questions)}'
     return render_static(answer.headline, answer_sections(answer), head)
 

@@ -28,7 +28,7 @@ from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.policy import Policy, as_policy
 from occamrl.running.result import table_of_rows
-from occamrl.running.verdict import count_of, estimated, listed, place, plain, said, times
+from occamrl.running.verdict import USE_IT, count_of, estimated, listed, place, plain, said, since, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,6 +131,7 @@ class Answer:
     source: str = ""
     history: Sequence[Sequence[float]] = ()  # episodes, and the evidence against each class by then
     misfit: bool = False  # whether no class explains the data although members are left, by value rows
+    changed: bool = False  # whether the class chosen is one of the second half of a run
     actions_seen: Floats | None = None  # [S, A] how often each was chosen, of logs
     more: MoreData | None = None
 
@@ -431,7 +432,7 @@ class Answer:
     def sentences(self) -> tuple[str, ...]:
         """The answer for a person to read."""
         valued = (*self._earned(), *self._matters(), *self._wide()) if self.valued else ()
-        return (*self._which(), *valued, *self._next())
+        return (*self._which(), *valued, *self.next_steps)
 
     @cached_property
     def gain(self) -> Amount | None:
@@ -461,7 +462,7 @@ class Answer:
         if self.valued:
             found |= {"What to do?": self.policy.brief, "What is it worth?": self._earned()}
             found["Does it matter?"] = self._matters() or ["There is nothing simpler to compare it with."]
-        steps = [each[6].upper() + each[7:] for each in self._next()]  # without "Next: "
+        steps = [each[6].upper() + each[7:] for each in self.next_steps]  # without "Next: "
         return {**found, "What next?": [*steps, *(self._wide() if self.valued else [])]}
 
     def _which(self) -> list[str]:
@@ -494,7 +495,8 @@ class Answer:
         for name, (when, worse) in self.ruled_out.items():
             after = "" if when is None else f" after {count_of(when, 'episode')}"
             worse_by, limit = times(math.log(worse)), f"{1.0 / self.delta:,.0f}"
-            why = f"it explains the data {worse_by} times worse than the best explanation (the limit is {limit} times)"
+            why = f"by now it explains the data {worse_by} times worse than the best explanation"
+            why += f" (the limit is {limit} times)"
             if self.evidence == "value":
                 why = "it predicts the value of next states too badly"
             elif math.isinf(worse):
@@ -505,7 +507,8 @@ class Answer:
         if self.status in ("at least", "not enough data"):
             found.append("Richer models are not excluded: they are not needed to explain the data.")
         if self.more is not None and math.isfinite(self.more.if_wrong):
-            found.append(f"If it is too simple, about {self.more.if_wrong:,.0f} more such episodes would show it.")
+            more = count_of(round(self.more.if_wrong), "more such episode")
+            found.append(f"If it is too simple, about {more} would show it.")
         if self.more is not None and self.more.never:
             found.append(f"{self.more.never:,} richer models predict the same at every step: only other data can tell.")
         return found
@@ -536,15 +539,18 @@ class Answer:
             return [f"The range is wide; to narrow it, try {listed(pairs)}."]
         return []
 
-    def _next(self) -> list[str]:
-        """Say what to do next."""
+    @cached_property
+    def next_steps(self) -> list[str]:
+        """What to do next."""
         if not self.misspecified:
             gain = self.gain if self.valued else None
             if gain is not None and gain.low < 0.0:
                 return ["Next: keep today's policy while you collect more data: this one may earn less."]
             if gain is None and self.vague:
                 return ["Next: collect more data before you rely on it."]
-            return ["Next: use it. If it is too simple, later data will show that."]
+            if self.changed:
+                return ["Next: the class changed lately; collect more data before you rely on it."]
+            return [USE_IT]
         if self.judgement.blends:
             return ["Next: list finer values, or fit real parameters (orl.Model)."]
         if self.judgement.novel:
@@ -585,12 +591,15 @@ def answer_of(result: Any) -> Answer:
         expected = "answers need a selector over a ladder: orl.Occam(ladder=...), or orl.ARLGen(ladder=...)"
         raise OccamRLError(f"{type(agent).__name__} has no ladder of models; {expected}")
     rows = [row for row in result.phase_rows if row.get("statistics")]
-    ends = [row["first"] + row["episodes"] - 1 for row in rows]
-    history: list[list[float]] = []
-    since: dict[int, int] = {}
-    for end, row in zip(ends, rows, strict=True):
-        history.append([end, *(math.inf if each is None else each for each in row["statistics"])])
-        since |= dict.fromkeys(range(row["chosen"], ladder.classes + 1), end)  # they were not ruled out yet
+    out: dict[int, int] = {}
+    for row in rows:
+        last = row["first"] + row["episodes"] - 1
+        out |= dict.fromkeys(range(row["chosen"], ladder.classes + 1), last)  # they were not ruled out yet
+    now = {**result.next_plan.facts, **result.next_plan.grounds}
+    told = [point for phase in result.blocks.phases for point in phase.get("history", ()) if point[0]]
+    told += [[result.total_episodes, *now["statistics"]]] if result.total_episodes else []
+    history = [[math.inf if each is None else each for each in point] for point in told]
+    changed = since(rows, "chosen", now["chosen"], result.total_episodes) > max(result.total_episodes / 2, 1)
     return Answer(
         ladder=ladder,
         known=known,
@@ -603,6 +612,7 @@ def answer_of(result: Any) -> Answer:
         starts=state.get("starts", np.zeros(known.states, np.int64)),
         source="the simulator" if result.environment is None else result.environment.name,
         history=history if evidence == "likelihood" else (),
-        since=since,
-        misfit=bool(result.verdict.get("misspecified", False)),
+        since=out,
+        misfit=bool(now.get("misspecified", False)),
+        changed=changed,
     )

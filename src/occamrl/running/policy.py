@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import numbers
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -42,10 +43,17 @@ class Policy:
         found = stretches(self.actions[:, self.reached])
         return {"action": 0} if len(found) == 1 else found
 
+    def _ordered(self, marked: Any) -> list[int]:
+        """Return the states that are marked, by name where all names are numbers or tuples of numbers."""
+        names = {s: self.known.state_name(s) for s in np.flatnonzero(marked).tolist()}
+        parts = {s: name if isinstance(name, tuple) else (name,) for s, name in names.items()}
+        counted = all(isinstance(part, numbers.Real) for each in parts.values() for part in each)
+        return sorted(parts, key=parts.__getitem__) if counted else list(parts)
+
     def _joined(self, steps: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
         """Return the states that are reached, by their actions at some steps."""
         groups: dict[tuple[int, ...], list[int]] = {}
-        for s in np.flatnonzero(self.reached).tolist():
+        for s in self._ordered(self.reached):
             groups.setdefault(tuple(self.actions[list(steps), s].tolist()), []).append(s)
         return groups
 
@@ -77,17 +85,24 @@ class Policy:
         return found
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each state and step."""
-        action, state = self.known.action_name, self.known.state_name
-        every = ((*at, a) for at, a in np.ndenumerate(self.actions) if not self.known.rests[at[1]])
-        return [{"step": h, "state": state(s), "action": action(int(a))} for h, s, a in every]
+        """Return a row for each step, counted from 1, and state."""
+        action, state, states = self.known.action_name, self.known.state_name, self._ordered(~self.known.rests)
+        every = ((h, s, int(a[s])) for h, a in enumerate(self.actions, start=1) for s in states)
+        return [{"step": h, "state": state(s), "action": action(a)} for h, s, a in every]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write step, from 0 as in logs, state and action, of all states."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, ["step", "state", "action"])
+        """Write step, counted from 1 as in the printed table, state and action, of all states.
+
+        A state that is a tuple has a column for each part: state_0, state_1, ...
+        """
+        text, rows = io.StringIO(), self.to_rows()
+        for row in rows:
+            if isinstance(row["state"], tuple):
+                parts = {f"state_{i}": part for i, part in enumerate(row.pop("state"))}
+                row |= {**parts, "action": row.pop("action")}
+        writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
         writer.writeheader()
-        writer.writerows(self.to_rows())
+        writer.writerows(rows)
         write_whole(Path(path), text.getvalue().encode())
 
     def to_json(self, path: str | Path) -> None:

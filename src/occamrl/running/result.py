@@ -53,7 +53,7 @@ class Blocks:
     pessimistic: list[int] = field(default_factory=list)  # episodes whose planned value was below the optimum
     plans: list[int] = field(default_factory=list)  # 1 where a plan was made, 0 where an earlier one went on
     phase: list[int] = field(default_factory=list)  # which of the phases
-    phases: list[dict[str, Any]] = field(default_factory=list)  # facts and latest grounds of stretches of equal facts
+    phases: list[dict[str, Any]] = field(default_factory=list)  # of equal facts: these, latest grounds, history
     total_episodes: int = 0
 
 

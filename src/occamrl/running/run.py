@@ -31,6 +31,7 @@ from occamrl.running.policy import require_policy
 from occamrl.running.result import Blocks, Cut, Result
 
 MOST_PHASES = 4_096
+GROWTH = 1.1  # of the episodes between two points of the history of a phase
 MOST_POLICIES = 8  # whose values are remembered
 FIRST_AFTER, TERMINAL_EVERY, PLAIN_EVERY = 1.0, 0.2, 10.0  # seconds until and between messages
 
@@ -272,6 +273,12 @@ def enter(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
     if not blocks.phases or blocks.phases[-1]["facts"] != facts:
         blocks.phases.append({"facts": facts})
     blocks.phases[-1]["grounds"] = grounds
+    if new and "statistics" in grounds:  # of the episodes before: the first, the last, and some between are kept
+        history = blocks.phases[-1].setdefault("history", [])
+        if len(history) > 1 and history[-1][0] < GROWTH * history[-2][0]:
+            history.pop()
+        point = [blocks.total_episodes, *grounds["statistics"]]
+        history.extend([point] if point not in history[-1:] else [])
     blocks.episodes.extend(block.episodes.tolist())
     blocks.regret.extend(block.regret.tolist())
     blocks.returns.extend(block.returns.tolist())

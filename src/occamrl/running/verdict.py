@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from occamrl.errors import OccamRLError
+
 if TYPE_CHECKING:
     from occamrl.running.result import Result
 
+USE_IT = "Next: use it. If it is too simple, later data will show that."
 _MOST_NAMED = 8  # things that a sentence lists
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -44,7 +47,7 @@ def verdict_of(result: Result) -> Verdict:
     rows = [row for row in result.phase_rows if row.get("label") != "estimation"] or result.phase_rows
     if isinstance(found.get("chosen"), int):
         found["since"] = since(rows, "chosen", found["chosen"], result.total_episodes)
-        sentences = misspecified(found) if found.get("misspecified") else chosen_class(result, found, rows)
+        sentences = misspecified(result, found) if found.get("misspecified") else chosen_class(result, found, rows)
     elif "chosen" in found:
         begin = since(rows, "chosen", found["chosen"], result.total_episodes)
         chosen, features = found["chosen"], result.agent.features  # type: ignore[attr-defined]  # selectors of features have
@@ -95,16 +98,19 @@ def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str,
     delta = getattr(result.agent, "delta", None)
     if m > 1 and "because" not in facts and delta is not None:
         sentences.append(f"A model class that contains the truth is ruled out with probability at most {delta:g}.")
-    if facts["since"] > max(result.total_episodes / 2, 1):
-        sentences.append("Next: the class changed lately; play on before relying on it.")
-    elif m == len(names) > 1:
-        sentences.append("Next: use it. It is the richest class; if even that may be too simple, add a richer one.")
-    else:
-        sentences.append("Next: use it. If it is too simple, later data will show that.")
-    return sentences
+    return [*sentences, *next_steps(result, USE_IT)]
 
 
-def misspecified(facts: dict[str, Any]) -> list[str]:
+def next_steps(result: Result, otherwise: str) -> list[str]:
+    """Return what the answer says to do next; something else where a selector has no answer."""
+    try:
+        found: list[str] = result.answer.next_steps
+    except OccamRLError:  # it has no ladder that an answer could be about
+        return [otherwise]
+    return found
+
+
+def misspecified(result: Result, facts: dict[str, Any]) -> list[str]:
     """Say that no class explains the data, and what is used meanwhile."""
     began = facts.get("misspecified_since")
     when = "" if began is None else f" (known since episode {began:,})"
@@ -112,7 +118,7 @@ def misspecified(facts: dict[str, Any]) -> list[str]:
         f"None of your models fits the data{when}: even {facts['names'][-1]!r} is ruled out.",
         f"Meanwhile the agent uses {facts.get('playing', 'what fits best')}.",
         *estimated(facts.get("draws", 0)),
-        "Next: list finer values, add a richer class, or look for transitions that your models call impossible.",
+        *next_steps(result, "Next: add a richer class, or look for a variable that is missing from the state."),
     ]
 
 
