@@ -263,7 +263,7 @@ def test_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         orl.Experiment(**spec)
     records = experiment(0).run(tmp_path / "out", workers=1, progress=False)
     assert not records.failed
-    with pytest.raises(RecordError, match=r"agent_of_a_user:Mine \(agent_of_a_user\.py\) has changed"):
+    with pytest.raises(RecordError, match=r"agent_of_a_user:Mine \(agent_of_a_user\.py\) has changed.*new folder"):
         experiment(1).run(tmp_path / "out", workers=1)
     assert told(orl.load(tmp_path / "out")) == told(records)
     assert told(experiment(0).run(tmp_path / "out", workers=1)) == told(records)

@@ -355,7 +355,7 @@ def test_pages_of_plain_learners_of_nothing_played_and_of_logs(
 
     mdp, models = ladder
     played = orl.run(UniformRandom(), mdp, episodes=5, progress=False)
-    assert "nothing was selected" in require_self_contained(played.page(tmp_path / "plain.html"))
+    assert played.verdict.sentences[0] in require_self_contained(played.page(tmp_path / "plain.html"))
     answer = orl.select(simulate_log(mdp, episodes=40), models, mdp.known)
     text = require_self_contained(write_page(answer, tmp_path / "log.html"))
     assert answer.sentences[0].split("'")[1] in text

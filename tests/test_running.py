@@ -145,6 +145,8 @@ def test_results_are_read_off_blocks() -> None:
     assert result.regret_at(64) == result.total_regret == result.cumulative_regret[-1]
     assert np.array_equal(result.regret_at(np.arange(1, 65)), result.cumulative_regret)
     assert result.regret_at(0) == 0.0
+    assert result.return_at(64) == pytest.approx(result.total_return)
+    assert f"The last 6 episodes earned {result.returns[-6:].mean():.4g} each" in str(result.verdict)
     phases = result.phases.to_pylist()
     assert [row["half"] for row in phases] == [False, True]
     assert phases[0]["first"] == 1
@@ -160,6 +162,41 @@ def test_a_quadrillion_episodes() -> None:
     assert result.regret_at(10**14) == pytest.approx(10**14 * gap, rel=1e-12)
     assert result.cumulative_regret.size == result.episodes.size < 20_000
     assert np.all(np.diff(result.cumulative_regret) > 0.0)
+    assert f"The last {10**14:,} episodes" in str(result.verdict)
+
+
+class Choosing(Pacing):
+    """Says what it chose."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.facts = facts
+
+    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        return replace(super().plan(known, state, draw), facts=self.facts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"chosen": 3}, "class 3, since episode 1 of 20"),
+        ({"chosen": 2, "names": ["a", "b", "c"]}, "'b' (second of three models), since"),
+        ({"chosen": 2, "names": ["a", "b"], "because": "It costs less."}, "It costs less."),
+        ({"chosen": [0, 2]}, "[0, 2], since episode 1 of 20"),
+        ({"plays": [1, 2]}, "Choosing reports no choice"),
+        ({"mine": 1}, "Choosing reports no choice"),
+        ({"norm_bound": 2.0}, "at most 2,"),
+    ],
+)
+def test_a_verdict_claims_no_more_than_the_facts(facts: dict[str, Any], told: str) -> None:
+    text = str(orl.run(Choosing(facts), tiny(), episodes=20).verdict)
+    assert told in text
+    assert "ruled out" not in text
+    assert "You need" not in text
+
+
+def test_only_a_test_rules_classes_out() -> None:
+    agent = Choosing({"chosen": 2, "names": ["a", "b"], "statistics": [3.0, 1.0], "threshold": 2.0})
+    assert "'a' was ruled out" in str(orl.run(agent, tiny(), episodes=20).verdict)
 
 
 def test_addresses_do_not_depend_on_history() -> None:

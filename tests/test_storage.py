@@ -7,6 +7,7 @@ import importlib
 import inspect
 import io
 import pickle
+import re
 import sys
 import zipfile
 from collections.abc import Callable
@@ -167,6 +168,7 @@ def test_another_agent_is_no_continuation(tmp_path: Path) -> None:
 SOURCE = """
 import numpy as np
 import occamrl as orl
+import used_by_user
 SHARE = {share}
 def helper(n):
     # {comment}
@@ -175,25 +177,32 @@ class Made(orl.Learner):
     def begin(self, known):
         return {{"n": 0}}
     def plan(self, known, state, draw):
-        return orl.Plan(policy=np.zeros((known.horizon, known.states), int), episodes=helper(SHARE))
+        episodes = helper(SHARE) + used_by_user.longer()
+        return orl.Plan(policy=np.zeros((known.horizon, known.states), int), episodes=episodes)
     def learn(self, known, state, plan, flow):
         state["n"] += flow.episodes
 """
 
 
 def imported(folder: Path, **parts: Any) -> Any:
-    text = SOURCE.format(**({"share": 3, "more": "", "comment": "one"} | parts))
-    (folder / "made_by_user.py").write_text(text)
-    sys.modules.pop("made_by_user", None)
+    parts = {"share": 3, "more": "", "comment": "one", "longer": 0} | parts
+    (folder / "made_by_user.py").write_text(SOURCE.format(**parts))
+    (folder / "used_by_user.py").write_text(f"def longer():\n    return {parts['longer']}\n")
+    for module in ("made_by_user", "used_by_user"):
+        sys.modules.pop(module, None)
     importlib.invalidate_caches()
     for cached in folder.glob("__pycache__/*"):
         cached.unlink()
     return importlib.import_module("made_by_user").Made()
 
 
-@pytest.mark.parametrize("parts", [{"share": 4}, {"more": " + 1"}], ids=["a constant", "a function that is called"])
+@pytest.mark.parametrize(
+    ("file", "parts"),
+    [("made_by_user.py", {"share": 4}), ("made_by_user.py", {"more": " + 1"}), ("used_by_user.py", {"longer": 1})],
+    ids=["a constant", "a function that is called", "a function of another file"],
+)
 def test_other_code_of_a_user_is_refused(
-    parts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, parts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "run.npz"
@@ -202,8 +211,9 @@ def test_other_code_of_a_user_is_refused(
     assert load(path).state == {"n": 8}
     changed = imported(tmp_path, **parts)
     for agent in (changed, None):
-        with pytest.raises(CheckpointError, match=r"made_by_user:Made \(made_by_user\.py\) has changed"):
+        with pytest.raises(CheckpointError) as refusal:
             load(path, agent)
+        assert re.findall(r"\w+\.py", str(refusal.value)) == [file]
 
 
 def reseal(content: bytes) -> bytes:

@@ -179,7 +179,7 @@ class SimulatorLadder:
             thing = inner if hasattr(inner, "__qualname__") else type(inner)
             owner = inner if thing is not inner else getattr(inner, "__self__", None)
             held = None if owner is None or isinstance(owner, ModuleType) else identity(owner)
-            about.append((name_of(thing) + code_of(thing), held, label_of(function) if function is not inner else ""))
+            about.append((name_of(thing), code_of(thing), held, label_of(function) if function is not inner else ""))
         return hashlib.sha256(repr(about).encode()).hexdigest()
 
     def first_state(self, rng: np.random.Generator) -> Floats:

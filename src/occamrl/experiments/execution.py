@@ -220,8 +220,9 @@ class Experiment:
         """Write the experiment into a folder, unless that holds something else or results of other code."""
         if place.experiment_file.exists():
             advice = (
-                "the spec, the parameters and the code that wrote these results. To try others beside them, keep the "
-                "entry and add a second [[agent]] or [[problem]] with a label of its own; or take a new folder"
+                "the spec, the parameters and the code that wrote these results. Take a new folder; or, to add others "
+                "here, keep the entry and add a second [[agent]] or [[problem]] with a label of its own. For changed "
+                "code, restore the file and make the change in a class with another name"
             )
             for key, old in place.experiment()["code"].items():
                 if key in self.code and (changed := changes(old, self.code[key])):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from occamrl.running.result import Result, frame_of, regret_of_pieces, table_of_rows
+from occamrl.running.result import Result, frame_of, sum_of_pieces, table_of_rows
 from occamrl.running.run import generator
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 
     def regret_at(self, episode: Any) -> Any:
         """Return the cumulative regret after ``episode`` episodes, a number or an array of numbers up to K."""
-        return regret_of_pieces(np.array(self.episodes, dtype=np.int64), np.array(self.regret), episode)
+        return sum_of_pieces(self.episodes, self.regret, episode)
 
 
 Runs = Mapping[str, Mapping[str, Sequence[Result | Kept]]]  # by problem and agent, one per seed
@@ -79,7 +79,7 @@ class Tables(ABC):
     def rows(self) -> list[dict[str, Any]]:
         """A row per problem and agent: mean regret with its interval, median, worst seed, last tenth, plans, seconds.
 
-        ``tail`` is the regret per episode in the last tenth of the episodes.
+        ``tail`` is the regret per episode in the last tenth of the episodes; plans and seconds are means over the runs.
         """
         return [about(problem, name, runs) for problem, agents in self.runs.items() for name, runs in agents.items()]
 
@@ -158,7 +158,7 @@ class Tables(ABC):
             named = {"problem": row["problem"]} if several else {}
             named |= {"agent": row["agent"], "regret": row["regret"], "95% interval": ends_of(row)}
             named |= {"worst seed": row["worst"], "regret per episode, last 10 %": row["tail"]}
-            rows.append(named | {"seconds": row["seconds"]})
+            rows.append(named | {"seconds per run": row["seconds"]})
         return text_table(rows)
 
 
@@ -171,7 +171,7 @@ def about(problem: str, name: str, runs: Sequence[Result | Kept]) -> dict[str, A
     row = {"problem": problem, "agent": name, "seeds": len(runs), "episodes": runs[0].total_episodes}
     row |= {"regret": float(np.mean(totals)), "low": low, "high": high, "median": float(np.median(totals))}
     row |= {"worst": float(max(totals)), "tail": float(np.mean(tail)), "plans": float(np.mean([r.plans for r in runs]))}
-    return row | {"seconds": float(sum(run.wall_time for run in runs))}
+    return row | {"seconds": float(np.mean([run.wall_time for run in runs]))}
 
 
 def shown(value: Any) -> str:

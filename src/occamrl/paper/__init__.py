@@ -11,13 +11,14 @@ them. Rewards are known and a function of (s, a), and one kernel serves all step
 
 from __future__ import annotations
 
+from occamrl.paper import theorems
 from occamrl.paper.arl_gen import ARLGen
 from occamrl.paper.arl_lin_dim import ARLLinDim
 from occamrl.paper.arl_lin_norm import ARLLinNorm
 from occamrl.paper.ucrl_vtr import UCRLVTR
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
 
-__all__ = ["UCRLVTR", "ARLGen", "ARLLinDim", "ARLLinNorm", "UCRLVTRLin"]
+__all__ = ["UCRLVTR", "ARLGen", "ARLLinDim", "ARLLinNorm", "UCRLVTRLin", "theorems"]
 
 
 def __dir__() -> list[str]:

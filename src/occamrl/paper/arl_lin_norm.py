@@ -82,6 +82,8 @@ class ARLLinNorm(Learner):
         found = base.plan(known, inner, draw)
         facts = {"epoch": state["epoch"], "norm_bound": state["norm_bound"]}
         because = f"by the ellipsoid of epoch {state['epoch'] - 1}." if state["epoch"] > 1 else "as was given."
+        if state["norm_bound"] > self.norm_bound:
+            because = f"as was given: the ellipsoid of epoch {state['epoch'] - 1} says {state['norm_bound']:.4g}."
         grounds = {"statistics": base.estimate(inner).tolist(), "because": because}
         return Plan(policy=found.policy, values=found.values, facts=facts, grounds=grounds)
 

@@ -73,12 +73,12 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     elif isinstance(value, dict):
         found, inside = {name: f"{len(value)} entries"}, {f".{key}": value[key] for key in sorted(value, key=str)}
     elif callable(value) and hasattr(value, "__qualname__"):
-        return {name: name_of(value), f"{_CODE}{name_of(value)}": code_of(value)}
+        return {name: name_of(value), **code_of(value)}
     else:
         kind = type(value)
         found, inside = {name: name_of(kind)}, {f".{key}": each for key, each in sorted(parts_of(value).items())}
         if _root(kind) not in ("occamrl", "builtins", "numpy", "scipy"):
-            found[f"{_CODE}{name_of(kind)}"] = code_of(kind)
+            found |= code_of(kind)
     for key, each in inside.items():
         found |= identity(each, name + key)
     return found
@@ -96,8 +96,7 @@ def changes(before: dict[str, str], after: dict[str, str]) -> str:
     for key in sorted({*before, *after}):
         old, new = before.get(key, "absent"), after.get(key, "absent")
         if old != new and key.startswith(_CODE):
-            file = getattr(sys.modules.get(key.removeprefix(_CODE).partition(":")[0]), "__file__", None)
-            found.append(f"{key}{f' ({Path(file).name})' if file else ''} has changed")
+            found.append(f"{key} has changed")
         elif old != new:
             other = _ARRAY.match(old) and old.rpartition(" ")[0] == new.rpartition(" ")[0]
             found.append(f"{key} has other numbers" if other else f"{key}: {old} before, {new} now")
@@ -108,16 +107,21 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def _file(module: str) -> str:
+    return Path(getattr(sys.modules.get(module), "__file__", None) or module).name
+
+
 def _root(thing: Any) -> str:
     return str(getattr(thing, "__module__", getattr(thing, "__name__", None))).partition(".")[0]
 
 
-def code_of(thing: Any) -> str:
-    """Return a digest of the code of a class or function, and of what it uses outside of installed packages.
+def code_of(thing: Any) -> dict[str, str]:
+    """Return digests of the code of a class or function, and of what it uses outside of installed packages, by file.
 
     The compiled code is looked at: what is in force, wherever it came from; comments do not count.
     """
-    content, waiting, seen, home = [], [thing], set(), _root(thing)
+    content: dict[str, list[str]] = {}
+    waiting, seen, home = [(thing, "")], set(), _root(thing)  # with the file that uses it
 
     def theirs(each: Any) -> bool:
         root = _root(each)
@@ -125,30 +129,34 @@ def code_of(thing: Any) -> str:
         return root == home or not (root in ("occamrl", *sys.stdlib_module_names) or "site-packages" in place)
 
     while waiting:
-        each = waiting.pop()
+        each, file = waiting.pop()
         for inner in ("__func__", "fget", "func"):  # methods of classes, properties, cached ones
             each = getattr(each, inner, each)
         if isinstance(each, (bool, int, float, str, tuple, np.ndarray)):
-            content.append(repr(each.tolist() if isinstance(each, np.ndarray) else each))
+            content.setdefault(file, []).append(repr(each.tolist() if isinstance(each, np.ndarray) else each))
         elif isinstance(each, (type, types.FunctionType)) and theirs(each) and each not in seen:
             seen.add(each)
+            file = _file(each.__module__)
+            here = content.setdefault(file, [])
             if isinstance(each, type):
                 made = ("__init__", "__post_init__", "__new__")
                 names = sorted(
                     name for name in vars(each) if name in made or not name.startswith(("__", "_abc", "_is_"))
                 )
-                content.append(f"{each.__qualname__}{names}")
-                waiting += [*(vars(each)[name] for name in names), *each.__bases__]
+                here.append(f"{each.__qualname__}{names}")
+                waiting += [(part, file) for part in (*(vars(each)[name] for name in names), *each.__bases__)]
                 continue
             codes, names = [each.__code__], []
             for code in codes:  # grows by the functions inside
                 codes += [part for part in code.co_consts if isinstance(part, types.CodeType)]
                 plain = [part for part in code.co_consts if not isinstance(part, types.CodeType)]
                 plain = [sorted(part, key=repr) if isinstance(part, frozenset) else part for part in plain]
-                content.append(repr((code.co_code, code.co_names, code.co_varnames, plain)))
+                here.append(repr((code.co_code, code.co_names, code.co_varnames, plain)))
                 names += code.co_names
             used = [each.__globals__.get(name) for name in names]
             modules = [module for module in used if isinstance(module, types.ModuleType) and theirs(module)]
-            waiting += [*(each.__defaults__ or ()), *(cell.cell_contents for cell in each.__closure__ or ()), *used]
-            waiting += [vars(module).get(name) for module in modules for name in names]
-    return _digest("\n".join(content).encode())
+            used += [*(each.__defaults__ or ()), *(cell.cell_contents for cell in each.__closure__ or ())]
+            waiting += [(part, file) for part in used]
+            waiting += [(vars(module).get(name), _file(module.__name__)) for module in modules for name in names]
+    told = {file: _digest("\n".join(texts).encode()) for file, texts in content.items()}
+    return {f"{_CODE}{name_of(thing)} ({file})": digest for file, digest in told.items()}

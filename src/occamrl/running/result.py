@@ -148,7 +148,11 @@ class Result:
         """Return the cumulative regret after ``episode`` episodes, a number or an array of numbers up to K."""
         if not self.exact:
             return None
-        return regret_of_pieces(np.array(self.blocks.episodes, dtype=np.int64), np.array(self.blocks.regret), episode)
+        return sum_of_pieces(self.blocks.episodes, self.blocks.regret, episode)
+
+    def return_at(self, episode: Any) -> Any:
+        """Return the realised sum of rewards after ``episode`` episodes, as :meth:`regret_at`."""
+        return sum_of_pieces(self.blocks.episodes, self.blocks.returns, episode)
 
     @property
     def phases(self) -> pa.Table:
@@ -287,9 +291,10 @@ def stretches(policy: Ints) -> dict[str, int]:
     return {f"steps {first + 1} to {end}" if end > first + 1 else f"step {end}": first for first, end in each}
 
 
-def regret_of_pieces(episodes: Ints, regret: Floats, at: Any) -> Any:
-    """Return the cumulative regret after ``at`` episodes of a run in pieces, each with the same regret all along."""
-    ends, sums = (np.concatenate([[0], np.cumsum(part)]) for part in (episodes, regret))
+def sum_of_pieces(episodes: Sequence[int], amounts: Sequence[float], at: Any) -> Any:
+    """Return the cumulative amount after ``at`` episodes of a run in pieces, each of which spreads its own evenly."""
+    ends = np.concatenate([[0], np.cumsum(np.array(episodes, dtype=np.int64))])
+    sums = np.concatenate([[0.0], np.cumsum(np.array(amounts))])
     found = np.asarray(at)
     if found.dtype.kind not in "iu" or (found.size and (found.min() < 0 or found.max() > ends[-1])):
         raise ParameterError("episode", got=f"{at!r:.80}", expected=f"whole numbers from 0 to {ends[-1]:,}")

@@ -82,7 +82,8 @@ class Source:
             found = self.mdp.evaluate(plan.policy)[0]
             self._last = ((plan.policy, found), *self._last[: MOST_POLICIES - 1])
         best, promised = self.mdp.optimal_values[0], np.inf if plan.values is None else plan.values[0]
-        lost = self.known.unit.scale * np.maximum(best - found, 0.0)
+        gap = best - found
+        lost = self.known.unit.scale * np.where(gap > 1e-12 * self.known.horizon, gap, 0.0)  # less is rounding
         return lost, promised < best - 1e-9 * self.known.horizon  # up to rounding
 
 

@@ -47,24 +47,24 @@ def verdict_of(result: Result) -> Verdict:
     rows = [row for row in result.phase_rows if row.get("label") != "estimation"] or result.phase_rows
     if isinstance(found.get("chosen"), int):
         found["since"] = since(rows, "chosen", found["chosen"], result.total_episodes)
-        sentences = misspecified(result, found) if found.get("misspecified") else chosen_class(result, found, rows)
+        ladder, wrong = getattr(result.agent, "ladder", None), found.get("misspecified", False)
+        names: Any = found.get("names") or getattr(ladder, "names", ())
+        sentences = misspecified(result, found, names) if wrong else chosen_class(result, found, names, rows)
     elif "chosen" in found:
         begin = since(rows, "chosen", found["chosen"], result.total_episodes)
-        chosen, features = found["chosen"], result.agent.features  # type: ignore[attr-defined]  # selectors of features have
-        sentences = [
-            f"You need {len(chosen)} of {features.dimension} features: {listed([str(j) for j in chosen])} "
-            f"(in use since episode {begin:,} of {result.total_episodes:,}).",
-            found.get("because", "The others are not proved to be zero, but too small to matter for the fit so far."),
-        ]
-    elif "norm_bound" in found:
-        because = found.get("because", "by the data so far.")
-        sentences = [f"The norm of the parameter is at most {found['norm_bound']:.4g}, {because}"]
-    elif "plays" in found:
+        chosen, features = found["chosen"], getattr(result.agent, "features", None)
+        if features is not None and isinstance(chosen, list):
+            which = f"You need {len(chosen)} of {features.dimension} features: {listed([str(j) for j in chosen])}"
+            because = "The others are not proved to be zero, but too small to matter for the fit so far."
+            sentences = [f"{which} (in use {stretch(begin, result)}).", found.get("because", because)]
+        else:
+            sentences = [f"{result.label} uses {chosen!r}, {stretch(begin, result)}."]
+    elif "plays" in found and hasattr(result.agent, "bases"):
         sentences = turns(result, found["plays"])
     else:
-        sentences = [f"{result.label} uses one model: nothing was selected."]
-    if "norm_bound" in found and "chosen" in found:
-        sentences.append(f"The norm of the parameter is at most {found['norm_bound']:.4g}.")
+        sentences = [] if "norm_bound" in found else [f"{result.label} reports no choice among models."]
+    if "norm_bound" in found:
+        sentences.append(norm(result, found))
     found.sentences = (*sentences, earned(result))
     return found
 
@@ -79,11 +79,34 @@ def since(rows: Sequence[dict[str, Any]], name: str, value: Any, episodes: int) 
     return int(begin)
 
 
-def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Say which class of a ladder is needed, what was ruled out and when, and what to do next."""
+def stretch(begin: int, result: Result) -> str:
+    """Return since when something has been in use."""
+    episodes = result.total_episodes
+    return f"since episode {begin:,} of {episodes:,}" if begin <= episodes else "from the next episode on"
+
+
+def norm(result: Result, facts: dict[str, Any]) -> str:
+    """Say what bounds the norm of the parameter: what was given, unless the data prove less."""
+    bound, given = facts["norm_bound"], getattr(result.agent, "norm_bound", math.inf)
+    because = "by the data so far." if bound < given else "as was given: the data so far prove nothing better."
+    if "chosen" not in facts:
+        because = facts.get("because", because)
+    return f"The norm of the parameter is at most {min(bound, given):.4g}, {because}"
+
+
+def chosen_class(
+    result: Result, facts: dict[str, Any], names: Sequence[str], rows: Sequence[dict[str, Any]]
+) -> list[str]:
+    """Say which class of a ladder is needed, what was ruled out and when, and what to do next.
+
+    Only ``statistics`` and a ``threshold`` say that smaller classes were ruled out; without them, say what is in use.
+    """
     m = int(facts["chosen"])
-    names = list(facts.get("names") or [f"class {k}" for k in range(1, m + 1)])  # others' selectors may not say
-    sentences = [f"You need {names[m - 1]!r} ({place(m, len(names))})."]
+    which = f"{names[m - 1]!r} ({place(m, len(names))})" if 1 <= m <= len(names) else f"class {m}"
+    if not {"statistics", "threshold"} <= facts.keys():
+        told = [str(facts["because"])] if "because" in facts else []
+        return [f"{result.label} uses {which}, {stretch(facts['since'], result)}.", *told]
+    sentences = [f"You need {which}."]
     if "because" in facts:
         sentences.append(facts["because"])
     elif m == 1 < len(names):
@@ -110,12 +133,13 @@ def next_steps(result: Result, otherwise: str) -> list[str]:
     return found
 
 
-def misspecified(result: Result, facts: dict[str, Any]) -> list[str]:
+def misspecified(result: Result, facts: dict[str, Any], names: Sequence[str]) -> list[str]:
     """Say that no class explains the data, and what is used meanwhile."""
     began = facts.get("misspecified_since")
     when = "" if began is None else f" (known since episode {began:,})"
+    even = f": even {names[-1]!r} is ruled out" if names else ""
     return [
-        f"None of your models fits the data{when}: even {facts['names'][-1]!r} is ruled out.",
+        f"None of your models fits the data{when}{even}.",
         f"Meanwhile the agent uses {facts.get('playing', 'what fits best')}.",
         *estimated(facts.get("draws", 0)),
         *next_steps(result, "Next: add a richer class, or look for a variable that is missing from the state."),
@@ -147,11 +171,12 @@ def turns(result: Result, plays: Sequence[int]) -> list[str]:
 
 def earned(result: Result) -> str:
     """Return what the run earned lately, and its regret if that is known."""
-    values, unit = result.returns[-max(1, result.returns.size // 10) :], f" {result.known.unit_name}".rstrip()
-    last = "The last episode earned" if values.size == 1 else f"The last {values.size:,} episodes earned"
-    text = f"{last} {values.mean():,.4g}{unit}{' each' * (values.size > 1)}"
-    if result.environment is not None and values.size > 1:
-        text += f" (standard error {values.std(ddof=1) / math.sqrt(values.size):.2g})"
+    n, unit = max(1, result.total_episodes // 10), f" {result.known.unit_name}".rstrip()
+    last = "The last episode earned" if n == 1 else f"The last {n:,} episodes earned"
+    mean = (result.return_at(result.total_episodes) - result.return_at(result.total_episodes - n)) / n
+    text = f"{last} {mean:,.4g}{unit}{' each' * (n > 1)}"
+    if result.environment is not None and sum(result.blocks.episodes[-n:]) == n > 1:  # each of them is a piece
+        text += f" (standard error {np.std(result.blocks.returns[-n:], ddof=1) / math.sqrt(n):.2g})"
     if result.total_regret is None:
         return text + "; what the best policy would have earned is not known here."
     return text + f"; over all {result.total_episodes:,} the regret is {result.total_regret:,.4g}{unit}."

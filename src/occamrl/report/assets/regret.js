@@ -99,7 +99,7 @@ function settledText(one) {
 
 function summarySection(data) {
   const columns = [["Agent"], ["Seeds", "extra"], ["Mean regret"], ["Median", "extra"], ["IQM", "extra"],
-    ["Log-log slope", "extra"], ["Plans", "extra"], ["Pessimistic episodes", "extra"], ["Seconds", "extra"], ["Lock-in"]];
+    ["Log-log slope", "extra"], ["Plans", "extra"], ["Pessimistic episodes", "extra"], ["Seconds per run", "extra"], ["Lock-in"]];
   const all = data.problems.map((problem, p) => {
     const of = (name) => problem.agents.map((one) => one.regret[name]), form = even(of("mean"));
     const mark = (name, value, ends) => {
