@@ -22,7 +22,7 @@ from occamrl.control.ladder import Simulator, checked, label_of
 from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.protocols import Floats
 from occamrl.running.run import Progress, generator
-from occamrl.running.verdict import Verdict, count, listed, ordinal, plain
+from occamrl.running.verdict import USE_IT, Verdict, count, listed, ordinal, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,9 +144,7 @@ class Answer:
         """Say what to do next."""
         if self.misspecified:
             return ["Next: add what is missing as a richer class, or list finer values of the parameters."]
-        if self.chosen == len(self.ladder.names) > 1:
-            return ["Next: use it. It is the richest class; if even that may be too simple, add a richer one."]
-        return ["Next: use it. If it is too simple, later data will show that."]
+        return [USE_IT]
 
     @property
     def rows(self) -> list[dict[str, Any]]:

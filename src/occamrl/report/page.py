@@ -22,7 +22,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from occamrl.errors import as_path
+from occamrl.errors import OccamRLError, as_path
 from occamrl.experiments.records import Records, load, shown
 from occamrl.models.model import ELSEWHERE
 from occamrl.report.data import build
@@ -144,9 +144,10 @@ def render_result(result: Result) -> str:
     """Return the page of a result of ``run`` or ``learn``: the answer, where there is one, and the run."""
     verdict, known = result.verdict, result.known
     where = "the simulator" if result.environment is None else result.environment.name
-    answered = (
-        bool(result.total_episodes) and isinstance(verdict.get("chosen"), int) and hasattr(result.agent, "ladder")
-    )
+    try:
+        answered = bool(result.total_episodes) and isinstance(verdict.get("chosen"), int) and bool(result.answer)
+    except OccamRLError:  # a selector of the user's, which has evidence of its own
+        answered = False
     title = result.answer.headline if answered else verdict.sentences[0]
     sections = answer_sections(result.answer) if answered else {"Answer": paragraphs(*verdict.sentences[1:])}
     if result.total_episodes:

@@ -589,7 +589,7 @@ def answer_of(result: Any) -> Answer:
         judge, evidence = (ValueEvidence if ladder.finite else LinearEvidence)(agent, known), "value"
     else:
         expected = "answers need a selector over a ladder: orl.Occam(ladder=...), or orl.ARLGen(ladder=...)"
-        raise OccamRLError(f"{type(agent).__name__} has no ladder of models; {expected}")
+        raise OccamRLError(f"{type(agent).__name__} has no evidence about a ladder of models; {expected}")
     rows = [row for row in result.phase_rows if row.get("statistics")]
     out: dict[int, int] = {}
     for row in rows:
