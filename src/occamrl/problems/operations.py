@@ -321,8 +321,8 @@ class WeekdayInventory(ShelfProblem):
         {"means": (4.0, 4.0, 4.0, 4.0, 4.0, 12.0, 2.0)},
         {"means": (2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0)},
     )
-    box = {"mean": (1.0, 12.0), "weekend": (0.2, 3.0), "sunday": (0.2, 3.0)}  # noqa: RUF012
-    free = {"one mean": ["mean"], "weekend": ["mean", "weekend"], "Saturday, Sunday": list(box)}  # noqa: RUF012
+    box = {"mean": (1.0, 12.0), "weekend": (0.2, 3.0), "sunday": (0.2, 3.0)}  # noqa: RUF012  # ClassVar in the base
+    free = {"one mean": ["mean"], "weekend": ["mean", "weekend"], "Saturday, Sunday": list(box)}  # noqa: RUF012  # ClassVar in the base
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -402,8 +402,8 @@ class QueueAdmission(PracticalProblem):
         {"arrivals": (0.1, 0.2, 0.4)},
         {"arrivals": (0.1, 0.2, 0.4), "services": (0.2, 0.3, 0.1)},
     )
-    box = {"arrival": (0.02, 0.24), "service": (0.02, 0.24), "rush": (0.25, 2.0), "slow": (0.25, 2.0)}  # noqa: RUF012
-    free = {"the same": list(box)[:2], "arrivals by phase": list(box)[:3], "services too": list(box)}  # noqa: RUF012
+    box = {"arrival": (0.02, 0.24), "service": (0.02, 0.24), "rush": (0.25, 2.0), "slow": (0.25, 2.0)}  # noqa: RUF012  # ClassVar in the base
+    free = {"the same": list(box)[:2], "arrivals by phase": list(box)[:3], "services too": list(box)}  # noqa: RUF012  # ClassVar in the base
 
     def __post_init__(self) -> None:
         require_integers(self, room=1)
@@ -481,8 +481,8 @@ class MachineReplacement(PracticalProblem):
         {"hazard": tuple(0.02 + 0.03 * np.arange(15))},
         {"hazard": (0.02,) * 8 + (0.4,) * 7},
     )
-    box = {"new": (0.005, 0.4), "slope": (0.0, 0.05), "bend": (0.0, 0.004)}  # noqa: RUF012
-    free = {"constant": ["new"], "linear": ["new", "slope"], "curved": list(box)}  # noqa: RUF012
+    box = {"new": (0.005, 0.4), "slope": (0.0, 0.05), "bend": (0.0, 0.004)}  # noqa: RUF012  # ClassVar in the base
+    free = {"constant": ["new"], "linear": ["new", "slope"], "curved": list(box)}  # noqa: RUF012  # ClassVar in the base
 
     def __post_init__(self) -> None:
         require_integers(self, oldest=1, stretch=1)
