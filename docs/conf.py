@@ -17,8 +17,16 @@ author = copyright = "the occamrl developers"
 version = release = occamrl.__version__
 
 # Executed when the site is built. make docs installs what does it; the tests only show their code.
-notebooks = importlib.util.find_spec("myst_nb") is not None and "OCCAMRL_WITHOUT_NOTEBOOKS" not in os.environ
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.mathjax", "numpydoc", "myst_nb" if notebooks else "myst_parser"]
+notebooks = (
+    importlib.util.find_spec("myst_nb") is not None
+    and "OCCAMRL_WITHOUT_NOTEBOOKS" not in os.environ
+)
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "myst_nb" if notebooks else "myst_parser",
+]
 exclude_patterns = ["_build", ".jupyter_cache", "jupyter_execute"]
 html_theme = "furo"
 html_title = "occamrl"
@@ -29,7 +37,9 @@ html_css_files = ["site.css"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_dmath_double_inline = True  # displayed formulas within a paragraph
 myst_heading_anchors = 3
-suppress_warnings = ["myst.xref_missing"]  # links to files beside the pages are checked by the tests
+suppress_warnings = [
+    "myst.xref_missing"
+]  # links to files beside the pages are checked by the tests
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
@@ -63,7 +73,9 @@ def write_reference(app: Any) -> None:
     """Write a page with every public name, by the part of the package that it is from."""
     groups: dict[str, list[str]] = {}
     listing = Path(occamrl.__file__).read_text("utf-8")
-    for module, name in re.findall(r"^    from occamrl\.(\S+) import (\w+) as", listing, re.MULTILINE):
+    for module, name in re.findall(
+        r"^    from occamrl\.(\S+) import (\w+) as", listing, re.MULTILINE
+    ):
         groups.setdefault(module.split(".")[0], []).append(name)
     lines = ["# Reference", "", "All public names are in `occamrl`.", ""]
     for group in [*TITLES, *(group for group in groups if group not in TITLES)]:

@@ -3,4 +3,6 @@
 import os
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # before NumPy is loaded: studies run in several processes, a thread each
+    os.environ.setdefault(
+        _name, "1"
+    )  # before NumPy is loaded: studies run in several processes, a thread each

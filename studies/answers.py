@@ -4,8 +4,9 @@
     python -m studies.answers --quick    two truths, two logs of 300 episodes each
     python -m studies.figures logged-data --part answers:logs --write
 
-A kiosk, whose class and real parameters are drawn at random; columns have names of their own; today's policy is
-mediocre and partly random. The control is a region of parameters that is far too small: its ranges must fail the test.
+A kiosk, whose class and real parameters are drawn at random; columns have names of their own;
+today's policy is mediocre and partly random. The control is a region of parameters that is far too
+small: its ranges must fail the test.
 """
 
 from __future__ import annotations
@@ -34,10 +35,19 @@ from studies.figures import Size, each, table
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 CRATES, DELIVERIES, HORIZON, DELTA = 8, (0, 3, 6), 14, 0.05
-CLASSES = {"steady": ("mean",), "weekends": ("mean", "weekend"), "quiet days too": ("mean", "weekend", "quiet")}
+CLASSES = {
+    "steady": ("mean",),
+    "weekends": ("mean", "weekend"),
+    "quiet days too": ("mean", "weekend", "quiet"),
+}
 BOUNDS = {"mean": (0.3, 4.0), "weekend": (0.0, 3.0), "quiet": (0.0, 0.6)}
 DRAWN = {"mean": (0.8, 2.5), "weekend": (0.3, 2.0), "quiet": (0.1, 0.4)}
-COLUMNS = {"episode": "fortnight", "state": ["crates", "weekday"], "action": "delivery", "reward": "takings"}
+COLUMNS = {
+    "episode": "fortnight",
+    "state": ["crates", "weekday"],
+    "action": "delivery",
+    "reward": "takings",
+}
 
 
 def kiosk(
@@ -58,7 +68,9 @@ def kiosk(
 @cache
 def ladder() -> ParametricLadder:
     """Return the three classes."""
-    model = orl.Model(kiosk, start=(4, "Mon"), actions=DELIVERIES, horizon=HORIZON, unit="EUR", parameters=BOUNDS)
+    model = orl.Model(
+        kiosk, start=(4, "Mon"), actions=DELIVERIES, horizon=HORIZON, unit="EUR", parameters=BOUNDS
+    )
     return model.ladder(CLASSES)
 
 
@@ -117,7 +129,9 @@ class Run(NamedTuple):
     parameters: tuple[int, int]  # ranges that missed, of how many
     worths: tuple[int, int]
     control: tuple[int, int, int, int]  # the same two of the control
-    kept: bool  # whether the recommended policy is worse than today's by no more than its range says
+    kept: (
+        bool  # whether the recommended policy is worse than today's by no more than its range says
+    )
     worth: tuple[float, float, float]  # true, in the unit: today's, recommended, the best there is
     seconds: float
 
@@ -134,8 +148,13 @@ def missed(answer: Answer, truth: Truth) -> tuple[int, int, int, int]:
     pairs.append((own - today, answer.compared_with(truth.today)))
     left = not answer.state["rejected"][truth.level - 1]
     found = answer.judge.intervals(answer.state, truth.level - 1) if left else {}
-    ranges = [(value, Amount(*found.get(name, (math.nan,) * 3))) for name, value in truth.point.items()]
-    count = [sum(not each.low - 1e-9 <= value <= each.high + 1e-9 for value, each in part) for part in (ranges, pairs)]
+    ranges = [
+        (value, Amount(*found.get(name, (math.nan,) * 3))) for name, value in truth.point.items()
+    ]
+    count = [
+        sum(not each.low - 1e-9 <= value <= each.high + 1e-9 for value, each in part)
+        for part in (ranges, pairs)
+    ]
     return count[0], len(ranges), count[1], len(pairs)
 
 
@@ -156,7 +175,13 @@ def one(truth: Truth, episodes: int, seed: int) -> Run:
     kept = own - today >= answer.compared_with(truth.today).low - 1e-9
     found = missed(answer, truth)
     return Run(
-        answer.chosen == truth.level, found[:2], found[2:], missed(control, truth), kept, (today, own, best), seconds
+        answer.chosen == truth.level,
+        found[:2],
+        found[2:],
+        missed(control, truth),
+        kept,
+        (today, own, best),
+        seconds,
     )
 
 
@@ -187,7 +212,9 @@ def logs(size: Size, truths: int = 5, episodes: int = 2_000) -> str:
         rows.append((name, *shares, *worth, f"{np.median([run.seconds for run in runs]):.1f}"))
     header = ("truth", "right class", "parameters in range", "worths in range", "gain as promised")
     told = table((*header, "today's", "recommended", "best there is", "seconds"), rows)
-    misses = np.array([(*run.parameters, *run.worths, *run.control) for run in every])[:, ::2] > 0  # by log
+    misses = (
+        np.array([(*run.parameters, *run.worths, *run.control) for run in every])[:, ::2] > 0
+    )  # by log
     tests = [p_value(int(column.sum()), len(every)) for column in misses.T]
     return (
         f"{told}\n\nExact tests that some range misses in at most {DELTA:g} of the logs: p = {tests[0]} for "
@@ -197,8 +224,12 @@ def logs(size: Size, truths: int = 5, episodes: int = 2_000) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two truths, two logs of 300 episodes each")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="two truths, two logs of 300 episodes each"
+    )
     quick = parser.parse_args().quick
     print(logs(Size(most_seeds=2), 2, 300) if quick else logs(Size()))
 

@@ -5,11 +5,10 @@
     make bench ARGS="--quick"           smaller numbers everywhere
     make bench ARGS="--section 4 --states 1000000"
 
-1  seconds of the processor and plans at K = 10^4, 10^6, 10^9 and 10^12
-2  microseconds an episode of algorithms that plan before every episode, beside rlberry-scool's UCBVI if it is installed
-3  seconds from the start of a process to the first result
-4  eight sparse simulators: build, plan, play, peak memory
-5  ladders of 6,561 and 122,027 kernels: 10,000 episodes and peak memory
+1  seconds of the processor and plans at K = 10^4, 10^6, 10^9 and 10^12 2  microseconds an episode
+of algorithms that plan before every episode, beside rlberry-scool's UCBVI if it is installed 3
+seconds from the start of a process to the first result 4  eight sparse simulators: build, plan,
+play, peak memory 5  ladders of 6,561 and 122,027 kernels: 10,000 episodes and peak memory
 
 Each item is measured in a process of its own, on one thread. Times are those of the machine.
 """
@@ -67,14 +66,21 @@ def growth(name: str, episodes: int) -> dict[str, Any]:
     _ = problem.mdp.optimal_values
     began = time.process_time()
     result = orl.run(agent, problem, episodes=episodes, progress=False)
-    return {"seconds": time.process_time() - began, "plans": result.plans, "regret": result.total_regret}
+    return {
+        "seconds": time.process_time() - began,
+        "plans": result.plans,
+        "regret": result.total_regret,
+    }
 
 
 def every_episode(name: str, episodes: int) -> dict[str, Any]:
     """Measure microseconds an episode on RiverSwim with five states, without what is done once."""
     if name == "rlberry-scool UCBVI":
         return rlberry(episodes)
-    features, problem = orl.FeatureMap.tabular(states=5, actions=2), orl.make_problem("river-swim", states=5)
+    features, problem = (
+        orl.FeatureMap.tabular(states=5, actions=2),
+        orl.make_problem("river-swim", states=5),
+    )
     agents: dict[str, Callable[[], Any]] = {
         "PSRL": lambda: orl.PSRL(replan=0.0),
         "UCBVI": lambda: orl.UCBVI(episodes=10_000),
@@ -93,7 +99,9 @@ def rlberry(episodes: int) -> dict[str, Any]:
     agents = importlib.import_module("rlberry_scool.agents")
     models = importlib.import_module("rlberry.envs.finite_mdp")
     mdp = orl.make_problem("river-swim", states=5).mdp
-    env = models.FiniteMDP(np.array(mdp.known.base_reward), mdp.kernel(), initial_state_distribution=0)
+    env = models.FiniteMDP(
+        np.array(mdp.known.base_reward), mdp.kernel(), initial_state_distribution=0
+    )
     agent = agents.UCBVIAgent(env, gamma=1.0, horizon=mdp.horizon)
     agent.fit(budget=100)
     began = time.process_time()
@@ -108,7 +116,9 @@ def first_result(name: str, episodes: int) -> dict[str, Any]:
 
         spec = orl.read_ladder("frozen-lake-4x4")
         env = gym.make("FrozenLake-v1")
-        result = orl.learn(orl.Occam(ladder=spec.ladder), env, episodes=10, known=spec.known, progress=False)
+        result = orl.learn(
+            orl.Occam(ladder=spec.ladder), env, episodes=10, known=spec.known, progress=False
+        )
     else:
         agent, problem = selectors()[name]()
         result = orl.run(agent, problem, episodes=10, progress=False)
@@ -122,7 +132,9 @@ def sparse(name: str, states: int) -> dict[str, Any]:
     indptr = np.arange(0, pairs * successors + 1, successors)
     began = time.perf_counter()
     steps = draw.integers(1, states // successors + 1, size=(pairs, successors))
-    common = np.sort((draw.integers(states, size=(pairs, 1)) + np.cumsum(steps, axis=1)) % states, axis=1)
+    common = np.sort(
+        (draw.integers(states, size=(pairs, 1)) + np.cumsum(steps, axis=1)) % states, axis=1
+    )
     del steps
     kernels = []
     for _ in range(count):
@@ -162,7 +174,11 @@ def large_ladder(name: str, episodes: int) -> dict[str, Any]:
     agent: Any = orl.ARLGen(ladder=ladder) if kind == "ARLGen" else orl.Occam(ladder=ladder)
     built = time.perf_counter()
     result = orl.run(agent, problem, episodes=episodes, progress=False)
-    facts = {"kernels": ladder.family.size, "build": built - began, "run": time.perf_counter() - built}
+    facts = {
+        "kernels": ladder.family.size,
+        "build": built - began,
+        "run": time.perf_counter() - built,
+    }
     return facts | {"plans": result.plans, "regret": result.total_regret, "peak MiB": peak_memory()}
 
 
@@ -170,7 +186,11 @@ def peak_memory() -> float:
     """Return this process's largest resident size so far, in MiB; Linux carries ``ru_maxrss`` over from the parent."""
     status = Path("/proc/self/status")
     if status.exists():
-        return next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if "VmHWM" in line)
+        return next(
+            int(line.split()[1]) / 1024
+            for line in status.read_text().splitlines()
+            if "VmHWM" in line
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
@@ -178,7 +198,9 @@ def peak_memory() -> float:
 Item = tuple[str, int]
 
 
-def sections(quick: bool, states: int) -> dict[int, tuple[str, Callable[[str, int], dict[str, Any]], list[Item]]]:
+def sections(
+    quick: bool, states: int
+) -> dict[int, tuple[str, Callable[[str, int], dict[str, Any]], list[Item]]]:
     """Return title, measure and items of each section."""
     lengths = (10**4, 10**6) if quick else (10**4, 10**6, 10**9, 10**12)
     episodes = 300 if quick else 3_000
@@ -192,34 +214,70 @@ def sections(quick: bool, states: int) -> dict[int, tuple[str, Callable[[str, in
             every_episode,
             [(n, episodes) for n in rivals],
         ),
-        3: ("From the start of a process to the first result", first_result, [(name, 10) for name in starts]),
-        4: (f"Eight sparse simulators, S = {states:,}, A = 4, H = 20", sparse, [("5 successors", states)]),
-        5: ("Large ladders", large_ladder, [(n, 200 if quick else 10_000) for n in ladders[: 2 if quick else None]]),
+        3: (
+            "From the start of a process to the first result",
+            first_result,
+            [(name, 10) for name in starts],
+        ),
+        4: (
+            f"Eight sparse simulators, S = {states:,}, A = 4, H = 20",
+            sparse,
+            [("5 successors", states)],
+        ),
+        5: (
+            "Large ladders",
+            large_ladder,
+            [(n, 200 if quick else 10_000) for n in ladders[: 2 if quick else None]],
+        ),
     }
 
 
 def child(section: int, name: str, size: int) -> tuple[dict[str, Any] | None, float, str]:
     """Measure an item in a process of its own; return the facts, seconds by the clock, or why it failed."""
-    command = [sys.executable, "-m", "studies.bench", "--section", str(section), "--item", name, str(size)]
+    command = [
+        sys.executable,
+        "-m",
+        "studies.bench",
+        "--section",
+        str(section),
+        "--item",
+        name,
+        str(size),
+    ]
     home = Path(__file__).parent.parent
     paths = os.pathsep.join([str(home), str(home / "src"), os.environ.get("PYTHONPATH", "")])
     began = time.perf_counter()
     done = subprocess.run(  # noqa: S603  # this very file
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": paths},
     )
     spent = time.perf_counter() - began
     if done.returncode:
-        return None, spent, (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        return (
+            None,
+            spent,
+            (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1],
+        )
     facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return facts, spent, ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sections that are asked for; return how many items failed."""
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="smaller numbers")
     parser.add_argument("--section", type=int, choices=range(1, 6), help="only this one")
-    parser.add_argument("--states", type=int, default=20_000, help="S of section 4; 1,000,000 needs some GiB of memory")
+    parser.add_argument(
+        "--states",
+        type=int,
+        default=20_000,
+        help="S of section 4; 1,000,000 needs some GiB of memory",
+    )
     parser.add_argument("--item", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     states = 2_000 if given.quick and given.states == 20_000 else given.states
@@ -228,7 +286,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(every[given.section][1](given.item[0], int(given.item[1]))))
         return 0
     libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy"))
-    print(f"Python {platform.python_version()}, {libraries}; {platform.system()} {platform.machine()}", flush=True)
+    print(
+        f"Python {platform.python_version()}, {libraries}; {platform.system()} {platform.machine()}",
+        flush=True,
+    )
     for number, (title, _, items) in every.items():
         if given.section not in (None, number):
             continue
@@ -244,7 +305,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 facts = {"seconds": seconds}
             if number == 1:
                 spent.setdefault(name, []).append((size, facts["seconds"]))
-            said = ", ".join(f"{key} {v:,.4g}" if isinstance(v, float) else f"{key} {v}" for key, v in facts.items())
+            said = ", ".join(
+                f"{key} {v:,.4g}" if isinstance(v, float) else f"{key} {v}"
+                for key, v in facts.items()
+            )
             print(f"   {name:<24} {f'K = {size:,}' if number != 4 else '':<24} {said}", flush=True)
         for name, rows in spent.items():
             lengths, times = np.log10(np.array(rows)).T

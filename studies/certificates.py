@@ -1,12 +1,13 @@
 """Certificates: the promises of docs/mathematics.md, measured, each beside a version that is broken on purpose.
 
-    python -m studies.certificates              the table, 1,000 runs of most promises (some minutes)
-    python -m studies.certificates --quick      the same with a tenth of the runs
-    python -m studies.certificates --only optimism
+    python -m studies.certificates              the table, 1,000 runs of most promises (some
+    minutes) python -m studies.certificates --quick      the same with a tenth of the runs python -m
+    studies.certificates --only optimism
 
-A promise is a function of (broken, seed) that returns one sample. Rates of failures are compared with a bound by
-Clopper-Pearson intervals of level 99.8 %, so that a promise that is kept is refuted by chance once in a thousand times
-at most. The control must be refuted by the same test: otherwise the test proves nothing.
+A promise is a function of (broken, seed) that returns one sample. Rates of failures are compared
+with a bound by Clopper-Pearson intervals of level 99.8 %, so that a promise that is kept is refuted
+by chance once in a thousand times at most. The control must be refuted by the same test: otherwise
+the test proves nothing.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def moments(agent: Any, mdp: Any, seed: int, episodes: int = EPISODES) -> Iterat
         agent.learn(known, state, plan, flow)
 
 
-# Confidence sets, and optimism while they hold the truth --------------------------------------------------------------
+# Confidence sets, and optimism while they hold the truth ------------------------------------------
 
 
 class Case(NamedTuple):
@@ -123,7 +124,11 @@ def finite(kind: str, broken: bool) -> Case:
     if kind == "prior":
         more["prior"] = np.array([0.01, *[0.99 / 7] * 7])
     sharp = orl.UCRLVTR(family=family, delta=delta, replan=0.0, **more)
-    return Case(sharp, mdp, lambda state: bool(sharp.confidence_set(state)[range(len(truths)), list(truths)].all()))
+    return Case(
+        sharp,
+        mdp,
+        lambda state: bool(sharp.confidence_set(state)[range(len(truths)), list(truths)].all()),
+    )
 
 
 class SmallBall(UCRLVTR):
@@ -144,15 +149,23 @@ def linear(kind: str, broken: bool) -> Case:
     more: dict[str, Any] = {"initial_state": [0.5, 0.0, 0.0, 0.5]}
     if kind == "per step":
         thetas, more = np.random.default_rng(2).dirichlet(np.ones(3), size=4), {}
-    transition = np.stack([phi @ theta for theta in thetas]) if kind == "per step" else phi @ thetas[0]
+    transition = (
+        np.stack([phi @ theta for theta in thetas]) if kind == "per step" else phi @ thetas[0]
+    )
     rewards = kind in ("hoeffding", "bernstein", "regression")
     mdp = orl.FiniteMDP(
-        transition=transition, reward=reward, horizon=4, reward_noise="bernoulli" if rewards else None, **more
+        transition=transition,
+        reward=reward,
+        horizon=4,
+        reward_noise="bernoulli" if rewards else None,
+        **more,
     )
     bound, features = float(np.linalg.norm(thetas, axis=1).max()), orl.FeatureMap(phi)
     if kind == "paper":
         scale = 2.5e-5 if broken else 1.0
-        paper: Any = orl.paper.UCRLVTRLin(features=features, norm_bound=bound, delta=0.3, paper_constant=scale)
+        paper: Any = orl.paper.UCRLVTRLin(
+            features=features, norm_bound=bound, delta=0.3, paper_constant=scale
+        )
 
         def in_ball(state: Any) -> bool:
             error = paper.estimate(state) - thetas[0]
@@ -162,7 +175,12 @@ def linear(kind: str, broken: bool) -> Case:
     scale = 0.05 if broken and not rewards else 1.0
     kernel: Any = "per_step" if kind == "per step" else "stationary"
     delta = 0.03 if rewards else 0.3
-    own: dict[str, Any] = {"features": features, "norm_bound": bound, "delta": delta, "scale": scale}
+    own: dict[str, Any] = {
+        "features": features,
+        "norm_bound": bound,
+        "delta": delta,
+        "scale": scale,
+    }
     agent = orl.UCRLVTRLin(**own, replan=0.0, kernel=kernel)
 
     def in_ellipsoids(state: Any) -> bool:
@@ -171,17 +189,28 @@ def linear(kind: str, broken: bool) -> Case:
         sigma = state["gram"][:, 0] + agent.lam * np.eye(3)
         distance = np.einsum("ti,tij,tj->t", errors, sigma, errors)
         logdet = found.logdet.sum(axis=1)
-        widths = value.squared_radius(logdet, agent.delta / len(thetas), agent.lam, agent.norm_bound)
+        widths = value.squared_radius(
+            logdet, agent.delta / len(thetas), agent.lam, agent.norm_bound
+        )
         return bool((distance <= agent.scale**2 * widths).all())
 
     if not rewards:
         return Case(agent, mdp, in_ellipsoids)
-    options: dict[str, Any] = {"agent": agent, "delta": 0.3, "share": 0.9, "scale": 0.05 if broken else 1.0}
+    options: dict[str, Any] = {
+        "agent": agent,
+        "delta": 0.3,
+        "share": 0.9,
+        "scale": 0.05 if broken else 1.0,
+    }
     if kind == "regression":
-        psi = np.concatenate([reward[..., None], np.random.default_rng(0).normal(size=(4, 2, 2))], axis=-1)
+        psi = np.concatenate(
+            [reward[..., None], np.random.default_rng(0).normal(size=(4, 2, 2))], axis=-1
+        )
         outer: Any = orl.RewardsLinear(**options, features=psi, norm_bound=1.0)
     else:
-        outer = orl.RewardsPerPair(**options, bound="hoeffding" if kind == "hoeffding" else "bernstein")
+        outer = orl.RewardsPerPair(
+            **options, bound="hoeffding" if kind == "hoeffding" else "bernstein"
+        )
     unseen = mdp.known.without_rewards
 
     def below(state: Any) -> bool:
@@ -192,16 +221,79 @@ def linear(kind: str, broken: bool) -> Case:
 
 
 SETS: dict[str, tuple[str, str, Callable[[str, bool], Case], str, float, str]] = {
-    "finite-paper": ("the paper's ball of a finite family", "M4, M6", finite, "paper", 0.05, "a 50,000th of beta"),
+    "finite-paper": (
+        "the paper's ball of a finite family",
+        "M4, M6",
+        finite,
+        "paper",
+        0.05,
+        "a 50,000th of beta",
+    ),
     "finite-sharp": ("the sharp set of a finite family", "M24", finite, "sharp", 0.05, "no slack"),
-    "finite-prior": ("the sharp set, its prior against the truth", "M22, M24", finite, "prior", 0.05, "no slack"),
-    "finite-per-step": ("one sharp set per step", "M24, per step", finite, "per step", 0.05, "no slack"),
-    "ellipsoid-paper": ("the paper's ellipsoid", "M10", linear, "paper", 0.3, "a 200th of the radius"),
-    "ellipsoid-sharp": ("the sharp ellipsoid", "M11", linear, "sharp", 0.3, "a twentieth of the width"),
-    "ellipsoid-per-step": ("one ellipsoid per step", "M11", linear, "per step", 0.3, "a twentieth of the width"),
-    "rewards-hoeffding": ("Hoeffding's bounds of rewards", "rewards (a)", linear, "hoeffding", 0.3, "a twentieth"),
-    "rewards-bernstein": ("Bernstein's bounds of rewards", "rewards (a)", linear, "bernstein", 0.3, "a twentieth"),
-    "rewards-linear": ("the bounds of rewards by regression", "rewards (b)", linear, "regression", 0.3, "a twentieth"),
+    "finite-prior": (
+        "the sharp set, its prior against the truth",
+        "M22, M24",
+        finite,
+        "prior",
+        0.05,
+        "no slack",
+    ),
+    "finite-per-step": (
+        "one sharp set per step",
+        "M24, per step",
+        finite,
+        "per step",
+        0.05,
+        "no slack",
+    ),
+    "ellipsoid-paper": (
+        "the paper's ellipsoid",
+        "M10",
+        linear,
+        "paper",
+        0.3,
+        "a 200th of the radius",
+    ),
+    "ellipsoid-sharp": (
+        "the sharp ellipsoid",
+        "M11",
+        linear,
+        "sharp",
+        0.3,
+        "a twentieth of the width",
+    ),
+    "ellipsoid-per-step": (
+        "one ellipsoid per step",
+        "M11",
+        linear,
+        "per step",
+        0.3,
+        "a twentieth of the width",
+    ),
+    "rewards-hoeffding": (
+        "Hoeffding's bounds of rewards",
+        "rewards (a)",
+        linear,
+        "hoeffding",
+        0.3,
+        "a twentieth",
+    ),
+    "rewards-bernstein": (
+        "Bernstein's bounds of rewards",
+        "rewards (a)",
+        linear,
+        "bernstein",
+        0.3,
+        "a twentieth",
+    ),
+    "rewards-linear": (
+        "the bounds of rewards by regression",
+        "rewards (b)",
+        linear,
+        "regression",
+        0.3,
+        "a twentieth",
+    ),
 }
 for _name, (_what, _source, _make, _kind, _bound, _control) in SETS.items():
     promise(
@@ -231,12 +323,14 @@ def likelihood(broken: bool, seed: int) -> bool:
     """Return whether the truth is not alive before some episode."""
     ladder, mdp = near_ladder()
     agent = orl.Occam(ladder=ladder, delta=0.999 if broken else 0.05, replan=0.0)
-    truth = int(np.flatnonzero(np.isclose(ladder.family.probability(), mdp.kernel().ravel()).all(axis=1))[0])
+    truth = int(
+        np.flatnonzero(np.isclose(ladder.family.probability(), mdp.kernel().ravel()).all(axis=1))[0]
+    )
     by: Any = agent.evidence(mdp.known)
     return not all(by.alive(each.state)[truth] for each in moments(agent, mdp, seed))
 
 
-# Selection ------------------------------------------------------------------------------------------------------------
+# Selection ----------------------------------------------------------------------------------------
 
 
 @cache
@@ -265,7 +359,13 @@ def chosen(agent: Any, mdp: Any, episodes: int, seed: int) -> list[dict[str, Any
 
 
 @promise(
-    "false-rejection", "ARL-GEN", "The true class is left in at most delta of runs", "M25", 0.05, 1_000, "no slack"
+    "false-rejection",
+    "ARL-GEN",
+    "The true class is left in at most delta of runs",
+    "M25",
+    0.05,
+    1_000,
+    "no slack",
 )
 def false_rejection(broken: bool, seed: int) -> bool:
     """Return whether the true class was left."""
@@ -302,12 +402,17 @@ def reference() -> tuple[Any, orl.FeatureMap]:
     return problem, orl.FeatureMap(problem.phi)
 
 
-# Published figures ----------------------------------------------------------------------------------------------------
+# Published figures --------------------------------------------------------------------------------
 
 
 def wide_tree() -> orl.FiniteMDP:
     """Return the tree of Ayoub et al. 2020: state 0 leads to 1 or 2, these to leaves; being in state 2 pays 1."""
-    rows = [[(1, 0.0), (2, 0.0)], [(3, 0.0), (4, 0.0)], [(5, 1.0), (6, 1.0)], *([(s, 0.0)] * 2 for s in range(3, 7))]
+    rows = [
+        [(1, 0.0), (2, 0.0)],
+        [(3, 0.0), (4, 0.0)],
+        [(5, 1.0), (6, 1.0)],
+        *([(s, 0.0)] * 2 for s in range(3, 7)),
+    ]
     return orl.FiniteMDP(outcomes=[[[(1.0, *each)] for each in row] for row in rows], horizon=2)
 
 
@@ -319,7 +424,10 @@ def published(broken: bool, seed: int, mdp: orl.FiniteMDP) -> float:
     agent: Any = orl.paper.UCRLVTRLin(features=features, radius="ayoub", **common)
     if broken:
         agent = orl.UCRLVTRLin(features=features, replan=0.0, **common)
-    return K * mdp.optimal_value - orl.run(agent, mdp, episodes=K, seed=seed, progress=False).total_return
+    return (
+        K * mdp.optimal_value
+        - orl.run(agent, mdp, episodes=K, seed=seed, progress=False).total_return
+    )
 
 
 for _name, _mdp, _figure in (
@@ -339,10 +447,12 @@ for _name, _mdp, _figure in (
     )(lambda broken, seed, mdp=_mdp: published(broken, seed, mdp))
 
 
-# Measuring ------------------------------------------------------------------------------------------------------------
+# Measuring ----------------------------------------------------------------------------------------
 
 
-def measure(name: str, broken: bool, runs: int, *, say: Any = lambda news: None, stop: Any = None) -> list[float]:
+def measure(
+    name: str, broken: bool, runs: int, *, say: Any = lambda news: None, stop: Any = None
+) -> list[float]:
     """Return the samples of a promise; a task of the package's pool."""
     found = []
     for seed in range(runs):
@@ -358,7 +468,11 @@ def judged(about: Promise, samples: Sequence[float]) -> tuple[str, bool]:
     n, data = len(samples), np.array(samples)
     if about.near:  # an interval for one more run
         mean = float(data.mean())
-        more = float(t.ppf(0.5 + LEVEL / 2, max(n - 1, 1)) * data.std(ddof=1 if n > 1 else 0) * math.sqrt(1 + 1 / n))
+        more = float(
+            t.ppf(0.5 + LEVEL / 2, max(n - 1, 1))
+            * data.std(ddof=1 if n > 1 else 0)
+            * math.sqrt(1 + 1 / n)
+        )
         more = max(more, 0.02 * mean)
         low, high = mean - more, mean + more
         return f"{mean:,.0f} [{low:,.0f}, {high:,.0f}], {n} runs", low <= about.bound <= high
@@ -370,7 +484,9 @@ def judged(about: Promise, samples: Sequence[float]) -> tuple[str, bool]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return how many promises are not kept, or have a control that is not refuted."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="those whose name contains this")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--workers", type=int, default=processors())
@@ -385,7 +501,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name, broken, _ = tasks[i]
         if event["event"] == "done":
             samples[name, broken] = event["result"]
-            sys.stderr.write(f"{len(samples)} of {len(tasks)}: {name}{', control' if broken else ''}\n")
+            sys.stderr.write(
+                f"{len(samples)} of {len(tasks)}: {name}{', control' if broken else ''}\n"
+            )
         elif event["event"] in ("failed", "stopped"):
             sys.stderr.write(f"{name}: {event.get('trace', event['text'])}\n")
             return 1
@@ -394,10 +512,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = []
         for name in (name for name in names if PROMISES[name].section == section):
             about = PROMISES[name]
-            (said, holds), (control, passes) = (judged(about, samples[name, broken]) for broken in (False, True))
+            (said, holds), (control, passes) = (
+                judged(about, samples[name, broken]) for broken in (False, True)
+            )
             wrong += not holds or passes
             verdict = f"{about.control}: {control}, {'NOT refuted' if passes else 'refuted'}"
-            rows.append((about.text, about.source, said, f"{about.bound:,g}", "holds" if holds else "REFUTED", verdict))
+            rows.append(
+                (
+                    about.text,
+                    about.source,
+                    said,
+                    f"{about.bound:,g}",
+                    "holds" if holds else "REFUTED",
+                    verdict,
+                )
+            )
         header = ("promise", "source", "failures, interval", "bound", "verdict", "control")
         text.append(f"## {section}\n\n" + table(header, rows))
     print("\n\n".join(text))

@@ -36,15 +36,21 @@ class Grid(NamedTuple):
     runs: dict[str, list[Played]]
 
 
-def play(agent: Any, problem: ContinuousProblem, sims: Any, marks: Sequence[int], seed: int, asked: bool) -> Played:
+def play(
+    agent: Any, problem: ContinuousProblem, sims: Any, marks: Sequence[int], seed: int, asked: bool
+) -> Played:
     """Run one agent; ask for the compatible sets on the way."""
     result: Any = None
     sets = []
     for k in marks if asked else marks[-1:]:
         more = k - (0 if result is None else result.total_episodes)
-        result = orl.run(agent, problem.mdp, episodes=more, seed=seed, progress=False, continue_from=result)
+        result = orl.run(
+            agent, problem.mdp, episodes=more, seed=seed, progress=False, continue_from=result
+        )
         if asked:
-            sets.append([set(one.members) for one in orl.supports(result, sims, evidence="value").sets])
+            sets.append(
+                [set(one.members) for one in orl.supports(result, sims, evidence="value").sets]
+            )
     return Played(result.regret_at(points(marks[-1])), sets)
 
 
@@ -75,14 +81,21 @@ def row(grid: Grid, finest: int) -> tuple[str, ...]:
     problem, chosen = grid.problem, grid.runs[SELECTED]
     fine, estimated = replace(problem, resolution=finest), problem.discretisation_error()
     there = np.concatenate([[problem.start], problem.grid.vertices])
-    coarse, true = (each.grid.interpolate(each.mdp.optimal_values[0], there) for each in (problem, fine))
+    coarse, true = (
+        each.grid.interpolate(each.mdp.optimal_values[0], there) for each in (problem, fine)
+    )
     gap = coarse - true
-    errors = f"{estimated.at_start[0]:+.3g}, {gap[0]:+.3g}", f"{estimated.errors[0]:.3g}, {np.abs(gap).max():.3g}"
+    errors = (
+        f"{estimated.at_start[0]:+.3g}, {gap[0]:+.3g}",
+        f"{estimated.errors[0]:.3g}, {np.abs(gap).max():.3g}",
+    )
     regret = []
     for runs in grid.runs.values():
         found = np.array([run.regret[-1] for run in runs])
         mean = float(found.mean())
-        regret.append(f"{number(mean)} ({number(found.min(), mean)} to {number(found.max(), mean)})")
+        regret.append(
+            f"{number(mean)} ({number(found.min(), mean)} to {number(found.max(), mean)})"
+        )
     pair = {problem.names[j - 1] for j, _ in problem.mixture}
     alone, count = [], 0  # in how many runs the pair is the only minimal set, as that grows
     for i, mark in enumerate(grid.marks):
@@ -92,7 +105,11 @@ def row(grid: Grid, finest: int) -> tuple[str, ...]:
     reports = [sets for runs in grid.runs.values() for run in runs for sets in run.sets]
     compatible = sum(any(one <= pair for one in sets) for sets in reports)
     about = (f"{grid.name}; {len(chosen)} seeds", f"{problem.mdp.optimal_value:.3f}", *errors)
-    told = (", ".join(alone) or "never", f"{min(left)} to {max(left)}", f"{compatible} of {len(reports)}")
+    told = (
+        ", ".join(alone) or "never",
+        f"{min(left)} to {max(left)}",
+        f"{compatible} of {len(reports)}",
+    )
     return *about, f"{problem.quadrature_error():.3f}", *regret, *told
 
 
@@ -134,4 +151,6 @@ def pendulum(size: Size) -> str:
 def inventory(size: Size) -> str:
     """Measure an inventory."""
     stock = ContinuousInventory(resolution=20, mixture=((3, 0.6), (4, 0.4)))
-    return table(HEADER, [row(on_grid("inventory, S = 21", stock, size, 5), 40 if size.tiny else 640)])
+    return table(
+        HEADER, [row(on_grid("inventory, S = 21", stock, size, 5), 40 if size.tiny else 640)]
+    )

@@ -1,6 +1,7 @@
 """Simulators that can only be run: validity, power, returns and cost on four systems, and a log from elsewhere.
 
-The true simulator is a member of every ladder unless a table says otherwise, and the agent acts adaptively.
+The true simulator is a member of every ladder unless a table says otherwise, and the agent acts
+adaptively.
 """
 
 from __future__ import annotations
@@ -28,26 +29,36 @@ from occamrl.protocols import Floats
 from studies.figures import Size, each, table
 from studies.systems import CREEK, PENDULUM_V1, SYSTEMS, Rng, World, creek
 
-QUICK = orl.CEM(candidates=16, elites=4, iterations=1, horizon=8, particles=2)  # adaptive, where returns do not matter
+QUICK = orl.CEM(
+    candidates=16, elites=4, iterations=1, horizon=8, particles=2
+)  # adaptive, where returns do not matter
 
 
 ladder_of = cache(lambda name, **options: SYSTEMS[name].ladder(**options))
 
 
-def played(name: str, truth: str, seed: int, episodes: int, options: Any = None, **agent: Any) -> Any:
+def played(
+    name: str, truth: str, seed: int, episodes: int, options: Any = None, **agent: Any
+) -> Any:
     """Return the result of learning in a system; ``options`` are those of the ladder."""
     options = options or {}
     world = world_of(name, truth, **{k: v for k, v in options.items() if k == "sd"})
     chosen: dict[str, Any] = {"ladder": ladder_of(name, **options), "planner": QUICK} | agent
-    return orl.learn(orl.OccamControl(**chosen), world, episodes=episodes, seed=seed, progress=False)
+    return orl.learn(
+        orl.OccamControl(**chosen), world, episodes=episodes, seed=seed, progress=False
+    )
 
 
-def peaks(size: Size, name: str, truth: str, runs: int, episodes: int, options: Any = None) -> Floats:
+def peaks(
+    size: Size, name: str, truth: str, runs: int, episodes: int, options: Any = None
+) -> Floats:
     """Return the largest log capital against the true member, of every run."""
     member = SYSTEMS[name].member(truth)
 
     def job(i: int) -> float:
-        return float(played(name, truth, 1_000 + i, episodes, options).state["evidence"]["peak"][member])
+        return float(
+            played(name, truth, 1_000 + i, episodes, options).state["evidence"]["peak"][member]
+        )
 
     return np.array(each(size, runs, job, f"{name}, {truth}"))
 
@@ -120,7 +131,10 @@ def controls(size: Size) -> str:
     name, rows = "pendulum, 2-d", []
     few = {"draws": 5, "check": False}
     cases: dict[str, tuple[Any, dict[str, Any]]] = {"none": (nullcontext, few)}
-    cases |= {"shared draws": (nullcontext, few | {"wrap": shared}), "fits on the ranked draws": (reusing, few)}
+    cases |= {
+        "shared draws": (nullcontext, few | {"wrap": shared}),
+        "fits on the ranked draws": (reusing, few),
+    }
     cases |= {"a score that looks at y": (peeking, few)}
     for label, (broken, options) in cases.items():
         with broken():
@@ -136,7 +150,10 @@ def steps_to_reject(result: Any, wrong: int) -> list[float]:
 def spread(values: Any) -> str:
     """Return a median and the range."""
     found = np.sort(np.array(values))
-    shown = [f"{v:,.0f}" if np.isfinite(v) else "never" for v in (found[len(found) // 2], found[0], found[-1])]
+    shown = [
+        f"{v:,.0f}" if np.isfinite(v) else "never"
+        for v in (found[len(found) // 2], found[0], found[-1])
+    ]
     return f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
@@ -148,7 +165,9 @@ def power(size: Size) -> str:
         for truth in [*classes[1:], "outside"]:
             wrong = len(classes) if truth == "outside" else classes.index(truth)
 
-            def job(i: int, name: str = name, truth: str = truth, wrong: int = wrong) -> list[float]:
+            def job(
+                i: int, name: str = name, truth: str = truth, wrong: int = wrong
+            ) -> list[float]:
                 return steps_to_reject(played(name, truth, i, 2 if size.tiny else 10), wrong)
 
             found = np.array(each(size, size.seeds(10), job, f"{name}, {truth}"))
@@ -160,11 +179,16 @@ def power(size: Size) -> str:
 def value_of(name: str, truth: str) -> Callable[[Floats], Floats]:
     """Return a value of states [N, 1], quadratic, fitted to returns of the planner that knows the truth."""
     system, world = SYSTEMS[name], world_of(name, truth)
-    agent = Stubborn(ladder=replace(system, classes={"one": [system.truth(truth)]}).ladder(draws=4), planner=QUICK)
+    agent = Stubborn(
+        ladder=replace(system, classes={"one": [system.truth(truth)]}).ladder(draws=4),
+        planner=QUICK,
+    )
     orl.learn(agent, world, episodes=5, seed=99, progress=False)
     before, chosen, after = (np.array(part) for part in zip(*world.log, strict=True))
     reward = system.reward(before, chosen, after).reshape(-1, system.horizon)
-    ahead = np.cumsum(reward[:, ::-1], axis=1)[:, ::-1] / np.arange(system.horizon, 0, -1)  # a step, on average
+    ahead = np.cumsum(reward[:, ::-1], axis=1)[:, ::-1] / np.arange(
+        system.horizon, 0, -1
+    )  # a step, on average
 
     def features(states: Floats) -> Floats:
         rows = np.concatenate([np.ones((len(states), 1)), states], axis=1)
@@ -177,7 +201,10 @@ def value_of(name: str, truth: str) -> Callable[[Floats], Floats]:
 CIRCLE = Grid(low=[-np.pi, -8], high=[np.pi, 8], points=[42, 41], periodic=[True, False])
 GRIDS: dict[str, Any] = {  # a grid, and the actions on it
     "pendulum, 2-d": (CIRCLE, [-4, -2, 0, 2, 4]),
-    "machine with jumps, 2-d": (Grid(low=[-0.2, -0.2], high=[5.0, 1.2], points=[27, 15]), [0, 0.5, 1]),
+    "machine with jumps, 2-d": (
+        Grid(low=[-0.2, -0.2], high=[5.0, 1.2], points=[27, 15]),
+        [0, 0.5, 1],
+    ),
 }
 
 
@@ -185,18 +212,24 @@ def on_a_grid(made: Any, before: Floats, chosen: Floats, after: Floats) -> list[
     """Return after how many steps Occam on a grid rejects each class, seeing the nearest vertices."""
     grid, log = made.grid, {"episode": np.arange(len(before))}
     for name, states in (("state", before), ("next_state", after)):
-        vertex, weight = grid.corners(np.where(grid.circle, states, np.clip(states, grid.low, grid.high)))
+        vertex, weight = grid.corners(
+            np.where(grid.circle, states, np.clip(states, grid.low, grid.high))
+        )
         log[name] = np.take_along_axis(vertex, weight.argmax(axis=1)[:, None], axis=1)[:, 0]
     log["action"] = np.abs(made.actions[:, 0] - chosen).argmin(axis=1)
     history = np.array(orl.select(log, made.ladder, progress=False).history)
     over = history[:, 1:] > np.log(20)
-    return [float(history[over[:, m].argmax(), 0]) if over[:, m].any() else np.inf for m in range(3)]
+    return [
+        float(history[over[:, m].argmax(), 0]) if over[:, m].any() else np.inf for m in range(3)
+    ]
 
 
 def views(size: Size) -> str:
     """Measure steps to reject on the same steps: by states, by a value of them alone, and on a grid with Occam."""
     rows = []
-    for name, truth in size.some((key, t) for key in SYSTEMS for t in (list(SYSTEMS[key].truths)[-1], "outside")):
+    for name, truth in size.some(
+        (key, t) for key in SYSTEMS for t in (list(SYSTEMS[key].truths)[-1], "outside")
+    ):
         system, made = SYSTEMS[name], None
         if name in GRIDS:
             where, actions = GRIDS[name]
@@ -204,10 +237,18 @@ def views(size: Size) -> str:
             made = system.ladder().on_grid(where, actions, draws=20 if size.tiny else 200)
         ladder, seen = system.ladder(), system.ladder(view=value_of(name, truth))
 
-        def job(i: int, system: Any = system, truth: str = truth, made: Any = made, of: Any = (ladder, seen)) -> Any:
+        def job(
+            i: int,
+            system: Any = system,
+            truth: str = truth,
+            made: Any = made,
+            of: Any = (ladder, seen),
+        ) -> Any:
             world = World(system, partial(system.step, **system.truth(truth)))
             agent = orl.OccamControl(ladder=of[0], planner=QUICK)
-            by_states = orl.learn(agent, world, episodes=1 if size.tiny else 5, seed=i, progress=False)
+            by_states = orl.learn(
+                agent, world, episodes=1 if size.tiny else 5, seed=i, progress=False
+            )
             columns = [np.array(part) for part in zip(*world.log, strict=True)]
             log = dict(zip(("states", "actions", "next_states"), columns, strict=True))
             log["episode"] = np.arange(len(columns[0]))
@@ -215,12 +256,17 @@ def views(size: Size) -> str:
             found = [steps_to_reject(by_states, 3), steps_to_reject(by_value, 3)]
             return found if made is None else [*found, on_a_grid(made, *columns)]
 
-        steps = np.array(each(size, size.seeds(10), job, f"{name}, {truth}"))  # [seeds, tests, classes]
+        steps = np.array(
+            each(size, size.seeds(10), job, f"{name}, {truth}")
+        )  # [seeds, tests, classes]
         for m, kind in enumerate(("first", "second", "all")):
             cells = [spread(steps[:, test, m]) for test in range(steps.shape[1])]
             if m == 2 and truth != "outside":
                 kind = "all, falsely"
-                cells = [f"{np.isfinite(steps[:, test, m]).sum()} of {len(steps)}" for test in range(steps.shape[1])]
+                cells = [
+                    f"{np.isfinite(steps[:, test, m]).sum()} of {len(steps)}"
+                    for test in range(steps.shape[1])
+                ]
             if m == 2 or truth != "outside":
                 rows.append((name, truth, kind, *cells, *["-"] * (3 - len(cells))))
     return table(("system", "truth", "class", "states", "a value alone", "grid with Occam"), rows)
@@ -229,19 +275,27 @@ def views(size: Size) -> str:
 def sensitivity(size: Size) -> str:
     """Measure the same for other numbers of draws, a tenth of the noise, and none."""
     rows = []
-    cases: list[tuple[str, dict[str, Any]]] = [(f"{n} draws", {"draws": n}) for n in (9, 19, 39, 99)]
+    cases: list[tuple[str, dict[str, Any]]] = [
+        (f"{n} draws", {"draws": n}) for n in (9, 19, 39, 99)
+    ]
     cases += [("a tenth of the noise", {"sd": 0.1}), ("deterministic", {"sd": 0.0})]
     for name in size.some(("pendulum, 2-d", "quadrotor, 6-d")):
         truth = list(SYSTEMS[name].truths)[-1]
         for label, options in size.some(cases):
 
-            def job(i: int, name: str = name, truth: str = truth, options: Any = options) -> list[float]:
+            def job(
+                i: int, name: str = name, truth: str = truth, options: Any = options
+            ) -> list[float]:
                 result = played(name, truth, i, 1 if size.tiny else 5, options)
                 rejected = result.state["evidence"]["rejected"][SYSTEMS[name].member(truth)]
                 return [*steps_to_reject(result, 2), float(rejected)]
 
             found = np.array(each(size, size.seeds(10), job, f"{name}, {label}"))
-            cells = [spread(found[:, 0]), spread(found[:, 1]), f"{(found[:, 2] >= 0).sum()} of {len(found)}"]
+            cells = [
+                spread(found[:, 0]),
+                spread(found[:, 1]),
+                f"{(found[:, 2] >= 0).sum()} of {len(found)}",
+            ]
             rows.append((name, label, *cells))
     return table(("system", "", "first class", "second class", "truth rejected"), rows)
 
@@ -276,22 +330,37 @@ def returns(size: Size) -> str:
     """Compare returns of the first ten episodes with those of the planner that knows the truth."""
     rows, episodes, cast = [], 1 if size.tiny else 10, dict[str, orl.OccamControl]()
     for name in size.some(TASKS):
-        system, truth, kinds = TASKS[name], list(TASKS[name].truths)[-1], list(TASKS[name].classes.values())
+        system, truth, kinds = (
+            TASKS[name],
+            list(TASKS[name].truths)[-1],
+            list(TASKS[name].classes.values()),
+        )
         planner = orl.CEM(candidates=48, horizon=15, particles=4 if name in SYSTEMS else 1)
         alone = {"knows the truth": [system.truth(truth)], "first simulator alone": kinds[0]}
         for label, members in (alone | {"richest class, averaged": kinds[-1]}).items():
             many = replace(planner, particles=max(planner.particles, len(members)))
-            cast[label] = Stubborn(ladder=replace(system, classes={"one": members}).ladder(draws=4), planner=many)
+            cast[label] = Stubborn(
+                ladder=replace(system, classes={"one": members}).ladder(draws=4), planner=many
+            )
         cast["OccamControl"] = orl.OccamControl(ladder=system.ladder(), planner=planner)
         earned: list[Floats] = []
         for label, agent in cast.items():
 
             def job(i: int, agent: Any = agent, name: str = name, truth: str = truth) -> float:
-                played = orl.learn(agent, world_of(name, truth), episodes=episodes, seed=i, progress=False)
+                played = orl.learn(
+                    agent, world_of(name, truth), episodes=episodes, seed=i, progress=False
+                )
                 return float(played.returns.mean())
 
             earned.append(np.array(each(size, size.seeds(10), job, f"{name}, {label}")))
-        rows.append((name, truth, told(earned[0], earned[0]), *(told(one, one - earned[0]) for one in earned[1:])))
+        rows.append(
+            (
+                name,
+                truth,
+                told(earned[0], earned[0]),
+                *(told(one, one - earned[0]) for one in earned[1:]),
+            )
+        )
     return table(("system", "truth", *cast), rows)
 
 
@@ -301,18 +370,28 @@ def baselines(size: Size) -> str:
     It needs ``pip install stable-baselines3``, and minutes a run.
     """
     if importlib.util.find_spec("stable_baselines3") is None:
-        return table(("learner", "result"), [("SAC, PPO", "not measured: pip install stable-baselines3 brings them")])
+        return table(
+            ("learner", "result"),
+            [("SAC, PPO", "not measured: pip install stable-baselines3 brings them")],
+        )
     learners: Any = importlib.import_module("stable_baselines3")
     judge: Any = importlib.import_module("stable_baselines3.common.evaluation")
     rows, about = [], {"device": "cpu", "policy_kwargs": {"net_arch": [64, 64]}}
     for name in size.some(TASKS):
-        truth, kind = list(TASKS[name].truths)[-1], "SAC" if isinstance(TASKS[name].actions, orl.Box) else "PPO"
+        truth, kind = (
+            list(TASKS[name].truths)[-1],
+            "SAC" if isinstance(TASKS[name].actions, orl.Box) else "PPO",
+        )
 
         def job(i: int, name: str = name, truth: str = truth, kind: str = kind) -> tuple[Any, Any]:
             env = gym.wrappers.TimeLimit(world_of(name, truth), TASKS[name].horizon)
-            model = getattr(learners, kind)("MlpPolicy", env, seed=i, **about).learn(200 if size.tiny else 50_000)
+            model = getattr(learners, kind)("MlpPolicy", env, seed=i, **about).learn(
+                200 if size.tiny else 50_000
+            )
             first = model.get_env().envs[0].get_episode_rewards()[:10]
-            return first, judge.evaluate_policy(model, model.get_env(), 20, return_episode_rewards=True)[0]
+            return first, judge.evaluate_policy(
+                model, model.get_env(), 20, return_episode_rewards=True
+            )[0]
 
         found = zip(*each(size, size.seeds(2), job, name), strict=True)
         cells = ["; ".join(told(np.array(one), np.array(one)) for one in part) for part in found]
@@ -323,16 +402,29 @@ def baselines(size: Size) -> str:
 def real_log(size: Size) -> str:
     """Test simulators on the discharge of a creek in Hesse, 2015 and 2016; ``pip install spotpy`` brings the record.
 
-    Houska et al. 2015, doi:10.1371/journal.pone.0145180: daily rain and evaporation (mm), discharge (l/s) from 2013 on.
+    Houska et al. 2015, doi:10.1371/journal.pone.0145180: daily rain and evaporation (mm), discharge
+    (l/s) from 2013 on.
     """
     package = importlib.util.find_spec("spotpy")
     if package is None or package.origin is None:
-        return table(("log", "result"), [("creek", "needs the record that pip install spotpy brings")])
+        return table(
+            ("log", "result"), [("creek", "needs the record that pip install spotpy brings")]
+        )
     path = Path(package.origin).parent / "examples" / "hymod_python" / "hymod_input.csv"
-    days = np.genfromtxt(path, delimiter=";", skip_header=1, usecols=(1, 2, 3))[1096:]  # from 2015 on
+    days = np.genfromtxt(path, delimiter=";", skip_header=1, usecols=(1, 2, 3))[
+        1096:
+    ]  # from 2015 on
     days = days[:60] if size.tiny else days
-    log = {"episode": np.zeros(len(days)), "states": np.log(days[:, 2:]), "actions": np.roll(days[:, :2], -1, axis=0)}
-    about: dict[str, Any] = {"horizon": len(days), "actions": orl.Box([0, 0], [45, 7]), "start": log["states"][0]}
+    log = {
+        "episode": np.zeros(len(days)),
+        "states": np.log(days[:, 2:]),
+        "actions": np.roll(days[:, :2], -1, axis=0),
+    }
+    about: dict[str, Any] = {
+        "horizon": len(days),
+        "actions": orl.Box([0, 0], [45, 7]),
+        "start": log["states"][0],
+    }
     members = {name: [partial(creek, **k) for k in each] for name, each in CREEK.items()}
     rows = []
     for count in (3, 4):
@@ -342,19 +434,29 @@ def real_log(size: Size) -> str:
         answer = orl.select(log, ladder, progress=False)
         seconds, member = time.process_time() - began, answer.agent.members[answer.index]
         cells = ["-" if n is None else f"{n:.0f}" for n in answer.facts["rejected_after"]]
-        cells += [*["not offered"] * (4 - count), f"{answer.facts['alive'][-1]} of {len(ladder.members)}"]
+        cells += [
+            *["not offered"] * (4 - count),
+            f"{answer.facts['alive'][-1]} of {len(ladder.members)}",
+        ]
         rows.append(("measured", *cells, answer.member))
 
     def job(i: int) -> list[float]:
         rng, path = np.random.default_rng(i), [log["states"][0]]
         for weather in log["actions"][:-1]:
             path.append(member(path[-1][None], weather[None], rng)[0])
-        return steps_to_reject(orl.select(log | {"states": np.array(path)}, ladder, progress=False).agent, 4)
+        return steps_to_reject(
+            orl.select(log | {"states": np.array(path)}, ladder, progress=False).agent, 4
+        )
 
     found = np.array(each(size, size.seeds(20), job, "creek"))
-    cells = [spread(found[:, m]) for m in range(3)] + [f"{np.isfinite(found[:, 3]).sum()} of {len(found)}"]
+    cells = [spread(found[:, m]) for m in range(3)] + [
+        f"{np.isfinite(found[:, 3]).sum()} of {len(found)}"
+    ]
     rows.append(("drawn from this simulator", *cells, "-", "-"))
-    return table(("log", *CREEK, "left", "nearest"), rows) + f"\n\n{len(days) - 1} days in {seconds:.1f} s"
+    return (
+        table(("log", *CREEK, "left", "nearest"), rows)
+        + f"\n\n{len(days) - 1} days in {seconds:.1f} s"
+    )
 
 
 def cost(size: Size) -> str:
@@ -364,7 +466,12 @@ def cost(size: Size) -> str:
         system, rng, cells = SYSTEMS[name], np.random.default_rng(0), []
         for count in size.some((10, 50, 200)):
             classes = {"winds": [partial(system.step, wind=w) for w in np.linspace(-1, 1, count)]}
-            about = {"reward": system.reward, "horizon": 60, "actions": system.actions, "start": system.start}
+            about = {
+                "reward": system.reward,
+                "horizon": 60,
+                "actions": system.actions,
+                "start": system.start,
+            }
             began = time.process_time()
             agent = orl.OccamControl(ladder=orl.SimulatorLadder(classes, **about))
             made, steps = time.process_time() - began, 10 if size.tiny else 200

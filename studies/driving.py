@@ -17,7 +17,9 @@ import occamrl as orl
 H, BEFORE, AFTER = 10, 1_000, 1_000  # steps of an episode, before a change and after it
 
 
-def shop(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Iterator[tuple[float, int, float, bool]]:
+def shop(
+    stock: int, order: int, *, rate: float, rush: float = 0.0
+) -> Iterator[tuple[float, int, float, bool]]:
     """Yield what may happen on a day."""
     chance, filled = rate + rush * (stock > 2), min(stock + order, 4)
     yield 1 - chance, filled, -0.1 * stock, False
@@ -62,12 +64,21 @@ def alarms(runs: int) -> None:
         bound = min(0.5, alpha * max(0.0, min(steps - 100, 0.5 / alpha)))
         value = binomtest(early, runs, bound, alternative="greater").pvalue
         mean = np.minimum(found, steps).mean()
-        print(f"alarm={alpha:g}: {np.isfinite(found).sum()} of {runs} within {steps} steps, mean time >= {mean:.0f}")
-        print(f"  early ones {early}, at most {bound * runs:.0f} expected: p = {value:.2g}", flush=True)
+        print(
+            f"alarm={alpha:g}: {np.isfinite(found).sum()} of {runs} within {steps} steps, mean time >= {mean:.0f}"
+        )
+        print(
+            f"  early ones {early}, at most {bound * runs:.0f} expected: p = {value:.2g}",
+            flush=True,
+        )
     for rate in (0.2, 0.5, 0.3):
-        found = np.array([until_alarm(seed, 1e-3, rate, BEFORE, BEFORE + AFTER) for seed in range(runs // 2)])
+        found = np.array(
+            [until_alarm(seed, 1e-3, rate, BEFORE, BEFORE + AFTER) for seed in range(runs // 2)]
+        )
         share = f"{np.isfinite(found).sum()} of {found.size}"
-        print(f"rate .37 -> {rate}: median delay {np.median(found):.0f}, alarms {share}", flush=True)
+        print(
+            f"rate .37 -> {rate}: median delay {np.median(found):.0f}, alarms {share}", flush=True
+        )
 
 
 def foreign(runs: int) -> None:
@@ -75,7 +86,10 @@ def foreign(runs: int) -> None:
     lost = [0, 0]
     for seed in range(runs):
         draw, stock = np.random.default_rng(seed), 2
-        agents = [orl.Agent(orl.Occam(ladder=LADDER, acting="fit", replan=1.0), seed=seed) for _ in range(2)]
+        agents = [
+            orl.Agent(orl.Occam(ladder=LADDER, acting="fit", replan=1.0), seed=seed)
+            for _ in range(2)
+        ]
         for t in range(300):
             stock = 2 if t % H == 0 else stock
             planned = order = agents[0].act(stock)
@@ -92,7 +106,9 @@ def foreign(runs: int) -> None:
             data, truth = found.counts_of(state), np.array([(0.3 - 0.1) / 0.5, 0.2 / 0.3])
             lost[i] += found.log_likelihood(data, truth) < found.least(state)
     value = binomtest(lost[0], runs, 0.05, alternative="greater").pvalue
-    print(f"truth ruled out: {lost[0]} of {runs} (delta = 0.05, p = {value:.2g}); entered under the plan's: {lost[1]}")
+    print(
+        f"truth ruled out: {lost[0]} of {runs} (delta = 0.05, p = {value:.2g}); entered under the plan's: {lost[1]}"
+    )
 
 
 def warm(seeds: int) -> None:
@@ -107,7 +123,15 @@ def warm(seeds: int) -> None:
             stock = 2 if t % H == 0 else stock
             order = int(draw.integers(2))
             reward, after = day(draw, stock, order, 0.3, 0.25)
-            rows.append({"episode": t // H, "state": stock, "action": order, "reward": reward, "next_state": after})
+            rows.append(
+                {
+                    "episode": t // H,
+                    "state": stock,
+                    "action": order,
+                    "reward": reward,
+                    "next_state": after,
+                }
+            )
             stock = after
         for name in lost:
             agent, total = orl.Agent(orl.Occam(ladder=LADDER), seed=seed), 0.0

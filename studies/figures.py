@@ -5,10 +5,10 @@
     python -m studies.figures logged-data --write         also puts them into the page
     python -m studies.figures --part linear:norm          one part, on a page or not
 
-A part is a function of a study in this folder that returns Markdown. Its place in a page, if it has one, lies between
-``<!-- answers:logs -->`` and ``<!-- end -->``. ``--seeds`` plays fewer runs, ``--tiny`` a few episodes, to see that a
-study runs. Parts are measured side by side in the package's pool of processes. Regret is exact and does not depend on
-the machine.
+A part is a function of a study in this folder that returns Markdown. Its place in a page, if it has
+one, lies between ``<!-- answers:logs -->`` and ``<!-- end -->``. ``--seeds`` plays fewer runs,
+``--tiny`` a few episodes, to see that a study runs. Parts are measured side by side in the
+package's pool of processes. Regret is exact and does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
     "baselines": ("rivals:ladder",),
-    "continuous-states": tuple(f"control:{name}" for name in ("validity", "power", "views", "sensitivity", "returns")),
+    "continuous-states": tuple(
+        f"control:{name}" for name in ("validity", "power", "views", "sensitivity", "returns")
+    ),
     "logged-data": ("answers:logs",),
     "problems/lost-sales": ("practical:lost_sales",),
     "problems/machine-replacement": ("practical:machine_replacement",),
@@ -50,8 +52,14 @@ OTHERS = (  # parts that are not written into a page: baselines and real_log nee
     *(f"continuous:{name}" for name in ("pendulum", "inventory")),
     *(f"control:{name}" for name in ("controls", "baselines", "real_log", "cost")),
     *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
-    *(f"linear:{name}" for name in ("instances", "control", "norm", "scale", "containment", "paper")),
-    *(f"linear:{name}" for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")),
+    *(
+        f"linear:{name}"
+        for name in ("instances", "control", "norm", "scale", "containment", "paper")
+    ),
+    *(
+        f"linear:{name}"
+        for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")
+    ),
     *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
     *(f"rivals:{name}" for name in ("ice", "mixture", "pricing", "misspecified", "riverswim")),
     *(f"rivals:{name}" for name in ("river_swim", "linear_river_swim")),
@@ -82,7 +90,7 @@ class Size:
         return list(cases)[: 1 if self.tiny else None]
 
 
-# Playing --------------------------------------------------------------------------------------------------------------
+# Playing ------------------------------------------------------------------------------------------
 
 
 def each(size: Size, count: int, job: Callable[[int], Any], label: str) -> list[Any]:
@@ -117,14 +125,22 @@ def kept(result: orl.Result) -> Played:
     K = result.total_episodes
     tail = (result.total_regret - result.regret_at(K - max(1, K // 10))) / max(1, K // 10)
     curve, last = result.regret_at(points(K)), result.phase_rows
-    return Played(result.total_regret, curve, last, result.plans, result.pessimistic_episodes, float(tail))
+    return Played(
+        result.total_regret, curve, last, result.plans, result.pessimistic_episodes, float(tail)
+    )
 
 
 Runs = dict[str, list[Played]]
 
 
 def play(
-    size: Size, cast: Mapping[str, Any], problem: Any, episodes: int, seeds: int, first_seed: int = 0, label: str = ""
+    size: Size,
+    cast: Mapping[str, Any],
+    problem: Any,
+    episodes: int,
+    seeds: int,
+    first_seed: int = 0,
+    label: str = "",
 ) -> Runs:
     """Run every agent with every seed; all agents meet the same seeds."""
     names, count = list(cast), size.seeds(seeds)
@@ -143,7 +159,7 @@ def regrets(played: Sequence[Played]) -> Floats:
     return np.array([one.regret for one in played])
 
 
-# Telling --------------------------------------------------------------------------------------------------------------
+# Telling ------------------------------------------------------------------------------------------
 
 
 def number(value: float, like: float | None = None) -> str:
@@ -157,7 +173,9 @@ def interval(values: Sequence[float] | Floats) -> str:
     mean = float(data.mean())
     if len(data) < 2 or np.ptp(data) <= 1e-12 * abs(mean):
         return number(mean)
-    found = bootstrap((data,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
+    found = bootstrap(
+        (data,), np.mean, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
     return f"{number(mean)} [{number(found.low, mean)}, {number(found.high, mean)}]"
 
 
@@ -182,29 +200,46 @@ class Panel:
     """
 
     title: str
-    lines: Mapping[str, tuple[Any, Floats]]  # where, and the values there of every seed, [seeds, places]
+    lines: Mapping[
+        str, tuple[Any, Floats]
+    ]  # where, and the values there of every seed, [seeds, places]
     ylabel: str = "cumulative regret"
     logarithmic: bool = False
     beyond: str = ""
 
     def draw(self, axes: Any, colours: Sequence[str], styles: Sequence[Any]) -> None:
         """Draw the panel."""
-        axes.set(xscale="log", yscale="log" if self.logarithmic else "linear", xlabel="episode", ylabel=self.ylabel)
+        axes.set(
+            xscale="log",
+            yscale="log" if self.logarithmic else "linear",
+            xlabel="episode",
+            ylabel=self.ylabel,
+        )
         axes.set_title(self.title, fontsize="medium")
         axes.spines[["top", "right"]].set_visible(False)
         for i, (name, (where, values)) in enumerate(self.lines.items()):
             colour, style = colours[i % len(colours)], styles[i % len(styles)]
             axes.plot(where, values.mean(axis=0), color=colour, linestyle=style, label=name)
-            axes.fill_between(where, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.1, linewidth=0.0)
+            axes.fill_between(
+                where,
+                values.min(axis=0),
+                values.max(axis=0),
+                color=colour,
+                alpha=0.1,
+                linewidth=0.0,
+            )
         if not self.logarithmic:
-            top = max(values.max() for name, (_, values) in self.lines.items() if name != self.beyond)
+            top = max(
+                values.max() for name, (_, values) in self.lines.items() if name != self.beyond
+            )
             axes.set_ylim(0.0, 1.05 * max(top, 1e-9))
 
 
 def curves(played: Runs, episodes: int, scale: float = 1.0) -> dict[str, tuple[Any, Floats]]:
     """Return cumulative regret as the lines of a panel, times ``scale``."""
     return {
-        name: (points(episodes), scale * np.array([one.curve for one in results])) for name, results in played.items()
+        name: (points(episodes), scale * np.array([one.curve for one in results]))
+        for name, results in played.items()
     }
 
 
@@ -226,8 +261,18 @@ def picture(size: Size, name: str, panels: Sequence[Panel]) -> None:
         axes.set_visible(False)
     handles, labels = places[0].get_legend_handles_labels()
     across = len(labels) if sum(map(len, labels)) < 50 else 2
-    look: Any = {"loc": "outside lower center", "ncols": across, "frameon": False, "handlelength": 3.4}
-    figure.legend(handles, labels, **look, title="mean of the seeds; bands reach from the smallest to the largest")
+    look: Any = {
+        "loc": "outside lower center",
+        "ncols": across,
+        "frameon": False,
+        "handlelength": 3.4,
+    }
+    figure.legend(
+        handles,
+        labels,
+        **look,
+        title="mean of the seeds; bands reach from the smallest to the largest",
+    )
     figure.savefig(size.pictures / name, dpi=110)
 
 
@@ -251,18 +296,26 @@ def write(page: Path, part: str, text: str) -> None:
     place = re.compile(rf"(?<=<!-- {re.escape(part)} -->\n)(.*?)(?=\n<!-- end -->)", re.DOTALL)
     changed, count = place.subn(lambda _: text, page.read_text())
     if count != 1:
-        raise SystemExit(f"{page}: {count} places for {part}, expected one, <!-- {part} --> to <!-- end -->")
+        raise SystemExit(
+            f"{page}: {count} places for {part}, expected one, <!-- {part} --> to <!-- end -->"
+        )
     page.write_text(changed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of the pages that are named, or the list of pages; return how many parts failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pages", nargs="*", metavar="page", help=f"of {', '.join(PAGES)}; all")
-    parser.add_argument("--part", action="append", help="only this part; may be given several times")
+    parser.add_argument(
+        "--part", action="append", help="only this part; may be given several times"
+    )
     parser.add_argument("--seeds", type=int, default=10**9, help="at most so many seeds")
     parser.add_argument("--tiny", action="store_true", help="a few episodes, to see that it runs")
-    parser.add_argument("--workers", type=int, default=processors(), help="parts that are measured at a time")
+    parser.add_argument(
+        "--workers", type=int, default=processors(), help="parts that are measured at a time"
+    )
     parser.add_argument("--write", action="store_true", help="put the tables into the page")
     given = parser.parse_args(arguments)
     pages = list(PAGES) if given.pages == ["all"] else given.pages
@@ -270,17 +323,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"page: got {unknown[0]!r}, expected one of {', '.join(PAGES)}")
     if given.write and (given.tiny or given.seeds < 10**9):
         parser.error("--tiny and --seeds print only: their figures are not those of the page")
-    parts = list(dict.fromkeys(part for page in pages or (PAGES if given.part else ()) for part in PAGES[page]))
+    parts = list(
+        dict.fromkeys(
+            part for page in pages or (PAGES if given.part else ()) for part in PAGES[page]
+        )
+    )
     parts += OTHERS if given.pages == ["all"] or (given.part and not pages) else ()
     if unknown := [part for part in given.part or () if part not in parts]:
         parser.error(f"--part: got {unknown[0]!r}, expected one of {', '.join(parts)}")
     parts = given.part or parts
     if not pages and not parts:
-        print("\n".join(f"{page:<30}{' '.join(parts)}" for page, parts in [*PAGES.items(), ("no page", OTHERS)]))
+        print(
+            "\n".join(
+                f"{page:<30}{' '.join(parts)}"
+                for page, parts in [*PAGES.items(), ("no page", OTHERS)]
+            )
+        )
     pictures = str(DOCS / "figures") if given.write else ""
     began, failed, due = dict.fromkeys(parts, time.monotonic()), 0, 0.0
     tasks = [[part, given.tiny, given.seeds, pictures] for part in parts]
-    for i, event in Pool("studies.figures:measure", min(given.workers, max(1, len(parts)))).play(tasks):
+    for i, event in Pool("studies.figures:measure", min(given.workers, max(1, len(parts)))).play(
+        tasks
+    ):
         now, part = time.monotonic(), parts[i]
         if event["event"] == "begin":
             began[part] = now

@@ -1,7 +1,8 @@
 """Selection on ladders: what ARL-GEN finds, when, and whether that pays.
 
-For docs/selection-ladders.md and docs/problems (:mod:`studies.figures`): mean regret, and the episode since which the
-class at the end has been in play (median, latest). All agents meet the same seeds.
+For docs/selection-ladders.md and docs/problems (:mod:`studies.figures`): mean regret, and the
+episode since which the class at the end has been in play (median, latest). All agents meet the same
+seeds.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def found(results: Sequence[Any], m: int) -> str:
     """Return in how many runs class m was in play at the end, and since when in these (median, latest)."""
     last = [(one.phases[-1]["chosen"], one.phases[-1]["since"]) for one in results]
     since = [when for chosen, when in last if chosen == m]
-    return f"{len(since)}/{len(last)}" + (f": {np.median(since):.0f}, {max(since)}" if since else "")
+    return f"{len(since)}/{len(last)}" + (
+        f": {np.median(since):.0f}, {max(since)}" if since else ""
+    )
 
 
 def preflight(ladder: orl.Ladder, problem: Any, episodes: int, **options: Any) -> str:
@@ -78,9 +81,17 @@ def classes(size: Size) -> str:
     rows, panels, K = [], [], 2**14 - 2
     for m in size.some(range(1, 5)):
         problem = ReferenceLadder(nonzero=m - 1)
-        played = play(size, agents(orl.Ladder.of_problem(problem), m), problem, K, 10, label=f"m* = {m}")
+        played = play(
+            size, agents(orl.Ladder.of_problem(problem), m), problem, K, 10, label=f"m* = {m}"
+        )
         rows.append([m, *line(played, m)])
-        panels.append(Panel(f"reference ladder, m* = {m}", curves(played, size.episodes(K)), beyond="smallest class"))
+        panels.append(
+            Panel(
+                f"reference ladder, m* = {m}",
+                curves(played, size.episodes(K)),
+                beyond="smallest class",
+            )
+        )
     picture(size, "selection-ladders.png", panels)
     return table(["class needed; 16,382 episodes, 10 seeds", *header(played)], rows)
 
@@ -94,7 +105,9 @@ def paper(size: Size) -> str:
         one = play(size, {"paper": selector}, problem, 2**14 - 2, 1)["paper"][0]
         epochs = {row["epoch"]: row["chosen"] for row in one.phases}
         rows.append((m, number(one.regret), ", ".join(str(epochs[i]) for i in sorted(epochs))))
-    return table(("class needed; 16,382 episodes, one seed", "regret", "class in play, epoch by epoch"), rows)
+    return table(
+        ("class needed; 16,382 episodes, one seed", "regret", "class in play, epoch by epoch"), rows
+    )
 
 
 def false_rejection(size: Size) -> str:
@@ -102,12 +115,18 @@ def false_rejection(size: Size) -> str:
     problem, rows = ReferenceLadder(nonzero=1), []
     ladder = orl.Ladder.of_problem(problem)
     for name, delta in (("the test", 0.05), ("without its slack log(1/delta)", 0.999)):
-        played = play(size, {name: orl.ARLGen(ladder=ladder, delta=delta)}, problem, 1022, 400, label=name)[name]
+        played = play(
+            size, {name: orl.ARLGen(ladder=ladder, delta=delta)}, problem, 1022, 400, label=name
+        )[name]
         rejected = sum(max(row["chosen"] for row in one.phases) > 2 for one in played)
         upper = binomtest(rejected, len(played)).proportion_ci(0.95).high
         rows.append((name, f"{rejected} of {len(played)}", f"{upper:.3f}"))
     return table(
-        ("class 2 needed, 1,022 episodes, delta = 0.05", "runs that rejected F_2", "upper end of the 95% interval"),
+        (
+            "class 2 needed, 1,022 episodes, delta = 0.05",
+            "runs that rejected F_2",
+            "upper end of the 95% interval",
+        ),
         rows,
     )
 
@@ -138,29 +157,43 @@ def pricing(size: Size) -> str:
     m = ladder.class_of(problem.mdp) or 0
     said = preflight(ladder, problem, 2**12 - 2)
     played = play(size, agents(ladder, m), problem, 2**12 - 2, 5)
-    return said + "\n\n" + table(["class needed; 4,094 episodes, 5 seeds", *header(played)], [[m, *line(played, m)]])
+    return (
+        said
+        + "\n\n"
+        + table(["class needed; 4,094 episodes, 5 seeds", *header(played)], [[m, *line(played, m)]])
+    )
 
 
 def coordinates() -> tuple[Any, Any, int]:
     """Return the ladder of the first 1 ... 9 coordinates of a sparse mixture, the truth at 3."""
-    mixture = SparseMixture(states=12, actions=3, horizon=10, dimension=9, nonzero=3, gamma=0.5, seed=0)
+    mixture = SparseMixture(
+        states=12, actions=3, horizon=10, dimension=9, nonzero=3, gamma=0.5, seed=0
+    )
     features, bound = orl.FeatureMap(mixture.phi), float(np.linalg.norm(mixture.theta))
     order = [*mixture.support, *(j for j in range(9) if j not in mixture.support)]
-    parts = [orl.LinearFamily(features=features, norm_bound=bound, coordinates=order[:r]) for r in range(1, 10)]
+    parts = [
+        orl.LinearFamily(features=features, norm_bound=bound, coordinates=order[:r])
+        for r in range(1, 10)
+    ]
     return orl.Ladder(parts), mixture, 2**14 - 2
 
 
 def river(left_reward: float) -> tuple[Any, Any, int]:
     """Return the river of 24 states seen through 2, 4, 8 and 24 blocks, the truth at 8."""
     problem = RiverZones(left_reward=left_reward)
-    parts = [orl.AggregationFamily(partition=problem.partition(n), moves=problem.moves) for n in (2, 4, 8, 24)]
+    parts = [
+        orl.AggregationFamily(partition=problem.partition(n), moves=problem.moves)
+        for n in (2, 4, 8, 24)
+    ]
     return orl.Ladder(parts), problem, 2**12 - 2
 
 
 def memory() -> tuple[Any, Any, int]:
     """Return the orders of memory 0, 1 and 2, the truth at 1."""
     problem = MemoryWalk()
-    parts = [orl.AggregationFamily(partition=problem.partition(k), moves=problem.moves) for k in range(3)]
+    parts = [
+        orl.AggregationFamily(partition=problem.partition(k), moves=problem.moves) for k in range(3)
+    ]
     return orl.Ladder(parts), problem, 2**12 - 2
 
 
@@ -179,6 +212,12 @@ def linear(size: Size) -> str:
         cast = agents(ladder, m, "ARL-GEN", "oracle", "largest class", "smallest class")
         played = play(size, cast, problem, episodes, seeds, label=title)
         rows.append([title, f"{episodes:,}", seeds, m, *line(played, m)])
-        panels.append(Panel(f"{title}, m* = {m}", curves(played, size.episodes(episodes)), beyond="smallest class"))
+        panels.append(
+            Panel(
+                f"{title}, m* = {m}",
+                curves(played, size.episodes(episodes)),
+                beyond="smallest class",
+            )
+        )
     picture(size, "selection-ladders-linear.png", panels)
     return table(["ladder", "episodes", "seeds", "class needed", *header(played)], rows)

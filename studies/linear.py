@@ -15,7 +15,19 @@ import numpy as np
 
 import occamrl as orl
 from occamrl.problems.mixtures import ReferenceMixture, SparseMixture
-from studies.figures import Panel, Size, curves, each, interval, number, picture, play, ratio, regrets, table
+from studies.figures import (
+    Panel,
+    Size,
+    curves,
+    each,
+    interval,
+    number,
+    picture,
+    play,
+    ratio,
+    regrets,
+    table,
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,9 @@ class Case:
         """The learner on all coordinates, that on the true support, and ARL-LIN(dim)."""
         return {
             "all coordinates": orl.UCRLVTRLin(features=self.features, norm_bound=self.norm),
-            "oracle": orl.UCRLVTRLin(features=self.features.restrict(self.support), norm_bound=self.norm),
+            "oracle": orl.UCRLVTRLin(
+                features=self.features.restrict(self.support), norm_bound=self.norm
+            ),
             "ARL-LIN(dim)": orl.ARLLinDim(features=self.features, norm_bound=self.norm),
         }
 
@@ -52,9 +66,15 @@ class Case:
 def dimension(size: Size) -> str:
     """Measure selection by dimension on the reference mixture."""
     case, K = Case(ReferenceMixture()), 300_000
-    wide = {f"ARL-LIN, b = {b:g}": orl.ARLLin(features=case.features, norm_bound=b) for b in (10.0, 100.0)}
+    wide = {
+        f"ARL-LIN, b = {b:g}": orl.ARLLin(features=case.features, norm_bound=b)
+        for b in (10.0, 100.0)
+    }
     played = play(size, {**case.agents, **wide}, case.problem, K, 10)
-    rows = [(f"**{name}**" if "dim" in name else name, interval(regrets(runs))) for name, runs in played.items()]
+    rows = [
+        (f"**{name}**" if "dim" in name else name, interval(regrets(runs)))
+        for name, runs in played.items()
+    ]
     shown = {name: played[name] for name in reversed(case.agents)}
     lines = curves(shown, size.episodes(K))
     picture(size, "selection-linear.png", [Panel("reference mixture", lines, logarithmic=True)])
@@ -84,7 +104,11 @@ def instances(size: Size) -> str:
 
     closed = each(size, len(cases), job, "instances")
     least = int(np.argmin(closed))
-    row = (f"{len(closed)}, problem seeds 7000 to 7019", interval(closed), f"{closed[least]:.1f} ({cases[least][0]})")
+    row = (
+        f"{len(closed)}, problem seeds 7000 to 7019",
+        interval(closed),
+        f"{closed[least]:.1f} ({cases[least][0]})",
+    )
     return table(("instances, K = 300,000, one run each", "gap closed in percent", "least"), [row])
 
 
@@ -98,7 +122,12 @@ def control(size: Size) -> str:
         cost = 100.0 * regrets(found) / np.maximum(regrets(full), 1e-9) - 100.0
         dropped = sum(len(row["chosen"]) < d for one in found for row in one.phases)
         rows.append((d, interval(regrets(full)), interval(regrets(found)), interval(cost), dropped))
-    header = ("d, all non-zero; K = 300,000, 10 seeds", "all coordinates", "ARL-LIN(dim)", "cost in percent")
+    header = (
+        "d, all non-zero; K = 300,000, 10 seeds",
+        "all coordinates",
+        "ARL-LIN(dim)",
+        "cost in percent",
+    )
     return table((*header, "phases that dropped a coordinate"), rows)
 
 
@@ -109,12 +138,17 @@ def norm(size: Size) -> str:
     common: dict[str, Any] = {"features": case.features}
     for b in bounds:
         cast[f"lambda = 1: b kept|{b}"] = orl.UCRLVTRLin(**common, norm_bound=b)
-        cast[f"lambda = d/(4b²): b kept|{b}"] = orl.UCRLVTRLin(**common, norm_bound=b, regularization="scaled")
+        cast[f"lambda = d/(4b²): b kept|{b}"] = orl.UCRLVTRLin(
+            **common, norm_bound=b, regularization="scaled"
+        )
         cast[f"**ARL-LIN(norm)**|{b}"] = orl.ARLLinNorm(**common, norm_bound=b)
     played = play(size, cast, case.problem, 200_000, 10)
     names = dict.fromkeys(name.split("|")[0] for name in cast)
     rows = [(name, *(interval(regrets(played[f"{name}|{b}"])) for b in bounds)) for name in names]
-    return table(("K = 200,000, 10 seeds", f"b = {case.norm:.3g}, the norm (oracle)", "b = 10", "b = 100"), rows)
+    return table(
+        ("K = 200,000, 10 seeds", f"b = {case.norm:.3g}, the norm (oracle)", "b = 10", "b = 100"),
+        rows,
+    )
 
 
 def scale(size: Size) -> str:
@@ -122,7 +156,9 @@ def scale(size: Size) -> str:
     found: dict[str, list[str]] = {}
     for d in size.some((16, 64)):
         case = Case(SparseMixture(dimension=d, nonzero=4, seed=0))
-        for name, runs in play(size, case.agents, case.problem, 20_000, 10, label=f"d = {d}").items():
+        for name, runs in play(
+            size, case.agents, case.problem, 20_000, 10, label=f"d = {d}"
+        ).items():
             found.setdefault(name, []).append(interval(regrets(runs)))
     header = ("4 non-zero coordinates, K = 20,000, 10 seeds", "d = 16", "d = 64")
     return table(header, [(name, *cells) for name, cells in found.items()])
@@ -134,9 +170,13 @@ def containment(size: Size) -> str:
     hard = next(case for name, case in fresh_instances(100) if name == label)
     for name, case in (("the reference mixture", Case(ReferenceMixture())), (label, hard)):
         true, kept_it, exact, more, locked = set(case.support), 0, 0, 0, []
-        played = play(size, {name: case.agents["ARL-LIN(dim)"]}, case.problem, 30_000, 200, label=name)[name]
+        played = play(
+            size, {name: case.agents["ARL-LIN(dim)"]}, case.problem, 30_000, 200, label=name
+        )[name]
         for one in played:
-            phases = [row for row in one.phases if row["label"] == "exploitation" and row["epoch"] > 0]
+            phases = [
+                row for row in one.phases if row["label"] == "exploitation" and row["epoch"] > 0
+            ]
             sets = [(row["first"] - 1, set(row["chosen"])) for row in phases]
             first = next((n for n, (_, active) in enumerate(sets) if active == true), len(sets))
             later = [active for _, active in sets[first:]]
@@ -146,8 +186,15 @@ def containment(size: Size) -> str:
             locked.append(sets[first][0] if later else size.episodes(30_000))
         shares = (f"{100 * count / len(played):.1f}%" for count in (kept_it, exact, more))
         rows.append((name, *shares, f"{np.median(locked):,.0f}, {max(locked):,}"))
-    header = ("K = 30,000, 200 seeds", "support within the set from lock-in on", "exactly the support at the end")
-    return table((*header, "a coordinate too many after lock-in", "lock-in at episode (median, latest)"), rows)
+    header = (
+        "K = 30,000, 200 seeds",
+        "support within the set from lock-in on",
+        "exactly the support at the end",
+    )
+    return table(
+        (*header, "a coordinate too many after lock-in", "lock-in at episode (median, latest)"),
+        rows,
+    )
 
 
 def paper(size: Size) -> str:
@@ -156,13 +203,21 @@ def paper(size: Size) -> str:
     selector: dict[str, Any] = {"features": case.features, "norm_bound": case.norm}
     cast: dict[str, Any] = {
         "all coordinates": orl.paper.UCRLVTRLin(**selector),
-        "the true support": orl.paper.UCRLVTRLin(features=case.features.restrict(case.support), norm_bound=case.norm),
+        "the true support": orl.paper.UCRLVTRLin(
+            features=case.features.restrict(case.support), norm_bound=case.norm
+        ),
         "ARL-LIN(dim)": orl.paper.ARLLinDim(**selector),
-        "ARL-LIN(dim), thresholds 0.5^(i+1) of the box": orl.paper.ARLLinDim(**selector, threshold_epoch="box"),
+        "ARL-LIN(dim), thresholds 0.5^(i+1) of the box": orl.paper.ARLLinDim(
+            **selector, threshold_epoch="box"
+        ),
     }
     rows = []
     for name, (one,) in play(size, cast, case.problem, 20_000, 1).items():
-        epochs = {row["epoch"]: len(row["chosen"]) for row in reversed(one.phases) if row.get("chosen") is not None}
+        epochs = {
+            row["epoch"]: len(row["chosen"])
+            for row in reversed(one.phases)
+            if row.get("chosen") is not None
+        }
         rows.append((name, number(one.regret), ", ".join(str(epochs[i]) for i in sorted(epochs))))
     return table(("K = 20,000, one seed", "regret", "coordinates in play, epoch by epoch"), rows)
 
@@ -171,7 +226,10 @@ def lazy(size: Size) -> str:
     """Measure what lazy planning costs: regret and the number of plans."""
     case, names = Case(ReferenceMixture()), {0.0: "0 (every episode)", 0.2: "0.2 (default)"}
     common: dict[str, Any] = {"features": case.features, "norm_bound": case.norm}
-    cast = {names.get(c, f"{c:g}"): orl.UCRLVTRLin(**common, replan=c) for c in (0.0, 0.05, 0.2, 0.5, 1.0, 4.0)}
+    cast = {
+        names.get(c, f"{c:g}"): orl.UCRLVTRLin(**common, replan=c)
+        for c in (0.0, 0.05, 0.2, 0.5, 1.0, 4.0)
+    }
     played = play(size, cast, case.problem, 20_000, 10)
     rows = [
         (name, interval(regrets(runs)), number(float(np.mean([one.plans for one in runs]))))
@@ -180,7 +238,7 @@ def lazy(size: Size) -> str:
     return table(("c; K = 20,000, 10 seeds", "regret", "plans"), rows)
 
 
-# Extensions -----------------------------------------------------------------------------------------------------------
+# Extensions ---------------------------------------------------------------------------------------
 
 
 def noisy(problem: SparseMixture, noise: Any = "bernoulli") -> orl.FiniteMDP:
@@ -199,7 +257,9 @@ def rewards(size: Size) -> str:
     """Measure known rewards against each estimate, with much noise and none."""
     problem = SparseMixture(seed=0)
     reward = problem.mdp.known.base_reward
-    psi = np.concatenate([reward[..., None], np.random.default_rng(0).normal(size=(*reward.shape, 3))], axis=-1)
+    psi = np.concatenate(
+        [reward[..., None], np.random.default_rng(0).normal(size=(*reward.shape, 3))], axis=-1
+    )
     features = orl.FeatureMap(problem.phi)
 
     def agent(delta: float) -> orl.UCRLVTRLin:
@@ -213,9 +273,15 @@ def rewards(size: Size) -> str:
     }
     cells: dict[str, list[str]] = {name: [] for name in cast}
     for noise in ("bernoulli", None):
-        played = play(size, cast, noisy(problem, noise), 100_000, 10, label=f"rewards, noise {noise}")
+        played = play(
+            size, cast, noisy(problem, noise), 100_000, 10, label=f"rewards, noise {noise}"
+        )
         for name, runs in played.items():
-            more = "" if name == "known" else f", ratio {ratio(regrets(runs), regrets(played['known']))}"
+            more = (
+                ""
+                if name == "known"
+                else f", ratio {ratio(regrets(runs), regrets(played['known']))}"
+            )
             cells[name].append(interval(regrets(runs)) + more)
     header = ("rewards; K = 100,000, 10 seeds", "Bernoulli", "no noise")
     return table(header, [(name, *found) for name, found in cells.items()])
@@ -227,16 +293,32 @@ def steps(size: Size) -> str:
     for horizon in size.some((3, 6, 12, 24)):
         problem, count = SparseMixture(seed=0, horizon=horizon), size.seeds(10)
         kernels: Any = ("stationary", "per_step")
-        agents = [orl.UCRLVTRLin(features=orl.FeatureMap(problem.phi), norm_bound=1.3, kernel=k) for k in kernels]
+        agents = [
+            orl.UCRLVTRLin(features=orl.FeatureMap(problem.phi), norm_bound=1.3, kernel=k)
+            for k in kernels
+        ]
 
         def job(i: int, agents: Any = agents, problem: Any = problem, count: int = count) -> Any:
             agent, seed = agents[i // count], i % count
-            return orl.run(agent, problem, episodes=int(marks[-1]), seed=seed, progress=False).regret_at(marks)
+            return orl.run(
+                agent, problem, episodes=int(marks[-1]), seed=seed, progress=False
+            ).regret_at(marks)
 
-        plain, stepwise = np.array(each(size, 2 * count, job, f"H = {horizon}")).reshape(2, count, 2).transpose(0, 2, 1)
-        means = (", ".join(number(float(found.mean())) for found in both) for both in (plain, stepwise))
+        plain, stepwise = (
+            np.array(each(size, 2 * count, job, f"H = {horizon}"))
+            .reshape(2, count, 2)
+            .transpose(0, 2, 1)
+        )
+        means = (
+            ", ".join(number(float(found.mean())) for found in both) for both in (plain, stepwise)
+        )
         rows.append((horizon, *means, *map(ratio, stepwise, plain), f"{np.sqrt(horizon):.2f}"))
-    header = ("H; after 10,000 and 100,000 episodes, 10 seeds", "stationary", "per step", "ratio after 10,000")
+    header = (
+        "H; after 10,000 and 100,000 episodes, 10 seeds",
+        "stationary",
+        "per step",
+        "ratio after 10,000",
+    )
     return table((*header, "ratio after 100,000", "sqrt(H)"), rows)
 
 
@@ -249,7 +331,9 @@ def moving_mixture(seed: int) -> tuple[orl.FiniteMDP, orl.FeatureMap]:
     weights = np.array([0.85 * np.eye(4)[h % 4] + 0.15 / 4 for h in range(horizon)])
     reward = rng.random((states, actions)) ** 3
     transition = np.stack([phi @ w for w in weights])
-    mdp = orl.FiniteMDP(transition=transition, reward=reward, horizon=horizon, reward_noise="bernoulli")
+    mdp = orl.FiniteMDP(
+        transition=transition, reward=reward, horizon=horizon, reward_noise="bernoulli"
+    )
     return mdp, orl.FeatureMap(phi)
 
 
@@ -258,8 +342,16 @@ def changing(size: Size) -> str:
     rows, kernels = [], {"stationary": "stationary", "per step": "per_step"}
     for seed in size.some(range(3)):
         mdp, features = moving_mixture(seed)
-        cast = {name: orl.UCRLVTRLin(features=features, norm_bound=1.0, kernel=k) for name, k in kernels.items()}  # type: ignore[arg-type]
-        rows.append((seed, *(interval(regrets(runs)) for runs in play(size, cast, mdp, 100_000, 10).values())))
+        cast = {
+            name: orl.UCRLVTRLin(features=features, norm_bound=1.0, kernel=k)  # type: ignore[arg-type]
+            for name, k in kernels.items()
+        }
+        rows.append(
+            (
+                seed,
+                *(interval(regrets(runs)) for runs in play(size, cast, mdp, 100_000, 10).values()),
+            )
+        )
     return table(("instance; K = 100,000, 10 seeds", *kernels), rows)
 
 
@@ -293,9 +385,16 @@ def families(size: Size) -> str:
     whole, selector = orl.UCRLVTR(family=ladder.family), orl.ARLGen(ladder=ladder)
     steps = orl.UCRLVTR(family=ladder.family, kernel="per_step")
     cases = {
-        "neither": ((stationary, whole), (stationary, selector), (moving, whole), (moving, selector)),
+        "neither": (
+            (stationary, whole),
+            (stationary, selector),
+            (moving, whole),
+            (moving, selector),
+        ),
         "unknown rewards, per pair": tuple(
-            (mdp, orl.RewardsPerPair(agent=agent)) for mdp in (stationary, moving) for agent in (whole, selector)
+            (mdp, orl.RewardsPerPair(agent=agent))
+            for mdp in (stationary, moving)
+            for agent in (whole, selector)
         ),
         "one kernel per step": ((stationary, steps), None, (moving, steps), None),
     }
@@ -305,5 +404,11 @@ def families(size: Size) -> str:
             played = {} if cell is None else play(size, {name: cell[1]}, cell[0], 20_000, 10)
             row.append(interval(regrets(played[name])) if played else "")
         rows.append(row)
-    header = ("K = 20,000, 10 seeds", "one kernel: all 60", "ARL-GEN", "kernels that change: all 60", "ARL-GEN")
+    header = (
+        "K = 20,000, 10 seeds",
+        "one kernel: all 60",
+        "ARL-GEN",
+        "kernels that change: all 60",
+        "ARL-GEN",
+    )
     return table(header, rows)

@@ -1,7 +1,8 @@
 """Occam against ARL-GEN: regret where a class holds the truth, and where none does; coverage; linear classes.
 
-For docs/occam.md (:mod:`studies.figures`). All agents meet the same seeds. Instances are fresh: none of them was looked
-at while the algorithms were made, and these have no constant that was tuned.
+For docs/occam.md (:mod:`studies.figures`). All agents meet the same seeds. Instances are fresh:
+none of them was looked at while the algorithms were made, and these have no constant that was
+tuned.
 """
 
 from __future__ import annotations
@@ -43,13 +44,23 @@ def cases() -> list[Case]:
     """Return sparse ladders, lakes of patchy ice and Gymnasium's lakes with other slips."""
 
     def sparse(m: int) -> Case:
-        return Case(f"sparse ladder, m* = {m}", lambda seed: SparseLadder(nonzero=m - 1, seed=200 + seed), m, 2000)
+        return Case(
+            f"sparse ladder, m* = {m}",
+            lambda seed: SparseLadder(nonzero=m - 1, seed=200 + seed),
+            m,
+            2000,
+        )
 
     def ice(m: int) -> Case:
         return Case(f"ice, m* = {m}", lambda _: PatchyIce(slip=ICE[m - 1]), m, 400)
 
     def lake(name: str, slip: tuple[int, int], m: int) -> Case:
-        return Case(f"FrozenLake {name}, slips {slip}", lambda _: FrozenLake(map_name=name, slip=slip), m, 2000)
+        return Case(
+            f"FrozenLake {name}, slips {slip}",
+            lambda _: FrozenLake(map_name=name, slip=slip),
+            m,
+            2000,
+        )
 
     lakes = [lake("4x4", (6, 6), 2), lake("4x4", (9, 4), 3), lake("8x8", (6, 6), 2)]
     return [*map(sparse, range(1, 5)), *map(ice, range(1, 5)), *lakes]
@@ -64,7 +75,10 @@ def held(size: Size) -> str:
             problem = case.problem(seed)
             ladder, episodes = orl.Ladder.of_problem(problem), size.episodes(case.episodes)
             agents = [kind(ladder, case.m) for kind in CAST.values()]
-            return [orl.run(a, problem, episodes=episodes, seed=seed, progress=False).total_regret for a in agents]
+            return [
+                orl.run(a, problem, episodes=episodes, seed=seed, progress=False).total_regret
+                for a in agents
+            ]
 
         found = np.array(each(size, size.seeds(10), job, case.name))
         rows.append([f"{case.name}; K = {case.episodes:,}", *map(interval, found.T)])
@@ -77,7 +91,10 @@ def blind(size: Size) -> str:
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp) or 0
     said = preflight(ladder, problem, 800, evidence="likelihood")
-    cast = {name: kind(ladder, m) for name, kind in {**CAST, 'ARL-GEN, scope="all"': AGENTS['scope="all"']}.items()}
+    cast = {
+        name: kind(ladder, m)
+        for name, kind in {**CAST, 'ARL-GEN, scope="all"': AGENTS['scope="all"']}.items()
+    }
     row = [interval(regrets(runs)) for runs in play(size, cast, problem, 800, 5).values()]
     return said + "\n\n" + table(["K = 800, 5 seeds", *cast], [[f"pricing, m* = {m}", *row]])
 
@@ -87,7 +104,10 @@ def outside(size: Size) -> str:
     lake = PatchyIce(slip=(0.1,))
     ladder, rows = orl.Ladder.of_problem(lake), []
     ahead, left, back, right = (walk(lake.lake, turn) for turn in range(4))
-    kernels = {f"slip {q} to each side": (1 - 2 * q) * ahead + q * (left + right) for q in (0.12, 0.15, 0.2, 0.3, 0.4)}
+    kernels = {
+        f"slip {q} to each side": (1 - 2 * q) * ahead + q * (left + right)
+        for q in (0.12, 0.15, 0.2, 0.3, 0.4)
+    }
     kernels["left .25, right .05"] = 0.7 * ahead + 0.25 * left + 0.05 * right
     kernels["a wrong zero: one step in 20 goes back"] = 0.95 * lake.mdp.kernel() + 0.05 * back
     cast: dict[str, Any] = {
@@ -96,7 +116,10 @@ def outside(size: Size) -> str:
         "ARL-GEN": orl.ARLGen(ladder=ladder),
     }
     for name, kernel in size.some(kernels.items()):
-        mdp, row = orl.FiniteMDP(transition=kernel, reward=lake.reward, horizon=lake.horizon), [name]
+        mdp, row = (
+            orl.FiniteMDP(transition=kernel, reward=lake.reward, horizon=lake.horizon),
+            [name],
+        )
         played = play(size, cast, mdp, 4_000, 10, label=name)
         played |= play(size, {"PSRL, tabular": orl.PSRL()}, mdp, 4_000, 3, label=f"{name}, PSRL")
         for label, runs in played.items():
@@ -104,7 +127,9 @@ def outside(size: Size) -> str:
             text = f"{interval(regrets(runs))}; {tail:.1g}"
             if label in ("optimism", "sampling, all"):
                 when = [since for one in runs if (since := one.phases[-1]["misspecified_since"])]
-                text += f"; {len(when)}/{len(runs)}" + (f", {np.median(when):.0f}, {max(when)}" if when else "")
+                text += f"; {len(when)}/{len(runs)}" + (
+                    f", {np.median(when):.0f}, {max(when)}" if when else ""
+                )
             row.append(text)
         rows.append(row)
     head = "K = 4,000, 10 seeds (PSRL 3): regret; per episode at the end; `misspecified` in, since (median, latest)"
@@ -125,7 +150,9 @@ def coverage(size: Size) -> str:
             by: Any = agent.evidence(known)
             result = None
             for _ in range(size.episodes(60)):
-                result = orl.run(agent, problem, episodes=1, seed=seed, progress=False, continue_from=result)
+                result = orl.run(
+                    agent, problem, episodes=1, seed=seed, progress=False, continue_from=result
+                )
                 if not by.alive(result.state)[truth]:
                     return True
             return False
@@ -136,19 +163,25 @@ def coverage(size: Size) -> str:
     return table(("delta", "runs that lose the truth", "upper end of the 95% interval"), rows)
 
 
-# Linear classes -------------------------------------------------------------------------------------------------------
+# Linear classes -----------------------------------------------------------------------------------
 
 
-def found_pair(agent: orl.OccamMixture, mdp: Any, episodes: int, seed: int) -> tuple[Played, int | None, list[bool]]:
+def found_pair(
+    agent: orl.OccamMixture, mdp: Any, episodes: int, seed: int
+) -> tuple[Played, int | None, list[bool]]:
     """Return a run, since when the true pair is the only smallest compatible set, and when it is compatible."""
     marks = [*(2**i for i in range(3, 30) if 2**i < episodes), episodes]
     result, first, covered = None, None, []
     for mark in marks:
         more = mark - (0 if result is None else result.total_episodes)
         result = orl.run(agent, mdp, episodes=more, seed=seed, progress=False, continue_from=result)
-        smallest = [[int(name) - 1 for name in one.members] for one in orl.supports(result).smallest]
+        smallest = [
+            [int(name) - 1 for name in one.members] for one in orl.supports(result).smallest
+        ]
         first = None if smallest != [list(PAIR)] else first or mark
-        covered.append(bool(smallest) and (min(map(len, smallest)) < len(PAIR) or list(PAIR) in smallest))
+        covered.append(
+            bool(smallest) and (min(map(len, smallest)) < len(PAIR) or list(PAIR) in smallest)
+        )
     if result is None:
         raise ValueError(f"no episodes: {episodes}")
     return kept(result), first, covered
@@ -159,7 +192,10 @@ def mixtures(size: Size) -> str:
     rows, K = [], size.episodes(4_000)
     for name, make in size.some(CASES.items()):
         kernels, mdp = make()
-        features, pair = orl.Simulators(kernels).features, orl.FeatureMap([kernels[j] for j in PAIR])
+        features, pair = (
+            orl.Simulators(kernels).features,
+            orl.FeatureMap([kernels[j] for j in PAIR]),
+        )
         selector = orl.OccamMixture(features=features)
         runs = each(size, size.seeds(10), lambda i, a=selector, m=mdp: found_pair(a, m, K, i), name)  # type: ignore[misc]
         cast: dict[str, Any] = {
@@ -167,14 +203,20 @@ def mixtures(size: Size) -> str:
             "UCRL-VTR-LIN": orl.UCRLVTRLin(features=features, norm_bound=1.0),
             "ARL-LIN": orl.ARLLin(features=features, norm_bound=1.0),
         }
-        rest = [interval(regrets(one)) for one in play(size, cast, mdp, 4_000, 10, label=name).values()]
+        rest = [
+            interval(regrets(one)) for one in play(size, cast, mdp, 4_000, 10, label=name).values()
+        ]
         times = [first for _, first, _ in runs if first is not None]
-        named = f"{len(times)}/{len(runs)}" + (f": {np.median(times):.0f}, {max(times)}" if times else "")
+        named = f"{len(times)}/{len(runs)}" + (
+            f": {np.median(times):.0f}, {max(times)}" if times else ""
+        )
         reports = [each for _, _, covered in runs for each in covered]
         regret = interval([one.regret for one, _, _ in runs])
         rows.append((name, regret, *rest, named, f"{sum(reports)}/{len(reports)}"))
     header = ("twelve simulators, K = 4,000, 10 seeds", "OccamMixture", *cast)
-    return table((*header, "pair named: seeds, since (median, latest)", "pair compatible: reports"), rows)
+    return table(
+        (*header, "pair named: seeds, since (median, latest)", "pair compatible: reports"), rows
+    )
 
 
 def signed(size: Size) -> str:
@@ -197,7 +239,10 @@ def signed(size: Size) -> str:
                 orl.UCRLVTRLin(features=support, norm_bound=bound),
             )
             K = size.episodes(20_000)
-            return [orl.run(a, problem, episodes=K, seed=seed, progress=False).total_regret for a in agents]
+            return [
+                orl.run(a, problem, episodes=K, seed=seed, progress=False).total_regret
+                for a in agents
+            ]
 
         rows.append((name, *map(interval, np.array(each(size, size.seeds(5), job, name)).T)))
     header = ("16 features, K = 20,000", "OccamLin", "OccamLin on the support (oracle)", "ARL-LIN")

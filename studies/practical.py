@@ -1,7 +1,7 @@
 """The practical problems: which class is found, after how long, and what that is worth in the field's own unit.
 
-For docs/problems (:mod:`studies.figures`): a truth for each class, means over 10 seeds; every seed is met by all agents
-alike.
+For docs/problems (:mod:`studies.figures`): a truth for each class, means over 10 seeds; every seed
+is met by all agents alike.
 """
 
 from __future__ import annotations
@@ -10,14 +10,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import occamrl as orl
-from occamrl.problems.operations import LostSales, MachineReplacement, QueueAdmission, WeekdayInventory
+from occamrl.problems.operations import (
+    LostSales,
+    MachineReplacement,
+    QueueAdmission,
+    WeekdayInventory,
+)
 from studies.figures import Panel, Size, curves, picture, play, table
 from studies.ladders import agents, header, line
 
 
 def named(kind: Any) -> dict[str, Any]:
     """Return a problem for each class, by its name."""
-    return {name.lstrip("+ "): problem for name, problem in zip(kind.class_names, kind.truths(), strict=True)}
+    return {
+        name.lstrip("+ "): problem
+        for name, problem in zip(kind.class_names, kind.truths(), strict=True)
+    }
 
 
 def study(truths: Mapping[str, Any], episodes: int, size: Size, drawn: str) -> str:
@@ -29,7 +37,9 @@ def study(truths: Mapping[str, Any], episodes: int, size: Size, drawn: str) -> s
         runs = play(size, agents(ladder, m), problem, episodes, 10, label=name)
         rows.append([name, m, f"{problem.mdp.optimal_value:,.1f}", *line(runs, m)])
         lines = curves(runs, size.episodes(episodes))
-        panels.append(Panel(name, lines, ylabel=f"{problem.unit_name} lost", beyond="smallest class"))
+        panels.append(
+            Panel(name, lines, ylabel=f"{problem.unit_name} lost", beyond="smallest class")
+        )
     picture(size, drawn, panels)
     head = [
         f"truth; {problem.unit_name} lost in {episodes:,} episodes, 10 seeds",

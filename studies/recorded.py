@@ -1,11 +1,12 @@
 """The means that version 2 had, beside those of now: total regret of many configurations, twenty seeds each.
 
-    python -m studies.recorded                   # plays them all and prints the table (about ten minutes)
-    python -m studies.recorded --only Occam      # those whose name contains a text
+    python -m studies.recorded                   # plays them all and prints the table (about ten
+    minutes) python -m studies.recorded --only Occam      # those whose name contains a text
 
-``data/version-2.json`` has the regret of every seed of version 0.2.0, which drew other random numbers: means must agree
-up to chance. A configuration differs where a Welch test and a rank test both say so at level 0.05 divided by the number
-of configurations (Bonferroni); where nothing is random, by value.
+``data/version-2.json`` has the regret of every seed of version 0.2.0, which drew other random
+numbers: means must agree up to chance. A configuration differs where a Welch test and a rank test
+both say so at level 0.05 divided by the number of configurations (Bonferroni); where nothing is
+random, by value.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SAMPLING: Any = {"acting": "sampling"}
 ALL: Any = {"scope": "all"}
 BERNOULLI: Any = {"reward_noise": "bernoulli"}
 
-# ---- problems ------------------------------------------------------------------------------------------------------
+# ---- problems ------------------------------------------------------------------------------------
 
 PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "river": ("river-swim", {"states": 5}),
@@ -37,18 +38,32 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "noisy mixture": ("sparse-mixture", BERNOULLI),
     "sparse ladder": ("sparse-ladder", {}),  # 1 < 17 < 129 < 577 kernels, m* = 3
     "zones": ("river-zones", {"states": 12, "horizon": 24, "zones": 4}),
-    "half ice": ("patchy-ice", {"slip": (0.1, 0.0), "levels": (0.0, 0.1), "horizon": 30, "rows": 4}),
+    "half ice": (
+        "patchy-ice",
+        {"slip": (0.1, 0.0), "levels": (0.0, 0.1), "horizon": 30, "rows": 4},
+    ),
     "ice": ("patchy-ice", {}),
     "ice in halves": ("patchy-ice", {"slip": (0.1, 0.0)}),
     "ice outside": ("patchy-ice", {"slip": (0.2,)}),
     "desk": (
         "queue-admission",
-        {"room": 6, "arrivals": (0.1, 0.2, 0.4), "arrival_levels": (0.1, 0.2, 0.4), "service_levels": (0.1, 0.3, 0.5)},
+        {
+            "room": 6,
+            "arrivals": (0.1, 0.2, 0.4),
+            "arrival_levels": (0.1, 0.2, 0.4),
+            "service_levels": (0.1, 0.3, 0.5),
+        },
     ),
     "shop": ("lost-sales", {"demand": "negative-binomial", "shelf": 10, "horizon": 14}),
     "fleet": ("machine-replacement", {"hazard": (0.02,) * 8 + (0.4,) * 7}),
-    "prices": ("pricing", {"stock": 5, "prices": 6, "horizon": 12, "demand": (0.6, 0.6, 0.6, 0.3, 0.05, 0.05)}),
-    "week": ("weekday-inventory", {"means": (4.0,) * 5 + (9.0, 9.0), "levels": (2.0, 4.0, 9.0), "shelf": 12}),
+    "prices": (
+        "pricing",
+        {"stock": 5, "prices": 6, "horizon": 12, "demand": (0.6, 0.6, 0.6, 0.3, 0.05, 0.05)},
+    ),
+    "week": (
+        "weekday-inventory",
+        {"means": (4.0,) * 5 + (9.0, 9.0), "levels": (2.0, 4.0, 9.0), "shelf": 12},
+    ),
 }
 
 
@@ -154,7 +169,9 @@ def gym_lake() -> Any:
 def zones_ladder() -> Any:
     """Aggregations of a river with 12 states, 4 zones; docs/selection-ladders.md."""
     zones = problem("zones")
-    return orl.Ladder([orl.AggregationFamily(partition=zones.partition(n), moves=zones.moves) for n in (2, 4, 12)])
+    return orl.Ladder(
+        [orl.AggregationFamily(partition=zones.partition(n), moves=zones.moves) for n in (2, 4, 12)]
+    )
 
 
 def switch_kernel(p: Any) -> Any:
@@ -169,10 +186,12 @@ def switch_ladder() -> Any:
 
 
 def switch() -> Any:
-    return orl.FiniteMDP(transition=switch_kernel(0.05), reward=np.array([[0.0, 0.0], [1.0, 1.0]]), horizon=4)
+    return orl.FiniteMDP(
+        transition=switch_kernel(0.05), reward=np.array([[0.0, 0.0], [1.0, 1.0]]), horizon=4
+    )
 
 
-# ---- agents --------------------------------------------------------------------------------------------------------
+# ---- agents --------------------------------------------------------------------------------------
 
 
 def unknown(agent: Any) -> Any:
@@ -180,8 +199,12 @@ def unknown(agent: Any) -> Any:
     return orl.RewardsPerPair(agent=agent)
 
 
-def lin(features: Any = None, norm_bound: Any = 1.3, kind: Any = orl.UCRLVTRLin, **more: Any) -> Any:
-    return kind(features=mixture_features() if features is None else features, norm_bound=norm_bound, **more)
+def lin(
+    features: Any = None, norm_bound: Any = 1.3, kind: Any = orl.UCRLVTRLin, **more: Any
+) -> Any:
+    return kind(
+        features=mixture_features() if features is None else features, norm_bound=norm_bound, **more
+    )
 
 
 def river_lin(**more: Any) -> Any:
@@ -222,23 +245,32 @@ def arena(rule: Any) -> Any:
     return swum(orl.Arena(bases=[orl.PSRL(), river_lin(scale=0.1), orl.UniformRandom()], rule=rule))
 
 
-# ---- the table -----------------------------------------------------------------------------------------------------
+# ---- the table -----------------------------------------------------------------------------------
 
 CONFIGURATIONS: dict[str, Any] = {
     # linear learners
     "UCRLVTRLin river-swim one-hot": (2_000, lambda: swum(river_lin())),
     "UCRLVTRLin sparse-mixture": (10_000, lambda: mixed()),
-    "UCRLVTRLin sparse-mixture unknown rewards": (5_000, lambda: (unknown(lin(delta=0.025)), problem("noisy mixture"))),
+    "UCRLVTRLin sparse-mixture unknown rewards": (
+        5_000,
+        lambda: (unknown(lin(delta=0.025)), problem("noisy mixture")),
+    ),
     "UCRLVTRLin sparse-mixture per step": (5_000, lambda: mixed(kernel="per_step")),
     "UCRLVTRLin changing mixture per step unknown rewards": (2_000, lambda: changing_both()),
     "UCRLVTRLin own river random start": (2_000, lambda: (river_lin(), own_river(**ANYWHERE))),
-    "UCRLVTRLin own river rewards on transitions": (2_000, lambda: (river_lin(), own_river(by_outcome=True))),
+    "UCRLVTRLin own river rewards on transitions": (
+        2_000,
+        lambda: (river_lin(), own_river(by_outcome=True)),
+    ),
     "UCRLVTRLin simulators": (1_500, lambda: (lin(simulators().features, 1.0), simulated_river())),
     "Greedy river-swim": (2_000, lambda: swum(orl.Greedy(features=one_hot()))),
     "UniformRandom river-swim": (500, lambda: swum(orl.UniformRandom())),
     # selection of features and norms
     "ARLLinDim sparse-mixture": (10_000, lambda: mixed(kind=orl.ARLLinDim)),
-    "ARLLinNorm sparse-mixture b=100": (10_000, lambda: mixed(kind=orl.ARLLinNorm, norm_bound=100.0)),
+    "ARLLinNorm sparse-mixture b=100": (
+        10_000,
+        lambda: mixed(kind=orl.ARLLinNorm, norm_bound=100.0),
+    ),
     "ARLLin sparse-mixture b=100": (10_000, lambda: mixed(kind=orl.ARLLin, norm_bound=100.0)),
     "ARLLinDim sparse-mixture unknown rewards": (
         5_000,
@@ -247,8 +279,14 @@ CONFIGURATIONS: dict[str, Any] = {
     # finite families
     "UCRLVTR random list": (5_000, lambda: (listed(), random_mdp())),
     "UCRLVTR random list random start": (5_000, lambda: (listed(), random_mdp(**ANYWHERE))),
-    "UCRLVTR random list unknown rewards": (3_000, lambda: (unknown(listed(delta=0.025)), random_mdp(**BERNOULLI))),
-    "UCRLVTR random list per step": (2_000, lambda: (listed(kernel="per_step"), random_mdp(range(6)))),
+    "UCRLVTR random list unknown rewards": (
+        3_000,
+        lambda: (unknown(listed(delta=0.025)), random_mdp(**BERNOULLI)),
+    ),
+    "UCRLVTR random list per step": (
+        2_000,
+        lambda: (listed(kernel="per_step"), random_mdp(range(6))),
+    ),
     # ladders: ARL-GEN
     "ARLGen sparse-ladder 2 nonzero": (2_000, lambda: gen("sparse ladder")),
     "ARLGen sparse-ladder safe": (2_000, lambda: gen("sparse ladder", **ALL)),
@@ -258,13 +296,19 @@ CONFIGURATIONS: dict[str, Any] = {
     "ARLGen machine-replacement": (254, lambda: gen("fleet")),
     "ARLGen pricing (blind)": (254, lambda: gen("prices")),
     "ARLGen pricing safe": (254, lambda: gen("prices", **ALL)),
-    "ARLGen aggregations of zones": (1_000, lambda: (orl.ARLGen(ladder=zones_ladder()), problem("zones"))),
+    "ARLGen aggregations of zones": (
+        1_000,
+        lambda: (orl.ARLGen(ladder=zones_ladder()), problem("zones")),
+    ),
     "ARLGen random ladder unknown rewards": (
         3_000,
         lambda: (unknown(orl.ARLGen(ladder=random_ladder(), delta=0.025)), random_mdp(**BERNOULLI)),
     ),
     "ARLGen whole ice misspecified": (500, lambda: gen("ice", "ice outside")),
-    "ARLGen gymnasium FrozenLake table": (500, lambda: (orl.ARLGen(ladder=gym_ladder()), gym_lake())),
+    "ARLGen gymnasium FrozenLake table": (
+        500,
+        lambda: (orl.ARLGen(ladder=gym_ladder()), gym_lake()),
+    ),
     # ladders: Occam
     "Occam sparse-ladder 2 nonzero": (2_000, lambda: occam("sparse ladder")),
     "Occam sparse-ladder all": (2_000, lambda: occam("sparse ladder", **ALL)),
@@ -283,36 +327,75 @@ CONFIGURATIONS: dict[str, Any] = {
         2_000,
         lambda: (unknown(orl.Occam(ladder=random_ladder(), delta=0.025)), random_mdp(**BERNOULLI)),
     ),
-    "Occam random ladder random start": (2_000, lambda: (orl.Occam(ladder=random_ladder()), random_mdp(**ANYWHERE))),
+    "Occam random ladder random start": (
+        2_000,
+        lambda: (orl.Occam(ladder=random_ladder()), random_mdp(**ANYWHERE)),
+    ),
     "Occam whole ice misspecified": (500, lambda: occam("ice", "ice outside")),
-    "Occam whole ice misspecified sampling all": (500, lambda: occam("ice", "ice outside", **SAMPLING, **ALL)),
-    "OccamMixture simulators": (1_000, lambda: (orl.OccamMixture(features=simulators().features), simulated_river())),
-    "OccamLin sparse-mixture": (2_000, lambda: (orl.OccamLin(features=mixture_features()), problem("mixture"))),
+    "Occam whole ice misspecified sampling all": (
+        500,
+        lambda: occam("ice", "ice outside", **SAMPLING, **ALL),
+    ),
+    "OccamMixture simulators": (
+        1_000,
+        lambda: (orl.OccamMixture(features=simulators().features), simulated_river()),
+    ),
+    "OccamLin sparse-mixture": (
+        2_000,
+        lambda: (orl.OccamLin(features=mixture_features()), problem("mixture")),
+    ),
     # posterior sampling
     "PSRL Dirichlet river-swim": (2_000, lambda: swum(orl.PSRL())),
-    "PSRL Dirichlet own river rewards on transitions": (2_000, lambda: (orl.PSRL(), own_river(by_outcome=True))),
+    "PSRL Dirichlet own river rewards on transitions": (
+        2_000,
+        lambda: (orl.PSRL(), own_river(by_outcome=True)),
+    ),
     "PSRL gymnasium FrozenLake table members": (500, lambda: (members(gym_ladder()), gym_lake())),
-    "PSRL Dirichlet unknown rewards": (2_000, lambda: (unknown(orl.PSRL()), own_river(**BERNOULLI))),
-    "PSRL ice members": (1_000, lambda: (members(orl.Ladder.of_problem(problem("half ice"))), problem("half ice"))),
-    "LinPSRL sparse-mixture": (500, lambda: (orl.LinPSRL(features=mixture_features()), problem("mixture"))),
+    "PSRL Dirichlet unknown rewards": (
+        2_000,
+        lambda: (unknown(orl.PSRL()), own_river(**BERNOULLI)),
+    ),
+    "PSRL ice members": (
+        1_000,
+        lambda: (members(orl.Ladder.of_problem(problem("half ice"))), problem("half ice")),
+    ),
+    "LinPSRL sparse-mixture": (
+        500,
+        lambda: (orl.LinPSRL(features=mixture_features()), problem("mixture")),
+    ),
     # other learners
     "UCBVI river-swim scale 0.1": (2_000, lambda: swum(orl.UCBVI(episodes=2_000, scale=0.1))),
     "RLSVI river-swim scale 0.01": (2_000, lambda: swum(orl.RLSVI(scale=0.01))),
-    "QLearningUCB river-swim scale 0.01": (2_000, lambda: swum(orl.QLearningUCB(episodes=2_000, scale=0.01))),
-    "UCRLVTRPlus sparse-mixture scale 0.003": (400, lambda: mixed(kind=orl.UCRLVTRPlus, scale=0.003)),
+    "QLearningUCB river-swim scale 0.01": (
+        2_000,
+        lambda: swum(orl.QLearningUCB(episodes=2_000, scale=0.01)),
+    ),
+    "UCRLVTRPlus sparse-mixture scale 0.003": (
+        400,
+        lambda: mixed(kind=orl.UCRLVTRPlus, scale=0.003),
+    ),
     # rules over learners
     "Arena D3RB river-swim scaled": (1_000, lambda: arena(orl.D3RB(scale=0.1, coefficient=0.03))),
     "Arena ED2RB river-swim scaled": (1_000, lambda: arena(orl.ED2RB(scale=0.1, coefficient=0.03))),
     "Arena RegretBalancing river-swim": (1_000, lambda: arena(orl.RegretBalancing())),
-    "Arena StochasticCORRAL river-swim": (1_000, lambda: arena(orl.StochasticCORRAL(episodes=1_000))),
+    "Arena StochasticCORRAL river-swim": (
+        1_000,
+        lambda: arena(orl.StochasticCORRAL(episodes=1_000)),
+    ),
     "Arena UCB1 river-swim": (1_000, lambda: arena(orl.UCB1())),
     "Arena ECE river-swim": (1_000, lambda: arena(orl.ECE(promised=(0.1, 0.5, 1.0)))),
     # the paper to the letter
-    "paper UCRLVTR switch": (2_000, lambda: (orl.paper.UCRLVTR(family=switch_ladder().family_of(3)), switch())),
+    "paper UCRLVTR switch": (
+        2_000,
+        lambda: (orl.paper.UCRLVTR(family=switch_ladder().family_of(3)), switch()),
+    ),
     "paper ARLGen switch": (2_000, lambda: (orl.paper.ARLGen(ladder=switch_ladder()), switch())),
     "paper UCRLVTRLin sparse-mixture": (300, lambda: mixed(kind=orl.paper.UCRLVTRLin)),
     "paper ARLLinDim sparse-mixture": (300, lambda: mixed(kind=orl.paper.ARLLinDim)),
-    "paper ARLLinNorm sparse-mixture b=10": (300, lambda: mixed(kind=orl.paper.ARLLinNorm, norm_bound=10.0)),
+    "paper ARLLinNorm sparse-mixture b=10": (
+        300,
+        lambda: mixed(kind=orl.paper.ARLLinNorm, norm_bound=10.0),
+    ),
 }
 
 
@@ -326,7 +409,9 @@ def compare(old: list[float], new: list[float]) -> float:
 
 def main() -> int:
     """Play, compare, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="those whose name contains this")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
@@ -340,8 +425,12 @@ def main() -> int:
         began = time.process_time()
         agent, target = make()
         seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-        runs = [orl.run(agent, target, episodes=episodes, seed=seed, progress=False) for seed in seeds]
-        found[name] = [float(result.total_regret) / result.known.unit.scale for result in runs]  # as version 2 had it
+        runs = [
+            orl.run(agent, target, episodes=episodes, seed=seed, progress=False) for seed in seeds
+        ]
+        found[name] = [
+            float(result.total_regret) / result.known.unit.scale for result in runs
+        ]  # as version 2 had it
         old = before[name]["regret"]
         p = compare(old, found[name])
         sides = [f"{np.mean(each):,.4g} +- {stats.sem(each):.2g}" for each in (old, found[name])]
@@ -350,10 +439,15 @@ def main() -> int:
             flag = " worse" if np.mean(found[name]) > np.mean(old) else " better"
             worse += [name] if flag == " worse" else []
         spent = time.process_time() - began
-        print(f"{name:<56} {episodes:>6,} {sides[0]:>20} {sides[1]:>20} {p:>8.2g} {spent:>6.1f}{flag}", flush=True)
+        print(
+            f"{name:<56} {episodes:>6,} {sides[0]:>20} {sides[1]:>20} {p:>8.2g} {spent:>6.1f}{flag}",
+            flush=True,
+        )
         if chosen.out:
             chosen.out.write_text(json.dumps(found))
-    print(f"{len(names)} configurations, {len(worse)} worse than chance explains", *worse, sep="\n  ")
+    print(
+        f"{len(names)} configurations, {len(worse)} worse than chance explains", *worse, sep="\n  "
+    )
     return 1 if worse else 0
 
 

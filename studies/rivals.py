@@ -1,7 +1,7 @@
 """Rival learners alone, and the league tables of selectors against rules that choose among bases.
 
-For docs/baselines.md (:mod:`studies.figures`). Published constants, and round factors of them where a
-row says so; none was tuned. The league plays seeds 200 to 209.
+For docs/baselines.md (:mod:`studies.figures`). Published constants, and round factors of them where
+a row says so; none was tuned. The league plays seeds 200 to 209.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def river_swim(size: Size) -> str:
     agents: dict[str, tuple[str, Any]] = {
         "UniformRandom": ("none", orl.UniformRandom()),
         "UCBVI, Hoeffding": ("valid", orl.UCBVI(episodes=K, bonus="hoeffding")),
-        "UCBVI, Hoeffding, scale 0.01": ("scaled", orl.UCBVI(episodes=K, bonus="hoeffding", scale=0.01)),
+        "UCBVI, Hoeffding, scale 0.01": (
+            "scaled",
+            orl.UCBVI(episodes=K, bonus="hoeffding", scale=0.01),
+        ),
         "UCBVI, Bernstein": ("valid", orl.UCBVI(episodes=K)),
         "UCBVI, Bernstein, scale 0.1": ("scaled", orl.UCBVI(episodes=K, scale=0.1)),
         "QLearningUCB": ("valid, c left open", orl.QLearningUCB(episodes=K)),
@@ -58,14 +61,17 @@ def linear_river_swim(size: Size) -> str:
     features = orl.FeatureMap.tabular(states=5, actions=2)
     agents: dict[str, tuple[str, Any]] = {
         "UniformRandom": ("none", orl.UniformRandom()),
-        "UCRLVTRPlus": ("of its form per step", orl.UCRLVTRPlus(features=features, norm_bound=math.sqrt(10.0))),
+        "UCRLVTRPlus": (
+            "of its form per step",
+            orl.UCRLVTRPlus(features=features, norm_bound=math.sqrt(10.0)),
+        ),
         "UCRLVTRLin": ("valid", orl.UCRLVTRLin(features=features, norm_bound=math.sqrt(10.0))),
         "LinPSRL": ("none", orl.LinPSRL(features=features)),
     }
     return compare(agents, 1_000, size)
 
 
-# The league -----------------------------------------------------------------------------------------------------------
+# The league ---------------------------------------------------------------------------------------
 
 
 def rules(episodes: int, promised: Sequence[float]) -> dict[str, Any]:
@@ -80,11 +86,16 @@ def rules(episodes: int, promised: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def league(size: Size, cast: dict[str, Any], problem: Any, episodes: int, right: int | list[int] | None) -> str:
+def league(
+    size: Size, cast: dict[str, Any], problem: Any, episodes: int, right: int | list[int] | None
+) -> str:
     """Return the league table; the first rows, references, in their order, the others by regret."""
     played: Runs = play(size, cast, problem, episodes, 10, first_seed=200)
     references = [name for name in cast if name in ("oracle", "largest class", "smallest class")]
-    others = sorted((name for name in cast if name not in references), key=lambda name: regrets(played[name]).mean())
+    others = sorted(
+        (name for name in cast if name not in references),
+        key=lambda name: regrets(played[name]).mean(),
+    )
     rows = []
     for name in [*references, *others]:
         runs, agent = played[name], cast[name]
@@ -95,7 +106,13 @@ def league(size: Size, cast: dict[str, Any], problem: Any, episodes: int, right:
         worst, tail = regrets(runs).max(), float(np.mean([one.tail for one in runs]))
         share = 100.0 * sum(one.pessimistic for one in runs) / (size.episodes(episodes) * len(runs))
         found = "" if name in references or right is None else on_right(agent, runs, right)
-        row = (name, stated, interval(regrets(runs)), number(worst), f"{tail:.2g}" if tail > 1e-9 else "0")
+        row = (
+            name,
+            stated,
+            interval(regrets(runs)),
+            number(worst),
+            f"{tail:.2g}" if tail > 1e-9 else "0",
+        )
         rows.append((*row, found, f"{share:.0f} %"))
     header = (
         f"K = {episodes:,}, seeds 200 to 209",
@@ -110,18 +127,26 @@ def league(size: Size, cast: dict[str, Any], problem: Any, episodes: int, right:
 def on_right(agent: Any, runs: Any, right: int | list[int]) -> str:
     """Return the share of episodes that the right class played; empty where no class is imposed."""
     if isinstance(agent, orl.Arena):
-        at = right - 1 if isinstance(right, int) else [b.features.dimension for b in agent.bases].index(len(right))
+        at = (
+            right - 1
+            if isinstance(right, int)
+            else [b.features.dimension for b in agent.bases].index(len(right))
+        )
         plays = np.sum([one.phases[-1]["plays"] for one in runs], axis=0)
         share = plays[at] / max(1, plays.sum())
     elif isinstance(agent, orl.ARLLinDim) or getattr(agent, "scope", "all") == "smallest":
         rows = [row for one in runs for row in one.phases]
-        share = sum(row["episodes"] for row in rows if row["chosen"] == right) / sum(row["episodes"] for row in rows)
+        share = sum(row["episodes"] for row in rows if row["chosen"] == right) / sum(
+            row["episodes"] for row in rows
+        )
     else:
         return ""
     return f"{100.0 * share:.0f} %"
 
 
-def ladder_league(size: Size, problem: Any, episodes: int, promised: Sequence[float], most: float | None) -> str:
+def ladder_league(
+    size: Size, problem: Any, episodes: int, promised: Sequence[float], most: float | None
+) -> str:
     """Return the league table of a ladder."""
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp)
@@ -144,7 +169,9 @@ def ladder_league(size: Size, problem: Any, episodes: int, promised: Sequence[fl
 
 def ice(size: Size) -> str:
     """Play patchy ice."""
-    return ladder_league(size, PatchyIce(slip=(0.1, 0.0, 0.1, 0.0)), 4094, (2.02, 2.28, 2.72, 3.43), 1.0)
+    return ladder_league(
+        size, PatchyIce(slip=(0.1, 0.0, 0.1, 0.0)), 4094, (2.02, 2.28, 2.72, 3.43), 1.0
+    )
 
 
 def ladder(size: Size) -> str:
@@ -167,7 +194,9 @@ def mixture(size: Size) -> str:
     """Play the sparse mixture; the rules choose among nested sets of directions, one of which is the right one."""
     case = Case(SparseMixture())
     sets = ([0], [0, 5, 15], [0, 1, 2, 5, 15], [0, 1, 2, 3, 4, 5, 6, 7, 15], list(range(16)))
-    bases = [orl.UCRLVTRLin(features=case.features.restrict(each), norm_bound=case.norm) for each in sets]
+    bases = [
+        orl.UCRLVTRLin(features=case.features.restrict(each), norm_bound=case.norm) for each in sets
+    ]
     cast: dict[str, Any] = {
         "oracle": case.agents["oracle"],
         "largest class": case.agents["all coordinates"],
@@ -175,7 +204,10 @@ def mixture(size: Size) -> str:
         "ARL-LIN (dim)": case.agents["ARL-LIN(dim)"],
         "LinPSRL": orl.LinPSRL(features=case.features),
     }
-    cast |= {name: orl.Arena(bases=bases, rule=rule) for name, rule in rules(4000, (1.0, 3.0, 5.0, 9.0, 16.0)).items()}
+    cast |= {
+        name: orl.Arena(bases=bases, rule=rule)
+        for name, rule in rules(4000, (1.0, 3.0, 5.0, 9.0, 16.0)).items()
+    }
     return league(size, cast, case.problem, 4000, case.support)
 
 
@@ -194,5 +226,7 @@ def riverswim(size: Size) -> str:
         cast[f"UCBVI-BF, scale {scale}"] = orl.UCBVI(episodes=K, scale=scale)
         cast[f"Q-UCB-H, scale {scale}"] = orl.QLearningUCB(episodes=K, scale=scale)
         cast[f"RLSVI, scale {scale}"] = orl.RLSVI(scale=scale)
-    cast |= {name: orl.Arena(bases=bases, rule=rule) for name, rule in rules(K, (1.0, 4.0, 16.0)).items()}
+    cast |= {
+        name: orl.Arena(bases=bases, rule=rule) for name, rule in rules(K, (1.0, 4.0, 16.0)).items()
+    }
     return league(size, cast, orl.make_problem("river-swim", states=5), K, None)

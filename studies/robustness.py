@@ -1,11 +1,12 @@
 """How experiments and results bear kills, damage and full disks.
 
-    python -m studies.robustness kill --count 200       kills an experiment, goes on, compares with one nobody killed
-    python -m studies.robustness damage --count 1000    flips bits of files and cuts them: each is refused by its name
-    python -m studies.robustness storage                72 faults of the disk: each is reported, another try succeeds
+    python -m studies.robustness kill --count 200       kills an experiment, goes on, compares with
+    one nobody killed python -m studies.robustness damage --count 1000    flips bits of files and
+    cuts them: each is refused by its name python -m studies.robustness storage                72
+    faults of the disk: each is reported, another try succeeds
 
-Each raises at the first promise that is not kept, and prints what was done otherwise. The tests run the same functions
-on a smaller scale. Kills need fork.
+Each raises at the first promise that is not kept, and prints what was done otherwise. The tests run
+the same functions on a smaller scale. Kills need fork.
 """
 
 from __future__ import annotations
@@ -51,7 +52,15 @@ parameters = {{ replan = 0.0 }}
 name = "UniformRandom"
 """
 QUICK = 0.02  # seconds between checkpoints
-SAME = ("total_regret", "total_return", "plans", "pessimistic_episodes", "curve", "phases", "status")
+SAME = (
+    "total_regret",
+    "total_return",
+    "plans",
+    "pessimistic_episodes",
+    "curve",
+    "phases",
+    "status",
+)
 
 
 def experiment_in(work: Path, episodes: int) -> Experiment:
@@ -63,7 +72,9 @@ def experiment_in(work: Path, episodes: int) -> Experiment:
 
 def content(folder: Path) -> str:
     """Return what an experiment found, times and machine left out."""
-    return json.dumps([[record["cell"], *(record[key] for key in SAME)] for record in load(folder).cells])
+    return json.dumps(
+        [[record["cell"], *(record[key] for key in SAME)] for record in load(folder).cells]
+    )
 
 
 def strays(folder: Path) -> list[str]:
@@ -72,7 +83,7 @@ def strays(folder: Path) -> list[str]:
     return [str(path) for path in files if path.name not in ("lock",) and path.suffix != ".json"]
 
 
-# Kills ----------------------------------------------------------------------------------------------------------------
+# Kills --------------------------------------------------------------------------------------------
 
 
 def _run(experiment: Experiment, folder: Path, workers: int, pids: Any) -> None:
@@ -91,7 +102,8 @@ def _run(experiment: Experiment, folder: Path, workers: int, pids: Any) -> None:
 def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str, Any]:
     """Kill ``count`` times, at random moments; each folder, once it is finished, equals one that nobody killed.
 
-    Every tenth run has two workers, processes of their own: then a worker is killed, or the parent, or all of them.
+    Every tenth run has two workers, processes of their own: then a worker is killed, or the parent,
+    or all of them.
     """
     experiment, draw = experiment_in(work, episodes), np.random.default_rng(seed)
     fork = multiprocessing.get_context("fork")
@@ -113,7 +125,11 @@ def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str
                 while not pids.empty():
                     team.append(pids.get())
                 who = str(draw.choice(("parent", "all", "worker"))) if team else "parent"
-                victims = {"parent": [process.pid], "all": [process.pid, *team], "worker": team[-1:]}[who]
+                victims = {
+                    "parent": [process.pid],
+                    "all": [process.pid, *team],
+                    "worker": team[-1:],
+                }[who]
                 for pid in victims if process.is_alive() else ():
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(int(pid or 0), signal.SIGKILL)
@@ -125,10 +141,15 @@ def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str
         if content(folder) != reference or strays(folder) or verify(folder):
             raise AssertionError(f"{folder} differs after kills, or has strays: {strays(folder)}")
     bar.close()
-    return {"kills": kills.total(), "by kind": dict(kills), "runs": runs, "folders, all as without kills": folders}
+    return {
+        "kills": kills.total(),
+        "by kind": dict(kills),
+        "runs": runs,
+        "folders, all as without kills": folders,
+    }
 
 
-# Damage ---------------------------------------------------------------------------------------------------------------
+# Damage -------------------------------------------------------------------------------------------
 
 
 def sample(work: Path) -> tuple[Path, Path]:
@@ -154,9 +175,15 @@ def damage(work: Path, count: int, seed: int = 0) -> dict[str, Any]:
     folder, saved = sample(work)
     draw, cases = np.random.default_rng(seed), Counter[str]()
     paths = [saved, *sorted(path for path in folder.rglob("*") if path.is_file())]
-    before, bar = {path: path.read_bytes() for path in paths}, Progress("damage", count, None, "cases")
+    before, bar = (
+        {path: path.read_bytes() for path in paths},
+        Progress("damage", count, None, "cases"),
+    )
     for number in range(count):
-        path, kind = paths[number % len(paths)], ("flip", "flip", "flip", "cut", "noise")[number // len(paths) % 5]
+        path, kind = (
+            paths[number % len(paths)],
+            ("flip", "flip", "flip", "cut", "noise")[number // len(paths) % 5],
+        )
         data, at = bytearray(before[path]), int(draw.integers(len(before[path])))
         if kind == "flip":
             data[at] ^= 1 << int(draw.integers(8))
@@ -192,7 +219,7 @@ def _notice(folder: Path, path: Path) -> str:
     return ""
 
 
-# Storage --------------------------------------------------------------------------------------------------------------
+# Storage ------------------------------------------------------------------------------------------
 
 
 class _Full:
@@ -219,7 +246,11 @@ def fault(point: str, pattern: str, number: int, nth: int) -> Iterator[list[str]
     real_open, real_fsync, real_replace, current = Path.open, os.fsync, Path.replace, False
 
     def is_due(path: Path) -> bool:
-        name = path.name.rsplit(".", 2)[0].removeprefix(".") if path.suffix == ".partial" else path.name
+        name = (
+            path.name.rsplit(".", 2)[0].removeprefix(".")
+            if path.suffix == ".partial"
+            else path.name
+        )
         return fnmatch.fnmatch(name, pattern)
 
     def opened(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
@@ -249,13 +280,19 @@ def fault(point: str, pattern: str, number: int, nth: int) -> Iterator[list[str]
             raise error
         return real_replace(path, target)
 
-    changes: list[tuple[Any, str, Any]] = [(Path, "open", opened), (os, "fsync", synced), (Path, "replace", replaced)]
+    changes: list[tuple[Any, str, Any]] = [
+        (Path, "open", opened),
+        (os, "fsync", synced),
+        (Path, "replace", replaced),
+    ]
     for place, name, function in changes:
         setattr(place, name, function)
     try:
         yield hit
     finally:
-        for (place, name, _), real in zip(changes, (real_open, real_fsync, real_replace), strict=True):
+        for (place, name, _), real in zip(
+            changes, (real_open, real_fsync, real_replace), strict=True
+        ):
             setattr(place, name, real)
 
 
@@ -266,7 +303,13 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
     experiment.run(whole, workers=1, progress=False)
     reference, bar = content(whole), Progress("storage", count, None, "faults")
     cell = next(cell for cell in experiment.cells if cell.agent["name"] == "PSRL")
-    files = [("experiment.json", 1), ("*.npz", 1), ("*.npz", 2), (f"{cell.id}.json", 1), ("saved", 1)]
+    files = [
+        ("experiment.json", 1),
+        ("*.npz", 1),
+        ("*.npz", 2),
+        (f"{cell.id}.json", 1),
+        ("saved", 1),
+    ]
     for pattern, nth in files:
         for point in ("open", "write", "fsync", "rename"):
             for number in (errno.ENOSPC, errno.EACCES, errno.EROFS):
@@ -278,10 +321,17 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
                 def attempt(folder: Path = folder, saved: Path = saved) -> None:
                     result.save(saved)
                     place, stops = Folder(folder), iter([False] * 3 + [True])
-                    place.create(experiment.name, experiment.data, experiment.cells, experiment.code)
+                    place.create(
+                        experiment.name, experiment.data, experiment.cells, experiment.code
+                    )
                     for _ in range(2):  # twice stopped, which writes a checkpoint each time
                         with contextlib.suppress(Stopped):
-                            play_cell(str(folder), asdict(cell), 1e9, stop=lambda stops=stops: next(stops, False))  # type: ignore[misc]
+                            play_cell(
+                                str(folder),
+                                asdict(cell),
+                                1e9,
+                                stop=lambda stops=stops: next(stops, False),  # type: ignore[misc]
+                            )
                         stops = iter([False] * 3 + [True])
                     experiment.run(folder, workers=1, progress=False)
 
@@ -296,7 +346,9 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
                     raise AssertionError(f"{point} {pattern}: a temporary file is left")
                 attempt()
                 if content(folder) != reference or strays(folder):
-                    raise AssertionError(f"{folder}: {point} {pattern} {number} left something behind")
+                    raise AssertionError(
+                        f"{folder}: {point} {pattern} {number} left something behind"
+                    )
                 cases += 1
                 bar.update(cases)
     bar.close()
@@ -305,11 +357,15 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
 
 def main() -> int:
     """Run one study and print what was done."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("study", choices=("kill", "damage", "storage"))
     parser.add_argument("--count", type=int, help="kills, cases or faults")
     given = parser.parse_args()
-    study, usual = {"kill": (kill, 200), "damage": (damage, 1_000), "storage": (storage, 72)}[given.study]
+    study, usual = {"kill": (kill, 200), "damage": (damage, 1_000), "storage": (storage, 72)}[
+        given.study
+    ]
     with tempfile.TemporaryDirectory(prefix="occamrl-") as work:
         try:
             facts = study(Path(work), given.count or usual)  # type: ignore[operator]

@@ -26,7 +26,9 @@ def demand_law(mean: float, empty: float) -> list[float]:
     return [*law, 1 - sum(law)]
 
 
-def shop(stock: int, order: int, *, mean: float, empty: float = 0.0) -> Iterator[tuple[float, int, float, bool]]:
+def shop(
+    stock: int, order: int, *, mean: float, empty: float = 0.0
+) -> Iterator[tuple[float, int, float, bool]]:
     """Yield what can happen on a day: probability, stock in the evening, profit, whether the month is over."""
     full = min(stock + order, SHELF)
     for demand, chance in enumerate(demand_law(mean, empty)):
@@ -38,12 +40,16 @@ def write_log() -> None:
     """Write 60 months of a shop that orders by habit; the truth and the chances come from one seed."""
     draw = np.random.default_rng(2026)
     bounds = {"mean": (0.5, 8.0), "empty": (0.0, 0.6)}
-    model = orl.Model(shop, start=4, actions=[0, 2, 4, 6], horizon=28, parameters=bounds, unit="EUR")
+    model = orl.Model(
+        shop, start=4, actions=[0, 2, 4, 6], horizon=28, parameters=bounds, unit="EUR"
+    )
     truth = {"mean": float(draw.uniform(1.5, 4.0)), "empty": float(draw.uniform(0.1, 0.4))}
     mdp = model.mdp(**truth)
     habit = np.zeros((28, mdp.states, 4))
     for s, stock in enumerate(mdp.known.names.states if mdp.known.names else ()):
-        habit[:, s] = [0.1, 0.1, 0.6, 0.2] if isinstance(stock, int) and stock <= 5 else [0.9, 0.1, 0.0, 0.0]
+        habit[:, s] = (
+            [0.1, 0.1, 0.6, 0.2] if isinstance(stock, int) and stock <= 5 else [0.9, 0.1, 0.0, 0.0]
+        )
     with (DOCS / "data" / "shop.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["month", "day", "stock", "ordered", "profit", "stock_after"])
@@ -52,9 +58,18 @@ def write_log() -> None:
             for step, s, a, after, reward, _ in zip(*flow.columns, strict=True):
                 profit = f"{known.unit.low + known.unit.scale * reward:.2f}"
                 rows.writerow(
-                    [month + 1, step + 1, known.state_name(s), known.action_name(a), profit, known.state_name(after)]
+                    [
+                        month + 1,
+                        step + 1,
+                        known.state_name(s),
+                        known.action_name(a),
+                        profit,
+                        known.state_name(after),
+                    ]
                 )
-    print(f"truth: {truth}; best policy {mdp.optimal_value:.2f} EUR a month, habit {mdp.value(habit):.2f}")
+    print(
+        f"truth: {truth}; best policy {mdp.optimal_value:.2f} EUR a month, habit {mdp.value(habit):.2f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Twelve simulators of which two are mixed in truth; logged data; ladders on Gymnasium's environments.
 
-For docs/simulators.md, docs/logged-data.md and docs/environments.md (:mod:`studies.figures`). Two of the four cases of
-simulators can be resolved, two cannot.
+For docs/simulators.md, docs/logged-data.md and docs/environments.md (:mod:`studies.figures`). Two
+of the four cases of simulators can be resolved, two cannot.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Case(NamedTuple):
 
 def mixed(kernels: list[Floats], reward: Floats, horizon: int) -> Case:
     """Return a case from its simulators."""
-    truth = sum((w * kernels[j] for w, j in zip(WEIGHTS, PAIR, strict=True)), np.zeros_like(kernels[0]))
+    truth = sum(
+        (w * kernels[j] for w, j in zip(WEIGHTS, PAIR, strict=True)), np.zeros_like(kernels[0])
+    )
     return Case(kernels, orl.FiniteMDP(transition=truth, reward=reward, horizon=horizon))
 
 
@@ -67,13 +69,19 @@ def currents(seed: int = 0) -> Case:
 
 def uniform_currents() -> Case:
     """Return rivers whose current is the same in all states, from weak to strong: the kernels have rank 2."""
-    return rivers([river(np.full(8, 0.15 + 0.5 * u), np.full(8, 0.35 - 0.3 * u)) for u in np.linspace(0.0, 1.0, 12)])
+    return rivers(
+        [
+            river(np.full(8, 0.15 + 0.5 * u), np.full(8, 0.35 - 0.3 * u))
+            for u in np.linspace(0.0, 1.0, 12)
+        ]
+    )
 
 
 def batch_queue(seed: int = 0) -> Case:
     """Return a queue with batch arrivals and a service of 1, 3 or 6 a step; each simulator has its law of batches.
 
-    Places for 24 customers; a customer who waits costs 1/24 of .8 a step, faster service .1 and .2. Batches of 0 to 9.
+    Places for 24 customers; a customer who waits costs 1/24 of .8 a step, faster service .1 and .2.
+    Batches of 0 to 9.
     """
     rng, places = np.random.default_rng([seed, 2]), 24
     served, cost = (1, 3, 6), (0.0, 0.1, 0.2)
@@ -93,8 +101,9 @@ def batch_queue(seed: int = 0) -> Case:
 def narrow_demand() -> Case:
     """Return lost sales: demand is Poisson, and the simulators' means differ by hundredths; sales are all that is seen.
 
-    Stock up to 10, orders of 0, 3 or 6 that arrive at once; a unit of stock costs .03 a step. What counts as sold is
-    part of the next state, so the reward is that of the expected sales under the middle mean.
+    Stock up to 10, orders of 0, 3 or 6 that arrive at once; a unit of stock costs .03 a step. What
+    counts as sold is part of the next state, so the reward is that of the expected sales under the
+    middle mean.
     """
     most, orders = 10, (0, 3, 6)
     kernels = []
@@ -144,7 +153,9 @@ def evidence(size: Size) -> str:
             result, since, held, left = None, None, 0, 0
             for k in marks:
                 more = k - (0 if result is None else result.total_episodes)
-                result = orl.run(agent, mdp, episodes=more, seed=seed, progress=False, continue_from=result)
+                result = orl.run(
+                    agent, mdp, episodes=more, seed=seed, progress=False, continue_from=result
+                )
                 report = orl.supports(result, sims, evidence=kind)
                 held += any(set(one.members) <= pair for one in report.sets)
                 only = [set(one.members) for one in report.smallest] == [pair]
@@ -156,32 +167,61 @@ def evidence(size: Size) -> str:
             regret, held, since, left = zip(*runs[n::2], strict=True)
             costs = f"{number(float(oracle.mean()))}, {number(float(np.mean(regret)))}"
             when = sorted(k for k in since if k is not None)
-            said = f"{len(when)} of {len(since)}" + (f", since {when[0]:,} to {when[-1]:,}" if when else "")
+            said = f"{len(when)} of {len(since)}" + (
+                f", since {when[0]:,} to {when[-1]:,}" if when else ""
+            )
             reports = f"{sum(held)} of {len(held) * len(marks)}"
-            rows.append((f"{name}, {marks[-1]:,}", costs, kind, reports, said, f"{min(left)} to {max(left)}"))
-    header = ("case, episodes", "regret: UCRL-VTR-LIN on the pair, this agent on all twelve", "evidence")
-    return table((*header, "pair compatible", "it is the only smallest set", "smallest sets left"), rows)
+            rows.append(
+                (
+                    f"{name}, {marks[-1]:,}",
+                    costs,
+                    kind,
+                    reports,
+                    said,
+                    f"{min(left)} to {max(left)}",
+                )
+            )
+    header = (
+        "case, episodes",
+        "regret: UCRL-VTR-LIN on the pair, this agent on all twelve",
+        "evidence",
+    )
+    return table(
+        (*header, "pair compatible", "it is the only smallest set", "smallest sets left"), rows
+    )
 
 
 def logs(size: Size) -> str:
     """Return after how many episodes of a log of a random policy the right class is decided, and stays so."""
     marks, rows = [2**i for i in range(2, 13) if 2**i <= size.episodes(4_096)], []
-    lakes = {f"FrozenLake 4x4, slips {slip} of 30": FrozenLake(slip=slip) for slip in ((0, 0), (10, 10), (3, 9))}
+    lakes = {
+        f"FrozenLake 4x4, slips {slip} of 30": FrozenLake(slip=slip)
+        for slip in ((0, 0), (10, 10), (3, 9))
+    }
     sparse = {f"sparse ladder, m* = {n + 1}": SparseLadder(nonzero=n) for n in (1, 2)}
     for name, problem in size.some({**lakes, **sparse}.items()):
         spec = ladder_of_problem(problem)
         right = spec.ladder.class_of(problem.mdp) or 0
 
-        def job(seed: int, problem: Any = problem, spec: Any = spec, right: int = right) -> list[tuple[float, bool]]:
+        def job(
+            seed: int, problem: Any = problem, spec: Any = spec, right: int = right
+        ) -> list[tuple[float, bool]]:
             columns = simulate_log(problem.mdp, episodes=marks[-1], seed=seed).columns()
             episode = np.repeat(np.arange(marks[-1]), problem.mdp.horizon)
             whole, told = columns | {"episode": episode}, []
             for kind in ("likelihood", "value"):
                 first, rejected = math.inf, False
                 for k in marks:
-                    head = {column: values[: k * problem.mdp.horizon] for column, values in whole.items()}
+                    head = {
+                        column: values[: k * problem.mdp.horizon]
+                        for column, values in whole.items()
+                    }
                     answer = orl.select(head, spec, evidence=kind, progress=False)
-                    first = min(first, k) if (answer.chosen, answer.status) == (right, "decided") else math.inf
+                    first = (
+                        min(first, k)
+                        if (answer.chosen, answer.status) == (right, "decided")
+                        else math.inf
+                    )
                     rejected = answer.rejected_after(right) is not None
                 told.append((first, rejected))
             return told
@@ -192,7 +232,9 @@ def logs(size: Size) -> str:
             shown = [f"{np.median(since):,.0f}", f"{since.min():,.0f}", f"{since.max():,.0f}"]
             median, least, most = (text.replace("inf", f"above {marks[-1]:,}") for text in shown)
             cells.append(f"{median} ({least} to {most})")
-        rows.append((name, *cells, ", ".join(f"{n:.0f} of {len(runs)}" for n in runs[:, :, 1].sum(axis=0))))
+        rows.append(
+            (name, *cells, ", ".join(f"{n:.0f} of {len(runs)}" for n in runs[:, :, 1].sum(axis=0)))
+        )
     header = ("log", *(f"by {kind}, median (range)" for kind in ("likelihood", "value")))
     return table((*header, "right class rejected"), rows)
 
@@ -203,21 +245,33 @@ def gymnasium(size: Size) -> str:
     for name in size.some(("4x4", "8x8")):
         spec = orl.read_ladder(f"frozen-lake-{name}")
         env = FiniteEnvironment(
-            gym.make("FrozenLake-v1", map_name=name), known=spec.known, reward_range=tuple(spec.rewards)
+            gym.make("FrozenLake-v1", map_name=name),
+            known=spec.known,
+            reward_range=tuple(spec.rewards),
         )
         right = 0 if env.mdp is None else spec.ladder.class_of(env.mdp) or 0
         cast = agents(spec.ladder, right, "ARL-GEN", "oracle", "largest class", "smallest class")
 
         def job(i: int, cast: Any = cast, env: Any = env) -> Any:
             agent, count = list(cast.values())[i // size.seeds(5)], size.seeds(5)
-            result = orl.learn(agent, env, episodes=size.episodes(1_022), seed=i % count, progress=False)
+            result = orl.learn(
+                agent, env, episodes=size.episodes(1_022), seed=i % count, progress=False
+            )
             return Answer(result.total_regret, result.phase_rows)
 
         runs, count = each(size, len(cast) * size.seeds(5), job, name), size.seeds(5)
-        regret = [interval([one.regret for one in runs[n * count : (n + 1) * count]]) for n in range(len(cast))]
+        regret = [
+            interval([one.regret for one in runs[n * count : (n + 1) * count]])
+            for n in range(len(cast))
+        ]
         models = " < ".join(map(str, spec.ladder.sizes))
-        rows.append((f"FrozenLake {name}; {models}", f"{right}; {found(runs[:count], right)}", *regret))
-    header = ("environment; models by class; 1,022 episodes, 5 seeds", "class needed; found, since (median, latest)")
+        rows.append(
+            (f"FrozenLake {name}; {models}", f"{right}; {found(runs[:count], right)}", *regret)
+        )
+    header = (
+        "environment; models by class; 1,022 episodes, 5 seeds",
+        "class needed; found, since (median, latest)",
+    )
     return table((*header, "ARL-GEN", "oracle", "largest class", "smallest class"), rows)
 
 

@@ -31,17 +31,29 @@ class Case:
 
     @cached_property
     def ladder(self) -> orl.Ladder:
-        return orl.Ladder([orl.FiniteFamily(self.kernels[:2]), orl.FiniteFamily(self.kernels)], names=["two", "six"])
+        return orl.Ladder(
+            [orl.FiniteFamily(self.kernels[:2]), orl.FiniteFamily(self.kernels)],
+            names=["two", "six"],
+        )
 
 
 def case(seed: int = 0, **changes: Any) -> Case:
     """Return a random case; ``changes`` are parameters of the problem."""
     draw = np.random.default_rng([seed, 3])
     corners = draw.dirichlet(np.full(STATES, 0.6), size=(3, STATES, ACTIONS))
-    weights = np.array([[1.0, 0, 0], [0, 1.0, 0], [0.2, 0, 0.8], [0, 0.4, 0.6], [0.3, 0.3, 0.4], [0, 0, 1.0]])
+    weights = np.array(
+        [[1.0, 0, 0], [0, 1.0, 0], [0.2, 0, 0.8], [0, 0.4, 0.6], [0.3, 0.3, 0.4], [0, 0, 1.0]]
+    )
     kernels = np.einsum("mk,ksat->msat", weights, corners)
-    given = {"reward": draw.random((STATES, ACTIONS)), "horizon": HORIZON, "initial_state": 0, **changes}
-    return Case(orl.FiniteMDP(transition=kernels[2], **given), kernels, np.moveaxis(corners, 0, -1).copy())
+    given = {
+        "reward": draw.random((STATES, ACTIONS)),
+        "horizon": HORIZON,
+        "initial_state": 0,
+        **changes,
+    }
+    return Case(
+        orl.FiniteMDP(transition=kernels[2], **given), kernels, np.moveaxis(corners, 0, -1).copy()
+    )
 
 
 RANDOM_STARTS = np.array([0.2, 0.5, 0.3])
@@ -49,7 +61,9 @@ ON_TRANSITIONS = np.random.default_rng(1).random((STATES, ACTIONS, STATES))
 CASES: dict[str, Case] = {
     "stationary": case(),
     "random starts": case(1, initial_state=RANDOM_STARTS),
-    "rewards on transitions": case(2, reward=ON_TRANSITIONS, initial_state=RANDOM_STARTS),  # and random starts
+    "rewards on transitions": case(
+        2, reward=ON_TRANSITIONS, initial_state=RANDOM_STARTS
+    ),  # and random starts
 }
 COINS = case(3, reward_noise="bernoulli")
 
@@ -58,7 +72,9 @@ def _per_step() -> Case:
     """Return a case with another member of the list at every step."""
     found = case(4)
     reward = found.mdp.known.base_reward
-    return replace(found, mdp=orl.FiniteMDP(transition=found.kernels[2:], reward=reward, horizon=HORIZON))
+    return replace(
+        found, mdp=orl.FiniteMDP(transition=found.kernels[2:], reward=reward, horizon=HORIZON)
+    )
 
 
 PER_STEP = _per_step()
@@ -72,7 +88,13 @@ def _some_allowed(**changes: Any) -> Case:
     columns = {name: getattr(listing, name)[keep] for name in ("pair", "next_state", "reward")}
     listing = listing._replace(**columns, probability=listing.probability[:, keep])
     names = Names(("low", "middle", "high"), ("wait", "go"))
-    about: Any = {"horizon": HORIZON, "initial": RANDOM_STARTS, "unit": UNIT, "names": names, **changes}
+    about: Any = {
+        "horizon": HORIZON,
+        "initial": RANDOM_STARTS,
+        "unit": UNIT,
+        "names": names,
+        **changes,
+    }
     return replace(found, mdp=orl.FiniteMDP.of_listing(listing, **about))
 
 
@@ -88,7 +110,9 @@ def linear(case: Case, **options: Any) -> dict[str, Any]:
 
 def nested(case: Case) -> orl.Ladder:
     """Return a ladder of linear classes."""
-    return orl.Ladder([orl.LinearFamily(**linear(case, coordinates=[0, 2])), orl.LinearFamily(**linear(case))])
+    return orl.Ladder(
+        [orl.LinearFamily(**linear(case, coordinates=[0, 2])), orl.LinearFamily(**linear(case))]
+    )
 
 
 def bases(case: Case) -> list[Any]:
@@ -131,13 +155,17 @@ LEARNERS: dict[str, Make] = {
     ),
     "Arena": lambda case: orl.Arena(bases=bases(case), rule=orl.UCB1()),
     "Arena, shared": lambda case: orl.Arena(bases=bases(case), rule=orl.D3RB(), share=True),
-    "Arena, replays": lambda case: orl.Arena(bases=bases(case), rule=orl.StochasticCORRAL(episodes=K)),
+    "Arena, replays": lambda case: orl.Arena(
+        bases=bases(case), rule=orl.StochasticCORRAL(episodes=K)
+    ),
 }
 PAPER: dict[str, Make] = {  # known rewards of (s, a) alone: the paper's setting
     "paper.UCRLVTR": lambda case: paper.UCRLVTR(family=case.ladder.family),
     "paper.UCRLVTRLin": lambda case: paper.UCRLVTRLin(**linear(case)),
     "paper.ARLGen": lambda case: paper.ARLGen(ladder=case.ladder),
-    "paper.ARLLinDim": lambda case: paper.ARLLinDim(**linear(case), initial_episodes=4, growth=4, estimation_growth=2),
+    "paper.ARLLinDim": lambda case: paper.ARLLinDim(
+        **linear(case), initial_episodes=4, growth=4, estimation_growth=2
+    ),
     "paper.ARLLinNorm": lambda case: paper.ARLLinNorm(**linear(case)),
 }
 EACH_STEP: dict[str, Make] = {
@@ -158,14 +186,23 @@ RULES: dict[str, Any] = {
 
 def contract_cases() -> list[tuple[str, str]]:
     """Return every learner with one problem, and those that can do more with problems that ask for it."""
-    pairs = [(name, "rewards on transitions") for name in LEARNERS] + [(name, "random starts") for name in PAPER]
+    pairs = [(name, "rewards on transitions") for name in LEARNERS] + [
+        (name, "random starts") for name in PAPER
+    ]
     unknown = ("RewardsPerPair", "RewardsLinear", "UniformRandom", "QLearningUCB")
     pairs += [(name, kind) for name in LEARNERS | PAPER for kind in ("some allowed", "continuing")]
-    return pairs + [(name, "coins") for name in unknown] + [(name, "per step") for name in EACH_STEP]
+    return (
+        pairs + [(name, "coins") for name in unknown] + [(name, "per step") for name in EACH_STEP]
+    )
 
 
 def made(name: str, problem: str) -> tuple[Any, orl.FiniteMDP]:
     """Return a learner of the table and its problem."""
-    more = {"coins": COINS, "per step": PER_STEP, "some allowed": SOME_ALLOWED, "continuing": CONTINUING}
+    more = {
+        "coins": COINS,
+        "per step": PER_STEP,
+        "some allowed": SOME_ALLOWED,
+        "continuing": CONTINUING,
+    }
     found = {**CASES, **more}[problem]
     return (EACH_STEP if problem == "per step" else LEARNERS | PAPER)[name](found), found.mdp

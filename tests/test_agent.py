@@ -53,7 +53,9 @@ def sell(draw: Any, stock: int, order: str, rate: float) -> tuple[float, int, bo
     return reward, after, ended
 
 
-def work(agent: orl.Agent, days: int, seed: int, *, path: Path | None = None) -> tuple[orl.Agent, list[str]]:
+def work(
+    agent: orl.Agent, days: int, seed: int, *, path: Path | None = None
+) -> tuple[orl.Agent, list[str]]:
     """Drive an agent, every third day by other actions than its own; with a path, restart between any two calls."""
     draw, stock, acts = np.random.default_rng(seed), 2, list[str]()
     for call in range(2 * days):
@@ -81,7 +83,7 @@ def plain(tree: Any) -> Any:
     return tree.tolist() if isinstance(tree, np.ndarray) else tree
 
 
-# Driving --------------------------------------------------------------------------------------------------------------
+# Driving ------------------------------------------------------------------------------------------
 
 
 def test_thirty_restarts_give_the_same_as_one_long_day(tmp_path: Path) -> None:
@@ -100,9 +102,20 @@ def test_thirty_restarts_give_the_same_as_one_long_day(tmp_path: Path) -> None:
 
 
 def test_driving_an_environment_is_learning_in_it() -> None:
-    for algorithm in (orl.Occam(ladder=CASE.ladder), orl.UniformRandom(), orl.PSRL(), orl.ARLGen(ladder=CASE.ladder)):
-        env, whole = ProblemEnv(CASE.mdp), orl.learn(algorithm, ProblemEnv(CASE.mdp), episodes=20, seed=2)
-        for agent in (orl.Agent(algorithm, env, seed=2), orl.Agent(algorithm, known=CASE.mdp.known, seed=2)):
+    for algorithm in (
+        orl.Occam(ladder=CASE.ladder),
+        orl.UniformRandom(),
+        orl.PSRL(),
+        orl.ARLGen(ladder=CASE.ladder),
+    ):
+        env, whole = (
+            ProblemEnv(CASE.mdp),
+            orl.learn(algorithm, ProblemEnv(CASE.mdp), episodes=20, seed=2),
+        )
+        for agent in (
+            orl.Agent(algorithm, env, seed=2),
+            orl.Agent(algorithm, known=CASE.mdp.known, seed=2),
+        ):
             for k in range(20):
                 s: Any = env.reset(seed=int(generator(2, "reset", k).integers(2**31)))[0]
                 for _ in range(H):
@@ -151,7 +164,10 @@ def test_what_is_not_possible_is_refused_and_leaves_no_trace() -> None:
         (lambda: agent.observe(2, "none", "much", 2), "reward"),
         (lambda: agent.observe(2, "none", -0.2, 2, cast(Any, "yes")), "ended"),
         (lambda: agent.act(4), "where the last step led"),
-        (lambda: orl.Agent(occam()).observe(4, "some", -0.4, 4), r"'some' in state 4, expected one of \['none'\]"),
+        (
+            lambda: orl.Agent(occam()).observe(4, "some", -0.4, 4),
+            r"'some' in state 4, expected one of \['none'\]",
+        ),
         (lambda: agent.act([2]), r"state: got \[2\]"),
         (lambda: orl.Agent(occam(), alarm=0.1).forget(since=2), "since: got 2"),
         (lambda: named.act("hihg"), "one of 'low', 'middle', 'high'; did you mean high"),
@@ -205,18 +221,24 @@ def test_the_truth_stays_possible_whoever_acts(kind: str) -> None:
     assert binomtest(control, runs, 0.2, alternative="greater").pvalue < 1e-3
 
 
-# Warm starts ----------------------------------------------------------------------------------------------------------
+# Warm starts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["Occam", "ARLGen"])
 def test_a_log_is_learned_as_its_flows_are(kind: str) -> None:
-    log, known, algorithm = simulate_log(CASE.mdp, episodes=50), CASE.mdp.known, getattr(orl, kind)(ladder=CASE.ladder)
+    log, known, algorithm = (
+        simulate_log(CASE.mdp, episodes=50),
+        CASE.mdp.known,
+        getattr(orl, kind)(ladder=CASE.ladder),
+    )
     agent = orl.Agent(algorithm, known=known).learn_from(log)
     state, read = algorithm.begin(known), 0
     for flow in log.flows(known, CASE.ladder.features.attach(known)):
         plan = algorithm.plan(known, state, generator(0, "agent", read))
-        grounds = {name: each for name, each in plan.grounds.items() if name != "source"}  # nobody's own play
-        algorithm.learn(known, state, replace(plan, grounds=grounds), flow)
+        diagnostics = {
+            name: each for name, each in plan.diagnostics.items() if name != "source"
+        }  # nobody's own play
+        algorithm.learn(known, state, replace(plan, diagnostics=diagnostics), flow)
         read += flow.episodes
     assert plain(agent.result.state) == plain(state)
     plan = algorithm.plan(known, state, generator(0, "agent", 50))
@@ -228,7 +250,9 @@ def test_a_log_is_learned_as_its_flows_are(kind: str) -> None:
 
 def test_a_run_or_another_agent_is_where_to_begin() -> None:
     run = orl.run(orl.Occam(ladder=CASE.ladder), CASE.mdp, episodes=40, seed=1)
-    agent = orl.Agent(orl.Occam(ladder=CASE.ladder, acting="fit"), known=CASE.mdp.known).learn_from(run)
+    agent = orl.Agent(orl.Occam(ladder=CASE.ladder, acting="fit"), known=CASE.mdp.known).learn_from(
+        run
+    )
     assert plain(agent.result.state) == plain(run.state)
     second = orl.Agent(orl.Occam(ladder=CASE.ladder), known=CASE.mdp.known).learn_from(agent)
     assert second.act(0) in (0, 1)
@@ -237,13 +261,17 @@ def test_a_run_or_another_agent_is_where_to_begin() -> None:
         second.learn_from(run)
     lake = orl.Agent(orl.ARLGen(ladder=LAKE.ladder), known=LAKE.known)
     lake.observe(0, 1, 0.0, 4)
-    assert lake.learn(5, gym.make("FrozenLake-v1")).result.total_episodes == 6  # the episode told was cut off
+    assert (
+        lake.learn(5, gym.make("FrozenLake-v1")).result.total_episodes == 6
+    )  # the episode told was cut off
 
 
-# Change ---------------------------------------------------------------------------------------------------------------
+# Change -------------------------------------------------------------------------------------------
 
 
-def watched(seed: int, alpha: float, steps: int, change: tuple[int, float]) -> tuple[orl.Agent, int | None]:
+def watched(
+    seed: int, alpha: float, steps: int, change: tuple[int, float]
+) -> tuple[orl.Agent, int | None]:
     """Drive an agent until an alarm; from a step on the rate is another one."""
     agent, draw = orl.Agent(occam(), seed=seed, alarm=alpha), np.random.default_rng(seed)
     stock = 2
@@ -274,7 +302,10 @@ def test_a_class_that_is_too_simple_is_no_change(monkeypatch: pytest.MonkeyPatch
         yield mean * (1.0 - spread), 1, 1.0, False
         yield mean * spread, 2, 2.0, False
 
-    bounds, law = {"mean": (0.1, 0.9), "spread": (0.0, 0.5)}, [each[0] for each in demand(0, 0, mean=0.5, spread=0.2)]
+    bounds, law = (
+        {"mean": (0.1, 0.9), "spread": (0.0, 0.5)},
+        [each[0] for each in demand(0, 0, mean=0.5, spread=0.2)],
+    )
     model = orl.Model(demand, start=0, actions=[0], horizon=5, parameters=bounds)
     ladder = model.ladder({"one": ["mean"], "two": ["mean", "spread"]})
 

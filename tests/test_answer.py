@@ -25,7 +25,7 @@ from occamrl.protocols import Floats
 from occamrl.running.answer import Amount, Answer
 from occamrl.running.flow import simulate
 from occamrl.running.policy import Policy
-from occamrl.running.verdict import plain
+from occamrl.running.verdict import format_number
 from tests import cases
 
 RUNS, DELTA = 40, 0.1
@@ -42,7 +42,11 @@ def log_of(mdp: orl.FiniteMDP, episodes: int, seed: int = 0) -> dict[str, Any]:
     for role in ("state", "action", "next_state"):
         name = known.action_name if role == "action" else known.state_name
         found[role] = [name(int(each)) for flow in flows for each in getattr(flow, role)]
-    return {**found, "reward": known.unit.low + known.unit.scale * np.concatenate([flow.reward for flow in flows])}
+    return {
+        **found,
+        "reward": known.unit.low
+        + known.unit.scale * np.concatenate([flow.reward for flow in flows]),
+    }
 
 
 def value(kernel: Floats, policy: Any) -> float:
@@ -60,10 +64,15 @@ def test_ranges_are_extremes_over_what_is_alive_and_the_best_guarantee_is_recomm
     episodes: int, evidence: str
 ) -> None:
     mdp, kernels = CASE.mdp, CASE.kernels
-    answer = orl.select(simulate_log(mdp, episodes=episodes), CASE.ladder, mdp.known, evidence=evidence)
+    answer = orl.select(
+        simulate_log(mdp, episodes=episodes), CASE.ladder, mdp.known, evidence=evidence
+    )
     scores = answer.judgement.scores[: len(kernels)]
     alive = np.flatnonzero(scores >= answer.judgement.least)
-    optimal = [orl.FiniteMDP(transition=P, reward=mdp.known.base_reward, horizon=4).optimal_policy for P in kernels]
+    optimal = [
+        orl.FiniteMDP(transition=P, reward=mdp.known.base_reward, horizon=4).optimal_policy
+        for P in kernels
+    ]
 
     def over(policy: Any) -> Floats:
         return np.array([value(kernels[i], policy) for i in alive])
@@ -74,7 +83,9 @@ def test_ranges_are_extremes_over_what_is_alive_and_the_best_guarantee_is_recomm
     assert answer.value == pytest.approx(value(kernels[guess], answer.policy.actions))
     change, gap = answer.compared_with(other), worth - over(other)
     assert change[1:] == pytest.approx((gap.min(), gap.max()))
-    assert change.low >= worth.min() - over(other).max() - 1e-12  # sharper than a difference of ranges
+    assert (
+        change.low >= worth.min() - over(other).max() - 1e-12
+    )  # sharper than a difference of ranges
     assert answer.today is not None
     candidates = [*(optimal[i] for i in alive), answer.today.argmax(axis=2)]
     assert answer.interval[0] == pytest.approx(max(over(each).min() for each in candidates))
@@ -99,7 +110,9 @@ def ladder() -> ParametricLadder:
 
 @cache
 def answered(episodes: int, seed: int = 0, delta: float = 0.05) -> Answer:
-    found: Answer = orl.select(log_of(ladder().model.mdp(**TRUTH), episodes, seed), ladder(), delta=delta)
+    found: Answer = orl.select(
+        log_of(ladder().model.mdp(**TRUTH), episodes, seed), ladder(), delta=delta
+    )
     return found
 
 
@@ -110,9 +123,15 @@ def test_a_range_holds_that_of_a_fine_grid_of_the_region(episodes: int, points: 
     by, data = answer.judge, answer.judge.counts_of(answer.state)
     grid = [np.array(each) for each in itertools.product(np.linspace(0.0, 1.0, points), repeat=2)]
     likely = [by.log_likelihood(data, each) for each in grid]
-    inside = [each for each, found in zip(grid, likely, strict=True) if found >= answer.judgement.least]
+    inside = [
+        each for each, found in zip(grid, likely, strict=True) if found >= answer.judgement.least
+    ]
     kernels = [by.kernel(each) for each in inside[:: max(1, len(inside) // 1500)]]
-    for actions in (answer.policy.actions, np.zeros((6, by.known.states), int), np.ones((6, by.known.states), int)):
+    for actions in (
+        answer.policy.actions,
+        np.zeros((6, by.known.states), int),
+        np.ones((6, by.known.states), int),
+    ):
         worth = [by.known.amount(answer._worth(actions)(kernel)) for kernel in kernels]
         found, slack = answer.worth_of(actions), 0.02 * (max(worth) - min(worth))
         assert min(worth) - 3 * slack <= found.low <= min(worth) + slack
@@ -129,14 +148,26 @@ class Narrow(Parametric):
 @pytest.mark.parametrize("control", [False, True])
 def test_ranges_cover_the_truth_and_the_control_does_not(control: bool) -> None:
     """Exact binomial tests on what is recommended, its gain and the parameters, after 30 episodes."""
-    missed, kernel = {"worth": 0, "change": 0, "rate": 0, "rush": 0}, ladder().model.mdp(**TRUTH).kernels[0]
+    missed, kernel = (
+        {"worth": 0, "change": 0, "rate": 0, "rush": 0},
+        ladder().model.mdp(**TRUTH).kernels[0],
+    )
     for seed in range(RUNS):
         answer = answered(30, seed, DELTA)
         if control:
             answer = replace(answer, judge=Narrow(ladder(), answer.known, DELTA))
-        own, today = (answer.known.amount(answer._worth(each)(kernel)) for each in (answer._recommended, answer.today))
-        found = {"worth": (own, answer.worth), "change": (own - today, answer.compared_with(answer.today))}
-        found |= {name: (TRUTH[name], each) for name, each in answer.judge.intervals(answer.state, 1).items()}
+        own, today = (
+            answer.known.amount(answer._worth(each)(kernel))
+            for each in (answer._recommended, answer.today)
+        )
+        found = {
+            "worth": (own, answer.worth),
+            "change": (own - today, answer.compared_with(answer.today)),
+        }
+        found |= {
+            name: (TRUTH[name], each)
+            for name, each in answer.judge.intervals(answer.state, 1).items()
+        }
         for name, (true, each) in found.items():
             missed[name] += not each[1] <= true <= each[2]
     for name, misses in missed.items():
@@ -173,15 +204,22 @@ def test_the_pair_that_misfits_comes_first(strange: bool) -> None:
             return [(1.0, 0, -1.3, False)]
         return shop(stock, order, rate=rate - 0.3 * ((stock, order) == (3, 1)))
 
-    mdp = orl.Model(planted, start=2, actions=[0, 1], horizon=6, parameters={"rate": (0.3, 0.6)}).mdp(rate=0.4)
+    mdp = orl.Model(
+        planted, start=2, actions=[0, 1], horizon=6, parameters={"rate": (0.3, 0.6)}
+    ).mdp(rate=0.4)
     log = log_of(mdp, 1500)
-    for answer in (orl.select(log, ladder().only(1)), orl.select(log, lists(0.1, 0.4), ladder().model.known)):
+    for answer in (
+        orl.select(log, ladder().only(1)),
+        orl.select(log, lists(0.1, 0.4), ladder().model.known),
+    ):
         first = answer.misfits[0]
         assert answer.misspecified
         assert (first["state"], first["action"]) == (3, 1)
         assert strange == (first["predicted"] == 0.0) == ("allow what happened" in str(answer))
         assert "It misfits in state 3, action 1" in str(answer)
-        assert 0.55 < answer._best[0].matrix[0].max() < 0.65  # rate .4: the nearest model, whatever is impossible
+        assert (
+            0.55 < answer._best[0].matrix[0].max() < 0.65
+        )  # rate .4: the nearest model, whatever is impossible
 
 
 def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_path: Path) -> None:
@@ -196,13 +234,17 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
     policy.to_csv(tmp_path / "policy.csv")
     policy.to_json(tmp_path / "policy.json")
     rows = json.loads((tmp_path / "policy.json").read_text())
-    assert {(row["state"], row["step"]) for row in rows} == set(itertools.product(range(5), range(1, 7)))
+    assert {(row["state"], row["step"]) for row in rows} == set(
+        itertools.product(range(5), range(1, 7))
+    )
     assert all(policy(row["state"], row["step"] - 1) == row["action"] for row in rows)
     for step in (-1, 6):
         with pytest.raises(ParameterError, match="step"):
             policy(2, step)
     with (tmp_path / "policy.csv").open() as file:
-        assert [{name: int(each) for name, each in row.items()} for row in csv.DictReader(file)] == rows
+        assert [
+            {name: int(each) for name, each in row.items()} for row in csv.DictReader(file)
+        ] == rows
     still = Policy(np.zeros((6, known.states), int), known, np.arange(known.states) < 3)
     assert still.rows == [{"state": known.describe_states([0, 1, 2]), "action": "0"}]
 
@@ -218,9 +260,18 @@ def test_states_of_policies_are_in_order_and_parts_have_columns(tmp_path: Path) 
 
 
 def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:
-    mdp, table, chosen = cases.SOME_ALLOWED.mdp, {"low": "wait", "middle": "go", "high": "wait"}, np.array([0, 1, 0])
+    mdp, table, chosen = (
+        cases.SOME_ALLOWED.mdp,
+        {"low": "wait", "middle": "go", "high": "wait"},
+        np.array([0, 1, 0]),
+    )
     answer = orl.select(log_of(mdp, 50), orl.Ladder([orl.FiniteFamily([mdp])]), mdp.known)
-    for same in (table.__getitem__, chosen, np.tile(chosen, (4, 1)), np.tile(np.eye(2)[chosen], (4, 1, 1))):
+    for same in (
+        table.__getitem__,
+        chosen,
+        np.tile(chosen, (4, 1)),
+        np.tile(np.eye(2)[chosen], (4, 1, 1)),
+    ):
         assert answer.compared_with(same) == pytest.approx(answer.compared_with(table))
     assert answer.compared_with(answer.policy) == Amount(0.0, 0.0, 0.0)
     wrong: dict[str, Any] = {
@@ -241,7 +292,10 @@ def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:
 
 def test_without_rewards_or_a_list_there_is_a_model_and_no_worth(tmp_path: Path) -> None:
     log = simulate_log(CASE.mdp, episodes=300)
-    for answer in (orl.select(log, CASE.ladder), orl.select(log, cases.nested(CASE), CASE.mdp.known)):
+    for answer in (
+        orl.select(log, CASE.ladder),
+        orl.select(log, cases.nested(CASE), CASE.mdp.known),
+    ):
         assert answer.model == answer.ladder.names[answer.chosen - 1]
         assert "earns" not in str(answer)
         assert "value" not in answer.as_data()
@@ -252,7 +306,11 @@ def test_without_rewards_or_a_list_there_is_a_model_and_no_worth(tmp_path: Path)
 
 
 def test_runs_of_arl_gen_and_occam_answer(tmp_path: Path) -> None:
-    for agent in (orl.Occam(ladder=CASE.ladder), orl.ARLGen(ladder=CASE.ladder), orl.ARLGen(ladder=cases.nested(CASE))):
+    for agent in (
+        orl.Occam(ladder=CASE.ladder),
+        orl.ARLGen(ladder=CASE.ladder),
+        orl.ARLGen(ladder=cases.nested(CASE)),
+    ):
         result = orl.run(agent, CASE.mdp, episodes=400)
         answer = result.answer
         assert (answer.chosen, answer.today) == (result.verdict["chosen"], None)
@@ -265,7 +323,9 @@ def test_runs_of_arl_gen_and_occam_answer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pieces", [[300], [7, 50, 100, 143]])
 @pytest.mark.parametrize("real", [False, True])
-def test_the_evidence_of_a_run_crosses_the_threshold_when_a_class_is_ruled_out(pieces: list[int], real: bool) -> None:
+def test_the_evidence_of_a_run_crosses_the_threshold_when_a_class_is_ruled_out(
+    pieces: list[int], real: bool
+) -> None:
     agent, mdp = orl.Occam(ladder=CASE.ladder), CASE.mdp
     if real:
         agent, mdp = orl.Occam(ladder=ladder(), acting="fit"), ladder().model.mdp(**TRUTH)
@@ -293,7 +353,8 @@ def test_a_parameter_at_its_bound_is_told_and_one_model_is_the_only_one() -> Non
         yield 1.0 - p, state, 0.0
 
     wide, narrow = (
-        orl.Model(coin, start=0, actions=[0, 1], horizon=4, parameters={"p": ends}) for ends in ((0.1, 0.9), (0.1, 0.6))
+        orl.Model(coin, start=0, actions=[0, 1], horizon=4, parameters={"p": ends})
+        for ends in ((0.1, 0.9), (0.1, 0.6))
     )
     log = log_of(wide.mdp(p=0.65), 30)
     found = orl.select(log, narrow.ladder({"any": ["p"]}))
@@ -303,10 +364,15 @@ def test_a_parameter_at_its_bound_is_told_and_one_model_is_the_only_one() -> Non
     assert not orl.select(log, wide.ladder({"any": ["p"]})).at_bounds
 
 
-def test_little_data_are_said_to_be_little_and_what_may_earn_less_than_todays_is_not_urged() -> None:
+def test_little_data_are_said_to_be_little_and_what_may_earn_less_than_todays_is_not_urged() -> (
+    None
+):
     nothing = orl.Agent(orl.Occam(ladder=ladder())).answer
     assert [each.vague for each in (nothing, answered(1), answered(300))] == [True, True, False]
-    assert [each.gain.low > 0.0 for each in (answered(1), answered(300)) if each.gain] == [False, True]
+    assert [each.gain.low > 0.0 for each in (answered(1), answered(300)) if each.gain] == [
+        False,
+        True,
+    ]
     said = "collect more data before", "keep today's policy", "use it"
     for answer, each in zip((nothing, answered(1), answered(300)), said, strict=True):
         assert each in answer.sentences[-1]
@@ -315,7 +381,9 @@ def test_little_data_are_said_to_be_little_and_what_may_earn_less_than_todays_is
 def test_that_no_model_fits_is_doubted_where_models_are_estimates(tmp_path: Path) -> None:
     alone = CASE.ladder.families[0]  # without the truth
     for draws in (0, 1_000):
-        agent = orl.Occam(ladder=orl.Ladder.of_levels(alone, np.zeros(alone.size, int), draws=draws))
+        agent = orl.Occam(
+            ladder=orl.Ladder.of_levels(alone, np.zeros(alone.size, int), draws=draws)
+        )
         orl.run(agent, CASE.mdp, episodes=2_000).save(tmp_path / "run.npz")
         result = orl.Result.load(tmp_path / "run.npz")
         assert result.verdict["misspecified"]
@@ -325,4 +393,12 @@ def test_that_no_model_fits_is_doubted_where_models_are_estimates(tmp_path: Path
 
 def test_amounts_have_four_digits() -> None:
     numbers = (0.0, 3.14159, -0.00012, 999.96, 1234.5, 98765.4, -1e7 / 3)
-    assert [plain(each) for each in numbers] == ["0", "3.142", "-0.00012", "1,000", "1,234", "98,770", "-3,333,000"]
+    assert [format_number(each) for each in numbers] == [
+        "0",
+        "3.142",
+        "-0.00012",
+        "1,000",
+        "1,234",
+        "98,770",
+        "-3,333,000",
+    ]

@@ -73,7 +73,9 @@ def environment() -> dict[str, str]:
 
 
 def python(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=environment())
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, env=environment()
+    )
 
 
 def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
@@ -87,9 +89,14 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     assert (version.stdout.strip(), version.returncode) == (orl.__version__, 0)
 
 
-def test_an_experiment_is_run_looked_at_verified_damaged_repaired_and_reported(elsewhere: Path) -> None:
+def test_an_experiment_is_run_looked_at_verified_damaged_repaired_and_reported(
+    elsewhere: Path,
+) -> None:
     events = [
-        json.loads(line) for line in ok("run", "tiny.toml", "--folder", "out", "--workers", "1", "--json").splitlines()
+        json.loads(line)
+        for line in ok(
+            "run", "tiny.toml", "--folder", "out", "--workers", "1", "--json"
+        ).splitlines()
     ]
     assert events[-1] == {"event": "end", "finished": 4, "failed": 0, "stopped": False}
     assert sum(event["event"] == "done" for event in events) == 4
@@ -121,10 +128,13 @@ def test_a_cell_that_fails_is_told_of_and_the_others_are_finished(elsewhere: Pat
         "    def learn(self, known, state, plan, flow): pass\n"
     )
     spec = (
-        TINY.replace("seeds = 2", 'seeds = 1\nimport = ["broken_agent"]') + '[[agent]]\nname = "broken_agent:Broken"\n'
+        TINY.replace("seeds = 2", 'seeds = 1\nimport = ["broken_agent"]')
+        + '[[agent]]\nname = "broken_agent:Broken"\n'
     )
     (elsewhere / "broken.toml").write_text(spec)
-    assert call("run", "broken.toml", "--folder", "out").exit_code == 2  # a spec alone imports nothing
+    assert (
+        call("run", "broken.toml", "--folder", "out").exit_code == 2
+    )  # a spec alone imports nothing
     words = ("run", "broken.toml", "--folder", "out", "--workers", "1", "--import", "broken_agent")
     result = python("-m", "occamrl", *words)
     assert result.returncode == 1
@@ -136,8 +146,20 @@ def test_a_cell_that_fails_is_told_of_and_the_others_are_finished(elsewhere: Pat
 
 def test_ctrl_c_ends_with_one_line_and_code_130_and_resume_goes_on(elsewhere: Path) -> None:
     rule = '[[agent]]\nname = "Arena"\nrule = "UCB1"\nbases = ["UniformRandom", "PSRL"]\n'  # an episode a block: slow
-    (elsewhere / "slow.toml").write_text(TINY.replace("episodes = 40", "episodes = 1_000_000").replace("2", "1") + rule)
-    words = [sys.executable, "-m", "occamrl", "run", "slow.toml", "--folder", "out", "--workers", "1"]
+    (elsewhere / "slow.toml").write_text(
+        TINY.replace("episodes = 40", "episodes = 1_000_000").replace("2", "1") + rule
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "occamrl",
+        "run",
+        "slow.toml",
+        "--folder",
+        "out",
+        "--workers",
+        "1",
+    ]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
     deadline = time.monotonic() + 60.0
     while len(list(Path("out/cells").glob("*.json"))) != 2 and time.monotonic() < deadline:
@@ -151,7 +173,9 @@ def test_ctrl_c_ends_with_one_line_and_code_130_and_resume_goes_on(elsewhere: Pa
     assert json.loads(ok("status", "out", "--json"))["finished"] == 2
 
 
-def test_learning_in_an_environment_prints_the_verdict_and_writes_a_page_and_a_checkpoint(elsewhere: Path) -> None:
+def test_learning_in_an_environment_prints_the_verdict_and_writes_a_page_and_a_checkpoint(
+    elsewhere: Path,
+) -> None:
     words = ("learn", "FrozenLake-v1", "--ladder", "lake.toml", "--with", "map_name=4x4")
     lines = ok(
         *words, "--episodes", "60", "--compare", "--page", "answer.html", "--checkpoint", "lake.npz"
@@ -166,7 +190,9 @@ def test_learning_in_an_environment_prints_the_verdict_and_writes_a_page_and_a_c
     assert "You need &#x27;slippery&#x27;" in Path("answer.html").read_text("utf-8")
     again = json.loads(ok(*words, "--episodes", "80", "--checkpoint", "lake.npz", "--json"))
     assert (again["episodes"], again["chosen"], again["environment"]) == (80, 2, "FrozenLake-v1")
-    value = json.loads(ok(*words, "--episodes", "20", "--evidence", "value", "--scope", "all", "--json"))
+    value = json.loads(
+        ok(*words, "--episodes", "20", "--evidence", "value", "--scope", "all", "--json")
+    )
     assert value["agent"] == "ARL-GEN"
     unknown = json.loads(ok(*words, "--episodes", "5", "--rewards", "bernstein", "--json"))
     assert unknown["episodes"] == 5
@@ -182,7 +208,14 @@ ladder = orl.SimulatorLadder({"calm": [step]}, **about)
 """
     Path("room.py").write_text(code)
     Path("log.csv").write_text("day,warm,heat\n" + "".join(f"1,{0.9**i},0\n" for i in range(6)))
-    words = ("select", "log.csv", "--model", "room.py:ladder", "--columns", "episode=day,state=warm,action=heat")
+    words = (
+        "select",
+        "log.csv",
+        "--model",
+        "room.py:ladder",
+        "--columns",
+        "episode=day,state=warm,action=heat",
+    )
     assert json.loads(ok(*words, "--page", "log.html", "--json"))["chosen"] == 1
     assert "calm" in Path("log.html").read_text("utf-8")
 
@@ -193,7 +226,9 @@ def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None
     reward = draw.random((3, 2))
     for name, array in (("dry", dry), ("wet", wet), ("reward", reward)):
         np.savez(name, array)
-    classes = "".join(f'[[classes]]\nname = "{name}"\nkernels = ["{name}.npz"]\n' for name in ("dry", "wet"))
+    classes = "".join(
+        f'[[classes]]\nname = "{name}"\nkernels = ["{name}.npz"]\n' for name in ("dry", "wet")
+    )
     Path("models.toml").write_text('horizon = 4\nreward = "reward.npz"\n' + classes)
     for kernel, episodes, code, status in (
         (wet, 200, 0, "decided"),
@@ -202,7 +237,9 @@ def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None
     ):
         mdp = orl.FiniteMDP(transition=kernel, reward=reward, horizon=4)
         pq.write_table(pa.table(simulate_log(mdp, episodes=episodes).columns()), "log.parquet")
-        found = call("select", "log.parquet", "--ladder", "models.toml", "--page", "log.html", "--json")
+        found = call(
+            "select", "log.parquet", "--ladder", "models.toml", "--page", "log.html", "--json"
+        )
         assert (json.loads(found.stdout)["status"], found.exit_code) == (status, code)
     assert "None of your models" in call("select", "log.parquet", "--ladder", "models.toml").stdout
     assert "None of your models" in Path("log.html").read_text("utf-8")
@@ -222,17 +259,26 @@ number = 3
 """
 
 
-def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_told(elsewhere: Path) -> None:
+def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_told(
+    elsewhere: Path,
+) -> None:
     (elsewhere / "shop.py").write_text(SHOP)
     draw, lines = np.random.default_rng(1), ["month,date,stock,weekday,ordered"]
     for month in range(150):
         stock = 2
         for day in range(7):
             order = draw.random() < 0.4
-            lines.append(f"{month},{day},{stock},{('Mon', 'Tue')[day % 2]},{['none', 'some'][order]}")
+            lines.append(
+                f"{month},{day},{stock},{('Mon', 'Tue')[day % 2]},{['none', 'some'][order]}"
+            )
             stock = max(min(stock + order, 4) - (draw.random() < 0.3 + 0.25 * (stock > 2)), 0)
     (elsewhere / "log.csv").write_text("\n".join(lines))
-    columns = ("--columns", "episode=month,state=stock+weekday,action=ordered", "--order-by", "date")
+    columns = (
+        "--columns",
+        "episode=month,state=stock+weekday,action=ordered",
+        "--order-by",
+        "date",
+    )
     words = ("select", "log.csv", "--model", "shop.py:ladder", *columns)
     told = ok(*words, "--agent", "shop.npz", "--page", "shop.html")
     assert "You need 'rushes'" in told
@@ -242,11 +288,29 @@ def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_t
     asked = ("--model", "shop.py:ladder", "--state", "2+Mon")
     action = ok("act", "shop.npz", *asked).strip()
     assert action in ("none", "some")
-    assert json.loads(ok("act", "shop.npz", *asked, "--json")) == {"state": [2, "Mon"], "action": action}
-    ok("observe", "shop.npz", *asked, "--action", "none", "--next-state", "2+Tue", "--reward", "-0.2")
+    assert json.loads(ok("act", "shop.npz", *asked, "--json")) == {
+        "state": [2, "Mon"],
+        "action": action,
+    }
+    ok(
+        "observe",
+        "shop.npz",
+        *asked,
+        "--action",
+        "none",
+        "--next-state",
+        "2+Tue",
+        "--reward",
+        "-0.2",
+    )
     assert call("act", "shop.npz", *asked).exit_code == 2  # it is Tuesday
-    assert ok("act", "shop.npz", "--model", "shop.py:ladder", "--state", "2+Tue").strip() in ("none", "some")
-    assert ok("act", "shop.npz", *asked, "--begin").strip() == action  # another episode, this one was cut off
+    assert ok("act", "shop.npz", "--model", "shop.py:ladder", "--state", "2+Tue").strip() in (
+        "none",
+        "some",
+    )
+    assert (
+        ok("act", "shop.npz", *asked, "--begin").strip() == action
+    )  # another episode, this one was cut off
     assert ok("act", "none-yet.npz", *asked).strip() in ("none", "some")
     for same in ("2,Mon", "(2, 'Mon')"):
         assert ok("act", "none-yet.npz", "--model", "shop.py:ladder", "--state", same) == ok(
@@ -261,7 +325,15 @@ def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_t
         ("select", "log.csv", "--model", "shop.py:number", *columns): "model.ladder",
         ("select", "log.csv", "--model", "shop.py:ladder", "--columns", "episode"): "role=column",
         ("select", "log.csv", "--model", "shop.py:ladder", "--columns", "episode=year"): "year",
-        ("observe", "shop.npz", *asked, "--action", "all", "--next-state", "2+Tue"): "begin_episode",
+        (
+            "observe",
+            "shop.npz",
+            *asked,
+            "--action",
+            "all",
+            "--next-state",
+            "2+Tue",
+        ): "begin_episode",
     }
     for called, message in wrong.items():
         found = call(*called)
@@ -270,7 +342,12 @@ def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_t
 
 def test_the_commands_of_practitioners_come_first() -> None:
     told = ok("--help")
-    assert told.index("Your system") < told.index("select") < told.index("demo") < told.index("Experiments")
+    assert (
+        told.index("Your system")
+        < told.index("select")
+        < told.index("demo")
+        < told.index("Experiments")
+    )
     assert told.index("Experiments") < told.index("resume")
 
 
@@ -284,10 +361,23 @@ def test_a_new_class_checks_itself_and_is_found_by_a_spec(kind: str, elsewhere: 
         old = "UniformRandom" if kind == "learner" else "RiverSwim"
         spec = spec.replace(f'name = "{old}"', 'name = "mine:Mine"')
         if kind == "model":  # its ladder is enough, for references too
-            spec = spec.replace("parameters = { states = 3 }\n", "").replace("UniformRandom", "Occam")
+            spec = spec.replace("parameters = { states = 3 }\n", "").replace(
+                "UniformRandom", "Occam"
+            )
             spec += '[[agent]]\nname = "oracle"\nparameters = { selector = "Occam" }\n'
         (elsewhere / "own.toml").write_text(spec)
-        run = python("-m", "occamrl", "run", "own.toml", "--folder", "out", "--workers", "1", "--import", "mine")
+        run = python(
+            "-m",
+            "occamrl",
+            "run",
+            "own.toml",
+            "--folder",
+            "out",
+            "--workers",
+            "1",
+            "--import",
+            "mine",
+        )
         assert run.returncode == 0, run.stderr
 
 
@@ -308,7 +398,9 @@ def test_list_names_everything_that_is_found() -> None:
     assert "frozen-lake-4x4" in found["ladders"]
 
 
-def test_the_demonstration_answers_in_words_and_draws_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demonstration_answers_in_words_and_draws_a_figure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(demo, "EPISODES", 40)
     monkeypatch.setattr(demo, "SEEDS", 1)
     output = ok("demo", "--folder", "deep/out")
@@ -318,26 +410,42 @@ def test_the_demonstration_answers_in_words_and_draws_a_figure(monkeypatch: pyte
     assert str(Path("deep/out/demo.png")) in output
 
 
-@pytest.mark.parametrize("name", ["demo", "dimension", "norm", "ayoub-riverswim", "arena-mixture", "arena-riverswim"])
+@pytest.mark.parametrize(
+    "name", ["demo", "dimension", "norm", "ayoub-riverswim", "arena-mixture", "arena-riverswim"]
+)
 def test_shipped_specs_are_valid(name: str) -> None:
     assert orl.Experiment.from_toml(name).cells
 
 
 LEARN = ("learn", "FrozenLake-v1", "--episodes", "5", "--ladder")
-WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {  # what is called, the exit code, and what the message names
+WRONG: dict[
+    str, tuple[tuple[str, ...], int, str]
+] = {  # what is called, the exit code, and what the message names
     "no such spec": (("run", "dem", "--folder", "out"), 2, "did you mean 'demo'"),
     "a spec with faults": (("run", "bad.toml", "--folder", "out"), 2, "agent[0].name"),
     "no experiment": (("status", "."), 1, "experiment.json"),
     "nothing to resume": (("resume", "nowhere"), 1, "experiment.json"),
     "nothing to report": (("report", "nowhere"), 1, "experiment.json"),
     "no such ladder": ((*LEARN, "frozen-lake-4x5"), 2, "frozen-lake-4x4"),
-    "no such environment": (("learn", "Nope-v0", "--episodes", "5", "--ladder", "lake.toml"), 2, "Nope-v0"),
-    "a module in the id": (("learn", "os:Nope-v0", "--episodes", "5", "--ladder", "lake.toml"), 2, "--import"),
+    "no such environment": (
+        ("learn", "Nope-v0", "--episodes", "5", "--ladder", "lake.toml"),
+        2,
+        "Nope-v0",
+    ),
+    "a module in the id": (
+        ("learn", "os:Nope-v0", "--episodes", "5", "--ladder", "lake.toml"),
+        2,
+        "--import",
+    ),
     "no such module": ((*LEARN, "lake.toml", "--import", "no_such_module"), 2, "no_such_module"),
     "a bad option": ((*LEARN, "lake.toml", "--with", "slippery"), 2, "key=value"),
     "a bad choice": ((*LEARN, "lake.toml", "--evidence", "values"), 2, "--evidence"),
     "a bad delta": ((*LEARN, "lake.toml", "--delta", "7"), 2, "delta"),
-    "a page nowhere": ((*LEARN, "lake.toml", "--page", "tiny.toml/page.html"), 1, "cannot be written"),
+    "a page nowhere": (
+        (*LEARN, "lake.toml", "--page", "tiny.toml/page.html"),
+        1,
+        "cannot be written",
+    ),
     "no such log": (("select", "nothing.csv", "--ladder", "lake.toml"), 2, "nothing.csv"),
     "no such kind": (("new", "lerner", "Mine"), 2, "learner"),
     "no name": (("new", "learner", "a b"), 2, "name"),
@@ -350,7 +458,9 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {  # what is called, the ex
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_errors_are_a_message_on_standard_error_and_an_exit_code(case: str, elsewhere: Path) -> None:
+def test_errors_are_a_message_on_standard_error_and_an_exit_code(
+    case: str, elsewhere: Path
+) -> None:
     (elsewhere / "bad.toml").write_text(TINY.replace('"UniformRandom"', '"UniformRandon"'))
     words, code, names = WRONG[case]
     result = call(*words)
@@ -366,8 +476,12 @@ def test_for_a_program_an_error_is_a_line_of_json(elsewhere: Path) -> None:
     assert found["faults"][0]["key"] == "agent[0].name"
 
 
-@pytest.mark.parametrize("error", [MemoryError(), ImportError("failed to map a segment"), OSError("no")])
-def test_what_the_machine_cannot_do_is_one_line(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [MemoryError(), ImportError("failed to map a segment"), OSError("no")]
+)
+def test_what_the_machine_cannot_do_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(kind: str) -> None:
         raise error
 

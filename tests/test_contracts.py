@@ -13,12 +13,14 @@ from occamrl import registry
 from occamrl.checks import check_learner, check_problem, check_rule
 from occamrl.errors import ContractError
 from occamrl.protocols import Flow, Known, Played, Replay
-from occamrl.running.run import Simulator, generator, require_plan, tell
+from occamrl.running.run import Simulator, generator, learn_block, require_plan
 from tests import cases
 
 
 @pytest.mark.parametrize(("name", "problem"), cases.contract_cases())
-def test_every_learner_keeps_the_contract(name: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_learner_keeps_the_contract(
+    name: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     agent, mdp = cases.made(name, problem)
     report = check_learner(agent, mdp, episodes=10)
     assert type(agent).__name__ in str(report)
@@ -39,7 +41,13 @@ def test_no_plan_chooses_what_is_not_allowed(name: str) -> None:
         for k in range(0, 100, 10):
             plan = agent.plan(known, state, generator(0, "agent", k))
             require_plan(plan, known)
-            tell(agent, known, state, plan, source.play(plan, k, min(10, plan.episodes), 0, lambda: False).flows)
+            learn_block(
+                agent,
+                known,
+                state,
+                plan,
+                source.play(plan, k, min(10, plan.episodes), 0, lambda: False).flows,
+            )
 
 
 @pytest.mark.parametrize("name", ["paper.ARLGen", "paper.ARLLinDim", "paper.ARLLinNorm"])
@@ -50,8 +58,12 @@ def test_selectors_of_the_paper_say_what_they_chose_and_promise_no_more(name: st
     assert all(row[chosen] is not None and len(row["statistics"]) for row in rows)
     assert result.verdict["because"].split(" of ")[0] in str(result.verdict)
     if name.endswith("Norm"):  # what was given bounds the norm, whatever the ellipsoid says
-        assert f"at most {min(agent.norm_bound, result.verdict['norm_bound']):.4g}" in str(result.verdict)
-    assert "probability" not in str(result.verdict)  # the paper's test promises nothing after finitely many episodes
+        assert f"at most {min(agent.norm_bound, result.verdict['norm_bound']):.4g}" in str(
+            result.verdict
+        )
+    assert "probability" not in str(
+        result.verdict
+    )  # the paper's test promises nothing after finitely many episodes
 
 
 @pytest.mark.parametrize("members", [[0, 1, 0, 1], [2, 2, 2, 2], [1, 5, 0, 3]])
@@ -60,7 +72,9 @@ def test_a_class_holds_a_kernel_per_step_if_it_holds_every_one(members: list[int
     kernels, reward = case.kernels[members], case.mdp.known.base_reward
     mdp = orl.FiniteMDP(transition=kernels, reward=reward, horizon=cases.HORIZON)
     assert case.ladder.class_of(mdp) == (1 if max(members) < 2 else 2)
-    outside = orl.FiniteMDP(transition=kernels[[0] * 3 + [1]] * 0.5 + 0.5 / 3, reward=reward, horizon=cases.HORIZON)
+    outside = orl.FiniteMDP(
+        transition=kernels[[0] * 3 + [1]] * 0.5 + 0.5 / 3, reward=reward, horizon=cases.HORIZON
+    )
     assert case.ladder.class_of(outside) is None
 
 
@@ -84,7 +98,9 @@ def test_a_learner_takes_a_discount_or_says_who_does(name: str) -> None:
 def test_a_plan_with_an_action_that_is_not_allowed_is_refused_by_name() -> None:
     known = cases.SOME_ALLOWED.mdp.known
     for policy in (np.zeros((cases.HORIZON, 3), int), np.full((cases.HORIZON, 3, 2), 0.5)):
-        with pytest.raises(orl.InvalidInput, match=r"'wait' in state 'middle'.*allowed there: \['go'\]"):
+        with pytest.raises(
+            orl.InvalidInput, match=r"'wait' in state 'middle'.*allowed there: \['go'\]"
+        ):
             require_plan(orl.Plan(policy=policy), known)
 
 
@@ -92,7 +108,9 @@ def test_the_table_is_complete() -> None:
     """Every class that the registry finds is in the table of cases."""
     case = cases.CASES["stationary"]
     there = {type(make(case)) for make in (*cases.LEARNERS.values(), *cases.PAPER.values())}
-    found = {each for kind in ("learners", "selectors", "paper") for each in registry.own(kind).values()}
+    found = {
+        each for kind in ("learners", "selectors", "paper") for each in registry.own(kind).values()
+    }
     assert found - there == set()
     assert {type(rule) for rule in cases.RULES.values()} == set(registry.own("rules").values())
 
@@ -109,7 +127,7 @@ def test_every_problem_keeps_the_contract(name: str) -> None:
         check_problem(kind(**parameters))
 
 
-# Negative controls ----------------------------------------------------------------------------------------------------
+# Negative controls --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +178,9 @@ class NoSuchAction(Sound):
 
 class WrongValues(Sound):
     def plan(self, known: Known, state: Any, draw: np.random.Generator) -> orl.Plan:
-        return orl.Plan(policy=super().plan(known, state, draw).policy, values=np.zeros(known.states))
+        return orl.Plan(
+            policy=super().plan(known, state, draw).policy, values=np.zeros(known.states)
+        )
 
 
 class SharedState(Sound):
@@ -194,7 +214,10 @@ class OnlyWholePlans(Sound):
         super().learn(known, state, plan, flow)
 
     def plan(self, known: Known, state: Any, draw: np.random.Generator) -> orl.Plan:
-        return orl.Plan(policy=super().plan(known, state, draw).policy, episodes=3 if state.get("left", 0) <= 0 else 0)
+        return orl.Plan(
+            policy=super().plan(known, state, draw).policy,
+            episodes=3 if state.get("left", 0) <= 0 else 0,
+        )
 
 
 BROKEN: dict[type[Any], str] = {

@@ -19,7 +19,14 @@ from scipy.stats import binom
 import occamrl as orl
 from occamrl.control import errors, evidence
 from occamrl.control.ladder import SimulatorError, check_simulator
-from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, ParameterError, ShapeError, SpaceError
+from occamrl.errors import (
+    CheckpointError,
+    EnvironmentFault,
+    Interrupted,
+    ParameterError,
+    ShapeError,
+    SpaceError,
+)
 from occamrl.logs.continuous import episodes_of
 from occamrl.problems.grids import Grid
 from occamrl.protocols import Floats
@@ -32,10 +39,22 @@ QUICK = orl.CEM(candidates=8, elites=2, iterations=1, horizon=5, particles=2)
 
 
 def cart(
-    states: Floats, actions: Floats, rng: Rng, *, wind: float = 0.0, drag: float = 0.0, sd: float = 0.05
+    states: Floats,
+    actions: Floats,
+    rng: Rng,
+    *,
+    wind: float = 0.0,
+    drag: float = 0.0,
+    sd: float = 0.05,
 ) -> Floats:
     """A cart on a line: place and speed."""
-    speed = states[:, 1] + 0.2 * actions[:, 0] + wind - drag * states[:, 1] + sd * rng.normal(size=len(states))
+    speed = (
+        states[:, 1]
+        + 0.2 * actions[:, 0]
+        + wind
+        - drag * states[:, 1]
+        + sd * rng.normal(size=len(states))
+    )
     return np.stack([states[:, 0] + 0.1 * speed, speed], axis=1)
 
 
@@ -45,16 +64,26 @@ def reward(states: Floats, actions: Floats, after: Floats) -> Floats:
     return found
 
 
-CLASSES: dict[str, list[Any]] = {"calm": [cart], "wind": [partial(cart, wind=w) for w in (-0.1, 0.1)]}
+CLASSES: dict[str, list[Any]] = {
+    "calm": [cart],
+    "wind": [partial(cart, wind=w) for w in (-0.1, 0.1)],
+}
 
 
 def ladder_of(classes: Any = CLASSES, **options: Any) -> orl.SimulatorLadder:
     """Return a ladder of carts."""
-    about: dict[str, Any] = {"reward": reward, "horizon": 30, "actions": orl.Box(-1, 1), "start": [0.5, 0.0]}
+    about: dict[str, Any] = {
+        "reward": reward,
+        "horizon": 30,
+        "actions": orl.Box(-1, 1),
+        "start": [0.5, 0.0],
+    }
     return orl.SimulatorLadder(classes, **(about | options))
 
 
-def walk(agent: orl.OccamControl, truth: Any, steps: int, seed: int = 0, actions: Any = None) -> orl.OccamControl:
+def walk(
+    agent: orl.OccamControl, truth: Any, steps: int, seed: int = 0, actions: Any = None
+) -> orl.OccamControl:
     """Let an agent watch random actions."""
     rng, state = np.random.default_rng(seed), np.array([0.5, 0.0])
     for t in range(steps):
@@ -68,8 +97,12 @@ def walk(agent: orl.OccamControl, truth: Any, steps: int, seed: int = 0, actions
 class Cart(World):
     """A cart as an environment; ``fail`` is raised at step ``at`` of all."""
 
-    def __init__(self, step: Any, fail: BaseException | None = None, at: int = -1, actions: Any = None) -> None:
-        task = System(cart, {}, {}, {}, reward, lambda rng: np.array([0.5, 0.0]), actions or orl.Box(-1, 1))
+    def __init__(
+        self, step: Any, fail: BaseException | None = None, at: int = -1, actions: Any = None
+    ) -> None:
+        task = System(
+            cart, {}, {}, {}, reward, lambda rng: np.array([0.5, 0.0]), actions or orl.Box(-1, 1)
+        )
         super().__init__(task, step)
         self.fail, self.left = fail, at
 
@@ -80,13 +113,19 @@ class Cart(World):
         return super().step(action)
 
 
-# The test -------------------------------------------------------------------------------------------------------------
+# The test -----------------------------------------------------------------------------------------
 
 
 def test_the_bets_of_exchanged_outcomes_have_mean_one() -> None:
     """Whatever the scores are, the N + 1 values of e that arise when each plays the part of y add up to N + 1."""
     rng = np.random.default_rng(0)
-    scores = [rng.normal(size=8), 50 * rng.normal(size=8), rng.standard_cauchy(8), np.full(8, -np.inf), np.zeros(8)]
+    scores = [
+        rng.normal(size=8),
+        50 * rng.normal(size=8),
+        rng.standard_cauchy(8),
+        np.full(8, -np.inf),
+        np.zeros(8),
+    ]
     scores += [np.where(rng.random(8) < 0.5, -np.inf, 0.0), np.array([900.0, *np.full(7, -900.0)])]
     for log_w in scores:
         bets = [np.exp(evidence.bet(np.roll(log_w, k))) for k in range(8)]
@@ -106,17 +145,27 @@ def test_the_score_does_not_look_at_the_outcome() -> None:
     total = np.zeros((3, 2))
     for k in range(7):
         state["laws"] = before.copy()
-        total += np.exp(evidence.score(state, active, top, laws, np.roll(points, k, axis=1), phi)[0])
+        total += np.exp(
+            evidence.score(state, active, top, laws, np.roll(points, k, axis=1), phi)[0]
+        )
     assert np.allclose(total, 7.0)
 
 
-def rejections(runs: int, steps: int, wrap: Callable[[Any], Any] = lambda step: step, **options: Any) -> Floats:
+def rejections(
+    runs: int, steps: int, wrap: Callable[[Any], Any] = lambda step: step, **options: Any
+) -> Floats:
     """Return the largest log capital against the true simulator of every run, acting by what came before."""
     classes = {name: [wrap(each) for each in members] for name, members in CLASSES.items()}
     ladder, peaks = ladder_of(classes, check=False, **options), []
     for i in range(runs):
         agent = orl.OccamControl(ladder=ladder, seed=i)
-        walk(agent, partial(cart, wind=0.1), steps, 100 + i, lambda t: np.array([[-1.0 + 2 * (t % 3 == 0)]]))
+        walk(
+            agent,
+            partial(cart, wind=0.1),
+            steps,
+            100 + i,
+            lambda t: np.array([[-1.0 + 2 * (t % 3 == 0)]]),
+        )
         peaks.append(agent.state["evidence"]["peak"][2])
     return np.array(peaks)
 
@@ -163,7 +212,10 @@ def test_wrong_classes_are_rejected_and_the_right_one_is_named() -> None:
 
 
 def test_deterministic_simulators_have_a_law() -> None:
-    exact = {"calm": [partial(cart, sd=0.0)], "wind": [partial(cart, sd=0.0, wind=w) for w in (0.01, 0.02)]}
+    exact = {
+        "calm": [partial(cart, sd=0.0)],
+        "wind": [partial(cart, sd=0.0, wind=w) for w in (0.01, 0.02)],
+    }
     agent = walk(orl.OccamControl(ladder=ladder_of(exact)), partial(cart, sd=0.0, wind=0.02), 40)
     assert agent.state["evidence"]["rejected"].tolist()[2] == -1
     assert max(agent.state["evidence"]["rejected"].tolist()[:2]) <= 4
@@ -175,7 +227,9 @@ def test_a_truth_outside_is_noticed_named_and_corrected_for() -> None:
     agent = walk(orl.OccamControl(ladder=ladder_of(coordinates=["place", "speed"])), truth, 150)
     assert agent.verdict["misspecified"]
     assert "Where speed is" in agent.answer.misfit
-    assert "higher" in agent.answer.misfit.rpartition("one below")[2]  # drag is wind where the speed is low
+    assert (
+        "higher" in agent.answer.misfit.rpartition("one below")[2]
+    )  # drag is wind where the speed is low
     best, rng = int(evidence.ranking(agent.state["evidence"])[0]), np.random.default_rng(0)
     states, actions = rng.normal(size=(200, 2)) * [1.0, 0.3], rng.uniform(-1, 1, (200, 1))
     wrong = [np.abs(each(states, actions, generator(0, "a")) - truth(states, actions, generator(0, "a"))).mean()
@@ -206,12 +260,16 @@ def test_no_two_steps_are_ranked_among_the_same_draws() -> None:
     ladder = ladder_of({"calm": [watched]}, horizon=3, check=False)
     met.clear()
     rng = np.random.default_rng(0)
-    log = {"episode": np.repeat([0, 1, 2], 8), "states": rng.normal(size=(24, 2)), "actions": np.zeros((24, 1))}
+    log = {
+        "episode": np.repeat([0, 1, 2], 8),
+        "states": rng.normal(size=(24, 2)),
+        "actions": np.zeros((24, 1)),
+    }
     orl.select(log, ladder)
     assert len(met) == 2 * 21  # those that are ranked, and those that laws are fitted to
 
 
-# The contract ---------------------------------------------------------------------------------------------------------
+# The contract -------------------------------------------------------------------------------------
 
 
 TICK = itertools.count()
@@ -219,8 +277,16 @@ TICK = itertools.count()
 BAD: list[tuple[Any, str]] = [
     (lambda s, a, rng: s + rng.normal(), "share a draw"),
     (lambda s, a, rng: s + rng.normal(size=2), "share a draw"),
-    (lambda s, a, rng: s + np.stack([np.full(len(s), rng.normal()), rng.normal(size=len(s))], axis=1), "coordinate 0"),
-    (lambda s, a, rng: s + np.resize([[1.0], [-1.0]], (len(s), 1)) * rng.normal(size=2), "balance each other"),
+    (
+        lambda s, a, rng: (
+            s + np.stack([np.full(len(s), rng.normal()), rng.normal(size=len(s))], axis=1)
+        ),
+        "coordinate 0",
+    ),
+    (
+        lambda s, a, rng: s + np.resize([[1.0], [-1.0]], (len(s), 1)) * rng.normal(size=2),
+        "balance each other",
+    ),
     (lambda s, a, rng: s + np.random.normal(size=s.shape), "same generator state"),  # noqa: NPY002  # what is refused
     (lambda s, a, rng: s + next(TICK), "same generator state"),
     (lambda s, a, rng: np.where(a > -2, np.nan, s), "finite"),
@@ -228,7 +294,10 @@ BAD: list[tuple[Any, str]] = [
     (lambda s, a, rng: s[:, :1], "one row for each row given"),
     (lambda s, a: s, "step"),
     (lambda s, a, rng: np.add(s, 1.0, out=s), "copy"),
-    (lambda s, a, rng: s - s.mean(axis=0) + 0.01 * rng.normal(size=s.shape), "depends on the other rows"),
+    (
+        lambda s, a, rng: s - s.mean(axis=0) + 0.01 * rng.normal(size=s.shape),
+        "depends on the other rows",
+    ),
     (lambda s, a, rng: s - s.mean(axis=0), "depends on the other rows"),
     (lambda s, a, rng: s + rng.normal() * (np.abs(s) > 0.5), "share a draw"),
     (lambda s, a, rng: s + (len(s) == 1) + rng.normal(size=s.shape), "one by one"),
@@ -248,8 +317,18 @@ def test_arguments_are_checked_at_the_door() -> None:
         ladder_of({"calm": [lambda s, a, rng: s + rng.normal()]})
     bad: list[dict[str, Any]] = [{"classes": {}}, {"draws": 2}, {"horizon": 0}, {"resolution": 0.0}]
     bad += [{"classes": {"calm": cart}}, {"classes": {"calm": []}}, {"classes": [cart]}]
-    bad += [{"reward": 1.0}, {"reward": lambda s, a, after: -after}, {"reward": lambda s: 0.0}, {"start": "here"}]
-    bad += [{"start": lambda: 0.0}, {"actions": []}, {"resolution": [1.0] * 3}, {"classes": {1: [cart], "1": [cart]}}]
+    bad += [
+        {"reward": 1.0},
+        {"reward": lambda s, a, after: -after},
+        {"reward": lambda s: 0.0},
+        {"start": "here"},
+    ]
+    bad += [
+        {"start": lambda: 0.0},
+        {"actions": []},
+        {"resolution": [1.0] * 3},
+        {"classes": {1: [cart], "1": [cart]}},
+    ]
     bad += [
         {"reward": lambda s, a, after: np.full(len(s), np.nan)},
         {"view": lambda s: s[:, 0]},
@@ -259,17 +338,31 @@ def test_arguments_are_checked_at_the_door() -> None:
         with pytest.raises(orl.InvalidInput):
             ladder_of(**options)
     ladder = ladder_of()
-    for refused in (lambda: orl.Box([0, 0], [1, 1, 1]), lambda: orl.CEM(elites=0), lambda: orl.MPPI(temperature=0.0)):
+    for refused in (
+        lambda: orl.Box([0, 0], [1, 1, 1]),
+        lambda: orl.CEM(elites=0),
+        lambda: orl.MPPI(temperature=0.0),
+    ):
         with pytest.raises(orl.InvalidInput):
             refused()
-    bad = [{"delta": 0.0}, {"acting": "wildly"}, {"planner": None}, {"planner": orl.CEM}, {"ladder": None}]
+    bad = [
+        {"delta": 0.0},
+        {"acting": "wildly"},
+        {"planner": None},
+        {"planner": orl.CEM},
+        {"ladder": None},
+    ]
     for options in bad:
         with pytest.raises(orl.InvalidInput):
             orl.OccamControl(**({"ladder": ladder} | options))
     agent = orl.OccamControl(ladder=ladder)
     with pytest.raises(ShapeError):
         agent.act([0.0])
-    bad_steps: list[Any] = [([0.0, np.nan], [0.0], 0.0), ([0.0, 0.0], [0.0], np.nan), ([0.0, 0.0], [0.0], "much")]
+    bad_steps: list[Any] = [
+        ([0.0, np.nan], [0.0], 0.0),
+        ([0.0, 0.0], [0.0], np.nan),
+        ([0.0, 0.0], [0.0], "much"),
+    ]
     for state, action, paid in bad_steps:
         with pytest.raises(orl.InvalidInput):
             agent.observe(state, action, paid, [0.0, 0.0])
@@ -300,13 +393,20 @@ def test_what_was_played_is_what_is_judged() -> None:
 
 
 def test_refinement_belongs_to_the_richer_class() -> None:
-    listed = {"calm": [partial(cart, wind=0.0, sd=0.02)], "wind": [partial(cart, wind=0.4, sd=0.02)]}
-    agent = walk(orl.OccamControl(ladder=ladder_of(listed), refine=True), partial(cart, wind=0.13, sd=0.02), 150)
+    listed = {
+        "calm": [partial(cart, wind=0.0, sd=0.02)],
+        "wind": [partial(cart, wind=0.4, sd=0.02)],
+    }
+    agent = walk(
+        orl.OccamControl(ladder=ladder_of(listed), refine=True),
+        partial(cart, wind=0.13, sd=0.02),
+        150,
+    )
     assert agent.verdict["chosen"] == 2
     assert abs(agent.answer.parameters["wind"] - 0.13) < 0.03
 
 
-# Planners -------------------------------------------------------------------------------------------------------------
+# Planners -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("planner", [orl.CEM(), orl.MPPI(iterations=3)])
@@ -334,11 +434,13 @@ def test_every_way_of_acting_acts_on_boxes_and_lists(acting: str) -> None:
     agent = orl.OccamControl(ladder=ladder_of(horizon=5), acting=acting, planner=QUICK)
     result = orl.learn(agent, Cart(partial(cart, wind=0.1)), episodes=2)
     assert result.returns.shape == (2,)
-    agent = orl.OccamControl(ladder=ladder_of(horizon=5, actions=[[-1.0], [1.0]]), acting=acting, planner=QUICK)
+    agent = orl.OccamControl(
+        ladder=ladder_of(horizon=5, actions=[[-1.0], [1.0]]), acting=acting, planner=QUICK
+    )
     assert orl.learn(agent, Cart(cart, actions=[[-1.0], [1.0]]), episodes=1).total_episodes == 1
 
 
-# Files, resuming, logs ------------------------------------------------------------------------------------------------
+# Files, resuming, logs ----------------------------------------------------------------------------
 
 
 def same(one: orl.OccamControl, other: orl.OccamControl) -> bool:
@@ -349,15 +451,22 @@ def same(one: orl.OccamControl, other: orl.OccamControl) -> bool:
 
 
 def test_a_run_that_goes_on_equals_an_uninterrupted_one(tmp_path: Path) -> None:
-    agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, acting="sampling", refine=True)
+    agent = orl.OccamControl(
+        ladder=ladder_of(horizon=10), planner=QUICK, acting="sampling", refine=True
+    )
     truth, options = partial(cart, wind=0.05), {"seed": 3, "progress": False}
     whole = orl.learn(agent, Cart(truth), episodes=6, **options)
     assert agent.total_episodes == 0  # what was given stays as it is
     half = orl.learn(agent, Cart(truth), episodes=3, **options)
     assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half), whole)
     orl.learn(agent, Cart(truth), episodes=2, checkpoint=tmp_path / "c", **options)
-    assert same(orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options), whole)
-    for fail, kind in ((ZeroDivisionError("!"), EnvironmentFault), (KeyboardInterrupt(), Interrupted)):
+    assert same(
+        orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options), whole
+    )
+    for fail, kind in (
+        (ZeroDivisionError("!"), EnvironmentFault),
+        (KeyboardInterrupt(), Interrupted),
+    ):
         with pytest.raises(kind) as stopped:
             orl.learn(agent, Cart(truth, fail, at=25), episodes=6, **options)
         so_far: Any = stopped.value.result  # type: ignore[attr-defined]  # both have one
@@ -397,15 +506,38 @@ def test_a_log_is_judged_as_by_an_agent_that_watches(tmp_path: Path) -> None:
             watching.observe(path[-2], action, 0.0, path[-1])
         watching.begin_episode()
         episodes.append(SimpleNamespace(observations=np.array(path), actions=moves))
-    longer = [np.concatenate([each.actions, [[0.0]]]) for each in episodes]  # a row more, for where it ended
-    states, actions = np.concatenate([each.observations for each in episodes]), np.concatenate(longer)
-    log: dict[str, Any] = {"episode": np.repeat([0, 1, 2], 16), "states": states, "actions": actions}
+    longer = [
+        np.concatenate([each.actions, [[0.0]]]) for each in episodes
+    ]  # a row more, for where it ended
+    states, actions = (
+        np.concatenate([each.observations for each in episodes]),
+        np.concatenate(longer),
+    )
+    log: dict[str, Any] = {
+        "episode": np.repeat([0, 1, 2], 16),
+        "states": states,
+        "actions": actions,
+    }
     frame = pa.table(
-        {"episode": log["episode"], "state_0": states[:, 0], "state_1": states[:, 1], "action_0": actions[:, 0]}
+        {
+            "episode": log["episode"],
+            "state_0": states[:, 0],
+            "state_1": states[:, 1],
+            "action_0": actions[:, 0],
+        }
     )
     minari = SimpleNamespace(iterate_episodes=lambda: iter(episodes))
-    own = {"run": log["episode"], "x": states[:, 0], "v": states[:, 1], "u": actions[:, 0], "t": np.arange(48)}
-    order, roles = np.random.default_rng(0).permutation(48), {"episode": "run", "state": ["x", "v"], "action": "u"}
+    own = {
+        "run": log["episode"],
+        "x": states[:, 0],
+        "v": states[:, 1],
+        "u": actions[:, 0],
+        "t": np.arange(48),
+    }
+    order, roles = (
+        np.random.default_rng(0).permutation(48),
+        {"episode": "run", "state": ["x", "v"], "action": "u"},
+    )
     mixed = orl.read_log({name: column[order] for name, column in own.items()}, roles, order_by="t")
     pa_csv.write_csv(frame, tmp_path / "log.csv")
     pq.write_table(frame, tmp_path / "log.parquet")
@@ -414,21 +546,30 @@ def test_a_log_is_judged_as_by_an_agent_that_watches(tmp_path: Path) -> None:
         assert np.array_equal(answer.evidence["capital"], watching.state["evidence"]["capital"])
         assert answer.chosen == 2
     assert [len(each[1]) for each in episodes_of(log)] == [15, 15, 15]
-    bad: list[Any] = [{"episode": [0], "actions": [[0.0]]}, 3, "nowhere.csv", [3], log | {"episode": [0]}]
+    bad: list[Any] = [
+        {"episode": [0], "actions": [[0.0]]},
+        3,
+        "nowhere.csv",
+        [3],
+        log | {"episode": [0]},
+    ]
     bad += [log | {"states": np.full_like(states, np.nan)}, log | {"states": states[:, :1]}]
     for given in bad:
         with pytest.raises(orl.InvalidInput):
             orl.select(given, ladder)
 
 
-# Refinement, worth, pages ---------------------------------------------------------------------------------------------
+# Refinement, worth, pages -------------------------------------------------------------------------
 
 
 def test_refinement_lists_a_truth_between_listed_values() -> None:
     listed = {"wind": [partial(cart, wind=w) for w in (0.0, 0.1, 0.2)]}
     truth = partial(cart, wind=0.16, sd=0.02)
     listed = {"wind": [partial(each, sd=0.02) for each in listed["wind"]]}
-    coarse, fine = (walk(orl.OccamControl(ladder=ladder_of(listed), refine=r), truth, 200) for r in (False, True))
+    coarse, fine = (
+        walk(orl.OccamControl(ladder=ladder_of(listed), refine=r), truth, 200)
+        for r in (False, True)
+    )
     assert coarse.verdict["misspecified"]
     assert not fine.verdict["misspecified"]
     assert abs(fine.answer.parameters["wind"] - 0.16) < 0.02
@@ -439,14 +580,19 @@ def test_worth_is_the_expected_return() -> None:
     """Without action and noise of the place, -sum over t of E x_t^2: x_t = 0.5 + sum of 0.1 v, v a random walk."""
     agent = orl.OccamControl(ladder=ladder_of({"calm": [cart]}, horizon=10))
     rows = agent.answer.worth_of(lambda states, t: np.zeros((len(states), 1)), runs=400).rows
-    v, x = np.arange(1, 11) * 0.05**2, [0.01 * 0.05**2 * sum(k * k for k in range(1, t + 1)) for t in range(1, 11)]
+    v, x = (
+        np.arange(1, 11) * 0.05**2,
+        [0.01 * 0.05**2 * sum(k * k for k in range(1, t + 1)) for t in range(1, 11)],
+    )
     exact = -(10 * 0.25 + v.sum() + sum(x))
     assert abs(rows[0]["worth"] - exact) < 4 * rows[0]["standard_error"]
 
 
 def test_policies_are_compared_in_what_may_be_true() -> None:
     """The range covers every simulator that is left; what an always wrong policy loses has the right sign."""
-    agent = walk(orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), partial(cart, wind=0.1), 60)
+    agent = walk(
+        orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), partial(cart, wind=0.1), 60
+    )
     answer = agent.answer
 
     def push(states: Floats, step: int) -> Floats:
@@ -485,7 +631,9 @@ def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
         for part in ("Does it matter?", "Evidence over time", "Returns", "What is guaranteed"):
             assert part in text
         assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
-        assert "What is it worth?" not in result.answer.page(tmp_path / "page.html", runs=0).read_text("utf-8")
+        assert "What is it worth?" not in result.answer.page(
+            tmp_path / "page.html", runs=0
+        ).read_text("utf-8")
     assert result.answer.misspecified
     assert "'wind'" in str(result.answer)
 
@@ -497,9 +645,15 @@ def line(states: Floats, actions: Floats, rng: Rng, *, wind: float = 0.0) -> Flo
 
 
 def test_simulators_on_a_grid() -> None:
-    listed: dict[str, list[Any]] = {"calm": [line], "wind": [partial(line, wind=w) for w in (-0.2, 0.2)]}
+    listed: dict[str, list[Any]] = {
+        "calm": [line],
+        "wind": [partial(line, wind=w) for w in (-0.2, 0.2)],
+    }
     ladder = ladder_of(listed, horizon=10, start=[0.4])
-    coarse, made = (ladder.on_grid(Grid(low=[-2.0], high=[2.0], points=[m]), [-1, 0, 1], draws=400) for m in (9, 17))
+    coarse, made = (
+        ladder.on_grid(Grid(low=[-2.0], high=[2.0], points=[m]), [-1, 0, 1], draws=400)
+        for m in (9, 17)
+    )
     place = made.grid.vertices[:, 0]
     for kernel, wind in zip(made.kernels, (0.0, -0.2, 0.2), strict=True):
         np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-12)
@@ -524,6 +678,8 @@ def test_simulators_on_a_grid() -> None:
 
 
 def test_a_circle_has_the_cells_of_its_vertices() -> None:
-    made = ladder_of({"calm": [line]}, start=[0.0]).on_grid(Grid(low=[0], high=[4], points=[4], periodic=[True]), [0.0])
+    made = ladder_of({"calm": [line]}, start=[0.0]).on_grid(
+        Grid(low=[0], high=[4], points=[4], periodic=[True]), [0.0]
+    )
     assert [made.discretiser.encode([x]) for x in (-0.4, 0.4, 0.6, 3.4)] == [0, 0, 1, 3]
     assert made.error.outside == 0.0

@@ -15,10 +15,15 @@ from studies.figures import PAGES as MEASURED
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "occamrl"
-PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
+]
 MATHEMATICS = (ROOT / "docs" / "mathematics.md").read_text("utf-8")
 
-_BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\s*<!-- output -->\s*^```(?:text)?\n(.*?)^```)?", re.M | re.S)
+_BLOCK = re.compile(
+    r"^```python\n(.*?)^```\n(?:\s*<!-- output -->\s*^```(?:text)?\n(.*?)^```)?", re.M | re.S
+)
 _FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 
 
@@ -27,11 +32,15 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-# Examples -------------------------------------------------------------------------------------------------------------
+# Examples -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _BLOCK.search(page.read_text("utf-8"))], ids=name_of)
-def test_examples_of_a_page_run_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if _BLOCK.search(page.read_text("utf-8"))], ids=name_of
+)
+def test_examples_of_a_page_run_as_written(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Blocks of a page share a namespace; a text block marked ``<!-- output -->`` is what the code above it prints."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "data").symlink_to(ROOT / "docs" / "data")  # which examples read
@@ -46,15 +55,22 @@ def test_examples_of_a_page_run_as_written(page: Path, tmp_path: Path, monkeypat
         with contextlib.redirect_stdout(printed):
             exec(compile("\n" * line + block, str(page), "exec", dont_inherit=True), scope)  # noqa: S102  # our pages
         if shown is not None:
-            told, whole = printed.getvalue(), not shown.endswith("\n...\n")  # dots stand for what follows
-            assert told == shown if whole else told.startswith(shown[:-4]), f"{name_of(page)}, line {line}"
+            told, whole = (
+                printed.getvalue(),
+                not shown.endswith("\n...\n"),
+            )  # dots stand for what follows
+            assert told == shown if whole else told.startswith(shown[:-4]), (
+                f"{name_of(page)}, line {line}"
+            )
 
 
 def test_output_is_compared_only_where_it_is_marked() -> None:
     """A mark that stands anywhere else than between a block of code and its output would compare nothing."""
     for page in PAGES:
         text = page.read_text("utf-8")
-        compared = sum(shown is not None for _, shown in (each.groups() for each in _BLOCK.finditer(text)))
+        compared = sum(
+            shown is not None for _, shown in (each.groups() for each in _BLOCK.finditer(text))
+        )
         assert text.count("<!-- output -->") == compared, name_of(page)
 
 
@@ -68,7 +84,7 @@ def test_no_output_is_shown_that_is_not_compared() -> None:
     assert readme.count("```text") == readme.count("<!-- output -->") > 0
 
 
-# Links ----------------------------------------------------------------------------------------------------------------
+# Links --------------------------------------------------------------------------------------------
 
 
 def anchors(page: Path) -> set[str]:
@@ -85,10 +101,12 @@ def test_relative_links_of_a_page_lead_somewhere(page: Path) -> None:
         path, _, anchor = link.partition("#")
         target = page if not path else (page.parent / path).resolve()
         assert target.exists(), f"{name_of(page)} links to {link}"
-        assert not anchor or target.suffix != ".md" or anchor in anchors(target), f"{name_of(page)} links to {link}"
+        assert not anchor or target.suffix != ".md" or anchor in anchors(target), (
+            f"{name_of(page)} links to {link}"
+        )
 
 
-# Tables that are measured ---------------------------------------------------------------------------------------------
+# Tables that are measured -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", sorted(MEASURED))
@@ -102,11 +120,15 @@ def test_a_page_has_a_place_for_each_of_its_measurements_and_names_the_command(p
 def test_no_page_has_a_place_that_nothing_fills() -> None:
     for page in PAGES:
         places = set(re.findall(r"<!-- (\w+:\w+) -->", page.read_text("utf-8")))
-        name = page.relative_to(ROOT / "docs").with_suffix("").as_posix() if page.parent != ROOT else ""
+        name = (
+            page.relative_to(ROOT / "docs").with_suffix("").as_posix()
+            if page.parent != ROOT
+            else ""
+        )
         assert places <= set(MEASURED.get(name, ())), name_of(page)
 
 
-# The mathematics ------------------------------------------------------------------------------------------------------
+# The mathematics ----------------------------------------------------------------------------------
 
 NAMED = sorted(set(re.findall(r"`([a-z_/]+\.py): ([\w.]+)`", MATHEMATICS)))
 STATEMENTS = re.findall(r"\| `(paper/\w+\.py): ([\w.]+)` \| `(.+)` \|$", MATHEMATICS, re.M)
@@ -144,9 +166,9 @@ def test_the_lines_of_the_paper_stand_where_the_mathematics_says() -> None:
 def test_every_statement_is_defined_once_and_every_citation_is_defined() -> None:
     defined = re.findall(r"\*\*([MLB]\d+)\b", MATHEMATICS)
     assert len(defined) == len(set(defined))
-    assert {f"M{n}" for n in range(1, 27)} | {f"L{n}" for n in range(1, 10)} | {f"B{n}" for n in range(1, 9)} == set(
-        defined
-    )
+    assert {f"M{n}" for n in range(1, 27)} | {f"L{n}" for n in range(1, 10)} | {
+        f"B{n}" for n in range(1, 9)
+    } == set(defined)
     texts = {path: path.read_text("utf-8") for path in (*PAGES, *SOURCE.rglob("*.py"))}
     for path, text in texts.items():
         groups = re.findall(r"\(([MLB]\d+(?:(?:, | and | to )[MLB]\d+)*)\)", text)

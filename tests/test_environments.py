@@ -20,7 +20,7 @@ from occamrl import errors, registry
 from occamrl.envs import ProblemEnv, register_problems
 from occamrl.envs.ladder_file import LadderSpec, shipped_ladders
 from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, codec_of
-from occamrl.problems.lakes import table_of
+from occamrl.problems.lakes import mdp_from_env
 from occamrl.problems.mdp import NoisyProblem
 from occamrl.running.learn import Callback, EpisodeReport
 
@@ -36,7 +36,9 @@ def same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
-    return np.array_equal(one, other, equal_nan=isinstance(one, np.ndarray) and one.dtype.kind == "f")
+    return np.array_equal(
+        one, other, equal_nan=isinstance(one, np.ndarray) and one.dtype.kind == "f"
+    )
 
 
 def alike(one: orl.Result, other: orl.Result) -> bool:
@@ -54,7 +56,11 @@ class Counting(orl.Learner):
 
     def begin(self, known: orl.Known) -> Any:
         sizes = known.horizon, known.states, known.actions, known.states
-        return {"counts": np.zeros(sizes), "rewards": np.zeros((known.states, known.actions)), "blocks": 0}
+        return {
+            "counts": np.zeros(sizes),
+            "rewards": np.zeros((known.states, known.actions)),
+            "blocks": 0,
+        }
 
     def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
         law = draw.dirichlet(np.ones(known.actions), size=(known.horizon, known.states))
@@ -63,7 +69,9 @@ class Counting(orl.Learner):
         return orl.Plan(policy=law, episodes=self.episodes, facts={"block": state["blocks"]})
 
     def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
-        np.add.at(state["counts"], (flow.step, flow.state, flow.action, flow.next_state), flow.count)
+        np.add.at(
+            state["counts"], (flow.step, flow.state, flow.action, flow.next_state), flow.count
+        )
         np.add.at(state["rewards"], (flow.state, flow.action), flow.count * flow.reward)
         state["blocks"] += 1
 
@@ -98,7 +106,13 @@ class Plant(gym.Env[Any, Any]):
                         signal.raise_signal(signal.SIGINT)
             reward = {"nan": float("nan"), "other": 1.0 - reward}.get(self.fault, reward)
             observation = 4 if self.fault == "observation" else observation
-        return observation, reward, False, self.fault == "truncation" and self.episode == 3 and self.h == 2, {}
+        return (
+            observation,
+            reward,
+            False,
+            self.fault == "truncation" and self.episode == 3 and self.h == 2,
+            {},
+        )
 
 
 def learner() -> orl.UCRLVTR:
@@ -112,7 +126,9 @@ ONE, MANY = spaces.Discrete(3, start=-2), spaces.MultiDiscrete([2, 1, 3], start=
 FINITE = [ONE, MANY, spaces.MultiBinary(3), spaces.MultiBinary((2, 2)), spaces.Tuple([ONE, MANY])]
 
 
-@pytest.mark.parametrize("space", [*FINITE, spaces.Dict({"x": MANY, "y": ONE}), spaces.Dict({"z": FINITE[-1]})])
+@pytest.mark.parametrize(
+    "space", [*FINITE, spaces.Dict({"x": MANY, "y": ONE}), spaces.Dict({"z": FINITE[-1]})]
+)
 def test_every_point_has_one_number_and_every_number_one_point(space: Any) -> None:
     codec = codec_of(space)
     points = [codec.decode(i) for i in range(codec.size)]
@@ -142,14 +158,27 @@ def test_what_is_outside_a_space_is_refused(space: Any, bad: list[Any]) -> None:
 
 
 def test_spaces_that_are_not_finite_and_cells_that_are_none_are_refused() -> None:
-    infinite: list[Any] = [spaces.Box(0.0, 1.0), spaces.Text(3), spaces.Tuple([spaces.Text(1)]), spaces.MultiBinary(40)]
+    infinite: list[Any] = [
+        spaces.Box(0.0, 1.0),
+        spaces.Text(3),
+        spaces.Tuple([spaces.Text(1)]),
+        spaces.MultiBinary(40),
+    ]
     for space in infinite:
         with pytest.raises(errors.SpaceError):
             codec_of(space)
     for other in (spaces.Discrete(2), spaces.Box(0.0, 1.0, (2,))):
         with pytest.raises(errors.SpaceError, match="discretiser"):
             codec_of(cast(Any, other), Discretiser([[0.0, 1.0]]))
-    wrong: list[Any] = [[["a", "b"]], [3], [], [[0.0]], [[0.0, 0.0]], [[1.0, 0.0]], [[0.0, np.nan, 1.0]]]
+    wrong: list[Any] = [
+        [["a", "b"]],
+        [3],
+        [],
+        [[0.0]],
+        [[0.0, 0.0]],
+        [[1.0, 0.0]],
+        [[0.0, np.nan, 1.0]],
+    ]
     for edges in wrong:
         with pytest.raises(errors.ParameterError, match="edges"):
             Discretiser(edges)
@@ -165,7 +194,9 @@ def test_a_point_lies_in_its_cell() -> None:
         assert column == min(int(5 * point[1]), 4)
         assert cells.encode(cells.decode(5 * row + column)) == 5 * row + column
     open_ended = Discretiser([[-np.inf, 0.0, np.inf], [0.0, 1.0, 3.0]])
-    assert [open_ended.encode(point) for point in ([-9.0, 0.5], [-9.0, 1.0], [0.0, 0.5], [7.0, 3.0])] == [0, 1, 2, 3]
+    assert [
+        open_ended.encode(point) for point in ([-9.0, 0.5], [-9.0, 1.0], [0.0, 0.5], [7.0, 3.0])
+    ] == [0, 1, 2, 3]
     for bad in ([0.0, 3.1], [0.0, np.nan], [0.0]):
         with pytest.raises(errors.SpaceError):
             open_ended.encode(bad)
@@ -177,7 +208,10 @@ def value_by_hand(env: Any, horizon: int) -> float:
     for _ in range(horizon):
         values = np.array(
             [
-                max(sum(p * (r + (0.0 if done else values[s2])) for p, s2, r, done in table[s][a]) for a in table[s])
+                max(
+                    sum(p * (r + (0.0 if done else values[s2])) for p, s2, r, done in table[s][a])
+                    for a in table[s]
+                )
                 for s in range(len(values))
             ]
         )
@@ -193,7 +227,7 @@ def value_by_hand(env: Any, horizon: int) -> float:
 )
 def test_a_table_is_the_problem(name: str, options: dict[str, Any], horizon: int) -> None:
     env = gym.make(name, **options)
-    mdp = table_of(env, horizon=horizon)[0]
+    mdp = mdp_from_env(env, horizon=horizon)[0]
     assert mdp.optimal_value == pytest.approx(value_by_hand(env, horizon), abs=1e-9)
     finite = FiniteEnvironment(env, horizon=horizon)
     assert finite.mdp is not None
@@ -204,7 +238,7 @@ def test_a_table_is_the_problem(name: str, options: dict[str, Any], horizon: int
 def test_regret_is_that_of_the_simulator_in_the_environments_own_unit() -> None:
     """Dry cliff: the way along the edge takes 13 steps; the random policy loses what the simulator says."""
     env = gym.make("CliffWalking-v1")
-    mdp = table_of(env, horizon=20)[0]
+    mdp = mdp_from_env(env, horizon=20)[0]
     best = orl.learn(orl.Optimal(mdp=mdp), env, episodes=4, horizon=20)
     np.testing.assert_array_equal(best.returns, -13.0)
     assert best.total_regret == pytest.approx(0.0, abs=1e-9)
@@ -218,29 +252,39 @@ def test_regret_is_that_of_the_simulator_in_the_environments_own_unit() -> None:
 
 def test_an_environment_and_its_table_teach_the_same_in_expectation() -> None:
     """Visits of real episodes have the law of the simulator's flow, the steps after the end included."""
-    mdp, n = table_of(gym.make("FrozenLake-v1"), horizon=12)[0], 500
+    mdp, n = mdp_from_env(gym.make("FrozenLake-v1"), horizon=12)[0], 500
     agent = Counting(episodes=n)
-    seen = orl.learn(agent, gym.make("FrozenLake-v1"), episodes=n, horizon=12, seed=1, progress=False).state["counts"]
-    drawn = orl.run(agent, mdp, episodes=n, seed=1).state["counts"]  # the same plan, for it has the same address
+    seen = orl.learn(
+        agent, gym.make("FrozenLake-v1"), episodes=n, horizon=12, seed=1, progress=False
+    ).state["counts"]
+    drawn = orl.run(agent, mdp, episodes=n, seed=1).state[
+        "counts"
+    ]  # the same plan, for it has the same address
     assert (seen.sum(axis=(1, 2, 3)) == n).all()
     assert (drawn.sum(axis=(1, 2, 3)) == n).all()
     for h in (1, 5, 11):
         both = np.stack([seen[h].ravel(), drawn[h].ravel()])
         both = both[:, both.sum(axis=0) >= 10]
         assert stats.chi2_contingency(both).pvalue > 1e-4
-        assert stats.chi2_contingency(np.stack([both[0], both[1][::-1]])).pvalue < 1e-6  # it can fail
+        assert (
+            stats.chi2_contingency(np.stack([both[0], both[1][::-1]])).pvalue < 1e-6
+        )  # it can fail
 
 
 def test_what_the_table_does_not_tell() -> None:
     fickle = gym.make("Taxi-v4", fickle_passenger=True)
     with pytest.raises(errors.TableError, match="fickle_passenger"):
         FiniteEnvironment(fickle, horizon=30)
-    known = table_of(gym.make("Taxi-v4"), horizon=30)[0].known
+    known = mdp_from_env(gym.make("Taxi-v4"), horizon=30)[0].known
     finite = FiniteEnvironment(fickle, known=known, reward_range=(-10, 20))
     assert finite.mdp is None
     assert "fickle" in finite.info.why_not
-    doubled = gym.wrappers.TransformReward(gym.make("FrozenLake-v1"), lambda reward: 2.0 * float(reward))
-    ours = gym.wrappers.TransformReward(gym.make("occamrl.envs:occamrl/RiverSwim-v0"), lambda reward: float(reward))
+    doubled = gym.wrappers.TransformReward(
+        gym.make("FrozenLake-v1"), lambda reward: 2.0 * float(reward)
+    )
+    ours = gym.wrappers.TransformReward(
+        gym.make("occamrl.envs:occamrl/RiverSwim-v0"), lambda reward: float(reward)
+    )
     for env in (doubled, ours, gym.make("Blackjack-v1")):
         with pytest.raises((errors.TableError, errors.ParameterError)):
             FiniteEnvironment(env, horizon=10 if env is not ours else None)
@@ -249,7 +293,9 @@ def test_what_the_table_does_not_tell() -> None:
 def test_what_contradicts_the_table_is_found_while_learning() -> None:
     env: Any = gym.make("FrozenLake-v1", is_slippery=False)
     finite = FiniteEnvironment(env, horizon=10)
-    env.unwrapped.P[0] = {a: [(1.0, 5, 0, False)] for a in range(4)}  # the lake is changed behind our back
+    env.unwrapped.P[0] = {
+        a: [(1.0, 5, 0, False)] for a in range(4)
+    }  # the lake is changed behind our back
     with pytest.raises(errors.TableError, match=r"state 5 with reward 0 after \(0, ") as caught:
         orl.learn(orl.UniformRandom(), finite, episodes=50)
     assert (caught.value.index, caught.value.result.total_episodes) == ((0, 0), 1)
@@ -265,7 +311,9 @@ def test_every_problem_is_an_environment(name: str) -> None:
         drawn.reset(seed=0)
         drawn.step(0)
     assert "step 1" in text.render()
-    assert (picture.render() == (214, 69, 48)).all(axis=2).sum() == 16 * 16  # the tile of the present state
+    assert (picture.render() == (214, 69, 48)).all(
+        axis=2
+    ).sum() == 16 * 16  # the tile of the present state
 
 
 def test_registered_problems_pay_in_their_unit_and_last_h_steps() -> None:
@@ -292,7 +340,9 @@ AGENTS: dict[str, Any] = {
 def test_twice_n_is_once_2n_to_the_bit_and_so_is_a_file_between(name: str, tmp_path: Path) -> None:
     def play(episodes: int, **options: Any) -> orl.Result:
         agent: orl.Learner = AGENTS[name]()
-        return orl.learn(agent, gym.make("FrozenLake-v1"), episodes=episodes, known=LAKE.known, **options)
+        return orl.learn(
+            agent, gym.make("FrozenLake-v1"), episodes=episodes, known=LAKE.known, **options
+        )
 
     whole, half = play(24, seed=4), play(10, seed=4)
     assert alike(play(14, continue_from=half), whole)
@@ -302,7 +352,9 @@ def test_twice_n_is_once_2n_to_the_bit_and_so_is_a_file_between(name: str, tmp_p
     assert alike(resumed, whole)
 
 
-def test_pauses_for_checkpoints_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_for_checkpoints_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = orl.learn(Counting(), Plant(), episodes=30, known=MDP.known)
     monkeypatch.setattr("occamrl.running.learn.AT_A_TIME", 0.0)
     often: Any = {"checkpoint": tmp_path / "a.npz", "checkpoint_seconds": 0.0}
@@ -340,8 +392,14 @@ def test_callbacks_are_told_every_episode_and_can_stop() -> None:
             self.ended = result
 
     watch, seen, env = Watch(), list[EpisodeReport](), gym.make("FrozenLake-v1")
-    result = orl.learn(Counting(), env, episodes=50, known=LAKE.known, callbacks=[watch, seen.append])
-    assert [report.episode for report in watch.reports] == list(range(1, 11)) == [report.episode for report in seen]
+    result = orl.learn(
+        Counting(), env, episodes=50, known=LAKE.known, callbacks=[watch, seen.append]
+    )
+    assert (
+        [report.episode for report in watch.reports]
+        == list(range(1, 11))
+        == [report.episode for report in seen]
+    )
     np.testing.assert_array_equal([report.realised_return for report in seen], result.returns)
     np.testing.assert_array_equal([report.regret for report in seen], result.regret)
     assert [report.facts["block"] for report in seen] == [0] * 7 + [1] * 3
@@ -371,7 +429,9 @@ def test_ctrl_c_is_taken_at_an_episode_boundary_and_the_run_goes_on_to_the_bit()
 def test_a_second_ctrl_c_does_not_wait_for_the_environment(tmp_path: Path) -> None:
     options: Any = {"known": MDP.known, "replay": False}
     with pytest.raises(orl.Interrupted) as caught:
-        orl.learn(Counting(), Plant("Ctrl-C twice"), episodes=20, checkpoint=tmp_path / "a.npz", **options)
+        orl.learn(
+            Counting(), Plant("Ctrl-C twice"), episodes=20, checkpoint=tmp_path / "a.npz", **options
+        )
     result = cast(orl.Result, caught.value.result)
     assert result.total_episodes == 4
     assert result.state["counts"].sum() == 3 * MDP.horizon + 1
@@ -389,7 +449,9 @@ FAULTS: list[tuple[str, type[errors.EnvironmentFault], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "kind", "message"), FAULTS, ids=[fault for fault, _, _ in FAULTS])
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"), FAULTS, ids=[fault for fault, _, _ in FAULTS]
+)
 def test_a_fault_is_told_with_its_place_and_nothing_is_lost(
     fault: str, kind: type[errors.EnvironmentFault], message: str, tmp_path: Path
 ) -> None:
@@ -404,14 +466,19 @@ def test_a_fault_is_told_with_its_place_and_nothing_is_lost(
         assert wanted.state["counts"].sum() == 8 * MDP.horizon + 2
     # What was learned is what a plant without fault would have taught in these steps, and no more.
     steps = {"truncation": 2, "reset": 0}.get(fault, 1)
-    before, whole = (orl.learn(Counting(), Plant(), episodes=n, **options).state["counts"] for n in (3, 4))
+    before, whole = (
+        orl.learn(Counting(), Plant(), episodes=n, **options).state["counts"] for n in (3, 4)
+    )
     gained = result.state["counts"] - before
     assert gained.sum() == steps
     np.testing.assert_array_equal(gained[:steps], (whole - before)[:steps])
     # It was saved, and goes on from either.
     loaded = orl.Result.load(tmp_path / "a.npz")
     assert alike(loaded, result)
-    rest = [orl.learn(Counting(), Plant(), episodes=5, continue_from=each, **options) for each in (result, loaded)]
+    rest = [
+        orl.learn(Counting(), Plant(), episodes=5, continue_from=each, **options)
+        for each in (result, loaded)
+    ]
     assert alike(*rest)
     assert rest[0].total_episodes == result.total_episodes + 5
 
@@ -432,10 +499,14 @@ def test_an_end_in_a_state_from_which_others_went_on_is_no_end() -> None:
 
     with pytest.raises(errors.TableError, match="one state more"):
         orl.learn(Counting(), Ending(), episodes=50, known=known(4))
-    result = orl.learn(Counting(), Ending(), episodes=50, known=known(5))  # the last state is the end
+    result = orl.learn(
+        Counting(), Ending(), episodes=50, known=known(5)
+    )  # the last state is the end
     counts = result.state["counts"]
     assert counts[0, 0, :, 4].sum() == 50
-    assert (counts[1:, 4, :, 4].sum(axis=1) == 50).all()  # and the rest of the horizon is spent there
+    assert (
+        counts[1:, 4, :, 4].sum(axis=1) == 50
+    ).all()  # and the rest of the horizon is spent there
     assert counts.sum() == 300
 
 
@@ -456,7 +527,9 @@ def test_unknown_random_rewards_are_estimated_in_the_unit_of_the_environment() -
     inner = orl.UCRLVTRLin(features=orl.FeatureMap.tabular(states=4, actions=2), norm_bound=2.0)
     agent = orl.RewardsPerPair(agent=inner)
     plain = orl.learn(agent, Casino(), episodes=40, known=SIZES)
-    money = orl.learn(agent, Casino(-4.0, 12.0), episodes=40, known=SIZES, reward_range=(-4.0, 12.0))
+    money = orl.learn(
+        agent, Casino(-4.0, 12.0), episodes=40, known=SIZES, reward_range=(-4.0, 12.0)
+    )
     assert same(money.state, plain.state)
     np.testing.assert_allclose(money.returns, 16.0 * plain.returns - 4.0 * 6, atol=1e-9)
     assert plain.regret is None
@@ -464,10 +537,14 @@ def test_unknown_random_rewards_are_estimated_in_the_unit_of_the_environment() -
     assert plain.state["count"].sum() == 40 * 6
     means = plain.state["total"] / np.maximum(plain.state["count"], 1)
     often = plain.state["count"] >= 20
-    assert (np.abs(means - REWARD.ravel())[often] < 4.0 * 0.5 / np.sqrt(plain.state["count"][often])).all()
+    assert (
+        np.abs(means - REWARD.ravel())[often] < 4.0 * 0.5 / np.sqrt(plain.state["count"][often])
+    ).all()
     with pytest.raises(errors.EnvironmentFault, match="reward_range"):
         orl.learn(agent, Casino(-4.0, 12.0), episodes=40, known=SIZES)
-    with pytest.raises(errors.EnvironmentFault, match="RewardsPerPair"):  # known rewards are no random ones
+    with pytest.raises(
+        errors.EnvironmentFault, match="RewardsPerPair"
+    ):  # known rewards are no random ones
         orl.learn(learner(), Casino(), episodes=60, known=MDP.known)
     with pytest.raises(errors.ParameterError):  # and a learner that needs them is not left to guess
         orl.learn(inner, Casino(), episodes=40, known=SIZES)
@@ -518,9 +595,13 @@ class Slide(Plant):
         return np.array([(s + 0.5) / 4]), *rest
 
 
-def test_learning_in_cells_is_learning_in_states_and_a_loaded_agent_brings_them_along(tmp_path: Path) -> None:
+def test_learning_in_cells_is_learning_in_states_and_a_loaded_agent_brings_them_along(
+    tmp_path: Path,
+) -> None:
     cells = orl.Discretiser.uniform(Slide().observation_space, 4)
-    orl.Agent(learner(), Slide(), known=MDP.known, discretiser=cells).learn(8).save(tmp_path / "a.npz")
+    orl.Agent(learner(), Slide(), known=MDP.known, discretiser=cells).learn(8).save(
+        tmp_path / "a.npz"
+    )
     again = orl.Agent.load(tmp_path / "a.npz").learn(12, env=Slide())
     plain = orl.learn(learner(), Plant(), episodes=20, known=MDP.known)
     assert alike(again.result, plain)
@@ -548,23 +629,36 @@ class Stairs(gym.Env[Any, Any]):
 
 def stairs(state: Any, action: int, *, luck: float, drift: float = 0.0) -> Any:
     side, step = state
-    for chance, after in ((luck + drift * side, min(step + 1, 4)), (1 - luck - drift * side, max(step - 1, 0))):
+    for chance, after in (
+        (luck + drift * side, min(step + 1, 4)),
+        (1 - luck - drift * side, max(step - 1, 0)),
+    ):
         ended = after == 4
-        yield chance, (1 - side if action else side, after), 5.0 * ended - 0.5 * action - 0.1 * side, ended
+        yield (
+            chance,
+            (1 - side if action else side, after),
+            5.0 * ended - 0.5 * action - 0.1 * side,
+            ended,
+        )
 
 
 def test_an_environment_is_read_in_the_names_of_a_model(tmp_path: Path) -> None:
     bounds = {"luck": (0.1, 0.6), "drift": (0.0, 0.3)}
     model = orl.Model(stairs, start=(1, 2), actions=[1, 0], horizon=12, parameters=bounds)
     assert sorted(model.states[:-1]) != model.states[:-1]
-    agent = orl.Agent(orl.Occam(ladder=model.ladder({"level": ["luck"], "tilted": ["luck", "drift"]})), Stairs())
+    agent = orl.Agent(
+        orl.Occam(ladder=model.ladder({"level": ["luck"], "tilted": ["luck", "drift"]})), Stairs()
+    )
     answer = agent.learn(60).answer
     assert answer.model == "level"
     assert not answer.judgement.novel
     assert answer.parameters["luck"].low < 0.4 < answer.parameters["luck"].high
     assert answer.interval[0] < answer.worth_of(lambda state: state[0]).value
     for state in model.states[:3]:
-        assert agent.predict(np.array(state))[0] == model.actions[agent.policy()[0, model.states.index(state)]]
+        assert (
+            agent.predict(np.array(state))[0]
+            == model.actions[agent.policy()[0, model.states.index(state)]]
+        )
     agent.save(tmp_path / "stairs.npz")
     agent = orl.Agent.load(tmp_path / "stairs.npz", agent.algorithm, env=Stairs()).learn(5)
 
@@ -574,7 +668,9 @@ def test_an_environment_is_read_in_the_names_of_a_model(tmp_path: Path) -> None:
 
     class Tabled(Stairs):
         def __init__(self) -> None:
-            self.P = {s: {a: [(1.0, s, 0.0, False)] for a in range(3)} for s in range(10)}  # in numbers of its own
+            self.P = {
+                s: {a: [(1.0, s, 0.0, False)] for a in range(3)} for s in range(10)
+            }  # in numbers of its own
 
     assert orl.learn(agent.algorithm, Tabled(), episodes=2).environment.why_not
 
@@ -593,7 +689,9 @@ def test_what_does_not_fit_is_named() -> None:
     result = orl.learn(learner(), Plant(), episodes=5, known=MDP.known)
     simulated = orl.run(learner(), MDP, episodes=5)
     other = orl.FiniteMDP(transition=KERNELS[0], reward=0.5 * REWARD, horizon=6).known
-    shorter = orl.FiniteMDP(transition=KERNELS[0, :3, :, :3] * 0 + 1 / 3, reward=REWARD[:3], horizon=6).known
+    shorter = orl.FiniteMDP(
+        transition=KERNELS[0, :3, :, :3] * 0 + 1 / 3, reward=REWARD[:3], horizon=6
+    ).known
     cases: list[tuple[str, dict[str, Any]]] = [
         ("known", {"known": MDP}),
         ("known", {"known": shorter}),
@@ -665,11 +763,16 @@ def test_shipped_ladders_hold_gymnasiums_environments_in_the_right_class(name: s
     truths: dict[str, list[tuple[str, dict[str, Any], int]]] = {
         "frozen-lake-4x4": [("FrozenLake-v1", {}, 2), ("FrozenLake-v1", {"is_slippery": False}, 1)],
         "frozen-lake-8x8": [("FrozenLake-v1", {"map_name": "8x8", "success_rate": 0.8}, 2)],
-        "cliff-walking": [("CliffWalking-v1", {}, 1), ("CliffWalking-v1", {"is_slippery": True}, 2)],
+        "cliff-walking": [
+            ("CliffWalking-v1", {}, 1),
+            ("CliffWalking-v1", {"is_slippery": True}, 2),
+        ],
         "taxi": [("Taxi-v4", {}, 1), ("Taxi-v4", {"is_rainy": True}, 2)],
     }
     for environment, options, m in truths[name]:
-        finite = FiniteEnvironment(gym.make(environment, **options), known=spec.known, reward_range=spec.rewards)
+        finite = FiniteEnvironment(
+            gym.make(environment, **options), known=spec.known, reward_range=spec.rewards
+        )
         assert spec.ladder.class_of(finite.mdp) == m
 
 

@@ -33,18 +33,38 @@ GOOD = [
 
 BAD: list[tuple[Any, type[InvalidInput], str]] = [
     *[
-        (lambda bad=bad: errors.require_integer("n", bad, 1, index=(2,)), ParameterError, r"n\[2\]: .* integer >= 1")
+        (
+            lambda bad=bad: errors.require_integer("n", bad, 1, index=(2,)),
+            ParameterError,
+            r"n\[2\]: .* integer >= 1",
+        )
         for bad in (0, 1.0, True, np.True_, None, "1", np.float64(1.0))
     ],
     (lambda: errors.require_integer("n", 0, 1, FamilyError), FamilyError, "n: got 0"),
-    (lambda: errors.require_integer("n", 4, 1, most=3), ParameterError, r"in \[1, 3\]"),
+    (lambda: errors.require_integer("n", 4, 1, maximum=3), ParameterError, r"in \[1, 3\]"),
     *[
-        (lambda bad=bad: errors.require_number("x", bad, 0.0, 1.0), ParameterError, r"x: got .* a number in \[0, 1\]")
+        (
+            lambda bad=bad: errors.require_number("x", bad, 0.0, 1.0),
+            ParameterError,
+            r"x: got .* a number in \[0, 1\]",
+        )
         for bad in (-0.1, 1.1, math.nan, math.inf, True, "0.5", None)
     ],
-    (lambda: errors.require_number("x", 0.0, 0.0, math.inf, open_low=True), ParameterError, r"\(0, inf\)"),
-    (lambda: errors.require_choice("x", "cofee", ("coffee", "tea")), UnknownName, r"did you mean 'coffee'\?$"),
-    (lambda: errors.require_choice("x", 7, ("coffee", "tea")), UnknownName, "one of 'coffee', 'tea'"),
+    (
+        lambda: errors.require_number("x", 0.0, 0.0, math.inf, open_low=True),
+        ParameterError,
+        r"\(0, inf\)",
+    ),
+    (
+        lambda: errors.require_choice("x", "cofee", ("coffee", "tea")),
+        UnknownName,
+        r"did you mean 'coffee'\?$",
+    ),
+    (
+        lambda: errors.require_choice("x", 7, ("coffee", "tea")),
+        UnknownName,
+        "one of 'coffee', 'tea'",
+    ),
     (lambda: errors.require_kind("x", 3, Path), ParameterError, "x: got int 3"),
     (lambda: as_mdp(3), ParameterError, "mdp: got int"),
     *[
@@ -52,10 +72,17 @@ BAD: list[tuple[Any, type[InvalidInput], str]] = [
         for bad in ((1.0, 1.0), (1.0, 0.0), (0.0, math.nan), (0.0, math.inf), (0.0,), "ab", None, 3)
     ],
     *[
-        (lambda bad=bad: errors.as_floats("x", bad), ShapeError, "x: got .* an array of real numbers")
+        (
+            lambda bad=bad: errors.as_floats("x", bad),
+            ShapeError,
+            "x: got .* an array of real numbers",
+        )
         for bad in ([[1.0], [1.0, 2.0]], "text", [1j], [None], object())
     ],
-    *[(lambda bad=bad: errors.as_indices("x", bad, 3), ShapeError, "x: ") for bad in ([], [0, 0], [3], [-1], [[0]])],
+    *[
+        (lambda bad=bad: errors.as_indices("x", bad, 3), ShapeError, "x: ")
+        for bad in ([], [0, 0], [3], [-1], [[0]])
+    ],
     (lambda: errors.as_path("x", 3), ParameterError, "x: .* a path"),
 ]
 
@@ -78,7 +105,9 @@ def test_what_is_refused_is_named(call: Any, error: type[InvalidInput], message:
         ParameterError("n", got=0, expected="more", index=(2,)),
         UnknownName("x", got="cofee", known=["coffee"]),
         errors.EnvironmentFault("step", got="nothing", expected="something", index=(3, 4)),
-        errors.SpecError("spec.toml", [errors.Fault("agent", "none", "one"), errors.Fault("seeds", "-1", "0")]),
+        errors.SpecError(
+            "spec.toml", [errors.Fault("agent", "none", "one"), errors.Fault("seeds", "-1", "0")]
+        ),
         errors.RecordError("manifest.json", got="none", expected="one"),
         errors.StorageError("file", OSError(28, "no space")),
         errors.ContractError("broken"),
@@ -114,14 +143,18 @@ def test_the_smallest_delta_is_the_same_everywhere() -> None:
                 replace(each, delta=wrong)
 
 
-# --------------------------------------------------------------------------------------------------------- the package
+# -------------------------------------------------------------------------------------- the package
 
 
 def test_nothing_private_is_offered() -> None:
     for module in (orl, orl.checks, orl.errors, orl.paper):
         names = [name for name in dir(module) if name != "__version__"]
         assert names
-        assert not [name for name in names if name.startswith("_") or name in ("Any", "np", "annotations", "math")]
+        assert not [
+            name
+            for name in names
+            if name.startswith("_") or name in ("Any", "np", "annotations", "math")
+        ]
         assert all(hasattr(module, name) for name in names)
     for kind in registry.KINDS:
         assert not [name for name in registry.named(kind) if name.startswith("_")]
@@ -133,21 +166,24 @@ def test_the_names_that_help_begins_with_exist() -> None:
     assert all(hasattr(orl, name) for name in names)
 
 
-@pytest.mark.parametrize(("wrong", "near"), [("ArlGen", "ARLGen"), ("occam", "Occam"), ("arl_lin_dim", "ARLLinDim")])
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("ArlGen", "ARLGen"), ("occam", "Occam"), ("arl_lin_dim", "ARLLinDim")]
+)
 def test_the_nearest_public_name_is_suggested(wrong: str, near: str) -> None:
     with pytest.raises(AttributeError, match=f"did you mean '{near}'"):
         getattr(orl, wrong)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"), [("n_jobs", "workers"), ("processes", "workers"), ("out", "folder"), ("sedes", "seeds")]
+    ("wrong", "meant"),
+    [("n_jobs", "workers"), ("processes", "workers"), ("out", "folder"), ("sedes", "seeds")],
 )
 def test_options_of_other_packages_are_answered_with_ours(wrong: str, meant: str) -> None:
     with pytest.raises(UnknownName, match=f"{wrong}.*'{meant}'"):
         orl.compare({"a": orl.PSRL()}, RiverSwim(), episodes=5, **{wrong: 2})  # type: ignore[arg-type]  # wrong on purpose
 
 
-# ------------------------------------------------------------------------------------------------------------ registry
+# ----------------------------------------------------------------------------------------- registry
 PLUG_IN = """
 from occamrl.problems.classic import RiverSwim          # imported, not defined here
 
@@ -206,9 +242,13 @@ class _Point:
 def test_installed_packages_bring_classes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [_Point("Theirs", RiverSwim), _Point("Broken", OSError("gone")), _Point("Wrong", int)]
     points += [_Point("RiverSwim", int)]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "occamrl.problems" else [])
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: points if group == "occamrl.problems" else []
+    )
     assert registry.make_problem("theirs", states=3) == RiverSwim(states=3)
-    assert registry.find("problem", "river-swim", "problems") is RiverSwim  # a class of this package keeps its name
+    assert (
+        registry.find("problem", "river-swim", "problems") is RiverSwim
+    )  # a class of this package keeps its name
     for name in ("Broken", "Wrong"):
         with pytest.raises(ParameterError, match=r"somebody's 1\.0"):
             registry.make_problem(name)
@@ -218,7 +258,9 @@ def test_installed_packages_bring_classes_by_name(monkeypatch: pytest.MonkeyPatc
     ("name", "parameters", "near"),
     [("river_swin", {}, "RiverSwim"), ("RiverSwim", {"state": 4}, "states"), ("zzz", {}, None)],
 )
-def test_names_are_matched_generously_and_the_nearest_one_is_suggested(name: str, parameters: Any, near: Any) -> None:
+def test_names_are_matched_generously_and_the_nearest_one_is_suggested(
+    name: str, parameters: Any, near: Any
+) -> None:
     assert registry.make_problem("RIVER-swim", states=4) == RiverSwim(states=4)
     with pytest.raises(UnknownName) as caught:
         registry.make_problem(name, **parameters)

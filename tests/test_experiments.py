@@ -31,19 +31,29 @@ from occamrl.experiments.tables import interval
 from occamrl.running.run import Progress
 
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)"}}
-SPEC: dict[str, Any] = {"name": "river", "episodes": 12, "seeds": 2, "thinning": 8, "agent": ["UniformRandom", LINEAR]}
+SPEC: dict[str, Any] = {
+    "name": "river",
+    "episodes": 12,
+    "seeds": 2,
+    "thinning": 8,
+    "agent": ["UniformRandom", LINEAR],
+}
 SPEC |= {"problem": [{"name": "RiverSwim", "label": "S = {states}", "sweep": {"states": [2, 3]}}]}
 SMALL: dict[str, Any] = SPEC | {"agent": ["UniformRandom"], "seeds": 1}
 
 
 def told(records: Records) -> list[Any]:
     """Return all that does not depend on the clock."""
-    return [{key: value for key, value in each.items() if key != "wall_time"} for each in records.cells]
+    return [
+        {key: value for key, value in each.items() if key != "wall_time"} for each in records.cells
+    ]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Records:
-    return orl.Experiment(**SPEC).run(tmp_path_factory.mktemp("experiment") / "river", workers=1, progress=False)
+    return orl.Experiment(**SPEC).run(
+        tmp_path_factory.mktemp("experiment") / "river", workers=1, progress=False
+    )
 
 
 def test_workers_and_their_deaths_change_nothing(finished: Records, tmp_path: Path) -> None:
@@ -59,7 +69,9 @@ def test_workers_and_their_deaths_change_nothing(finished: Records, tmp_path: Pa
     assert len(two.cells) == 8
     assert told(two) == told(finished)
     assert two.curves.equals(finished.curves)
-    assert {event["cell"] for event in events if event["event"] == "done"} == {each["cell"] for each in two.cells}
+    assert {event["cell"] for event in events if event["event"] == "done"} == {
+        each["cell"] for each in two.cells
+    }
     assert two.phases.num_rows >= 8
     assert len(str(two).splitlines()) <= 25
 
@@ -72,7 +84,8 @@ def test_records_are_those_of_run(finished: Records) -> None:
     record = next(
         each
         for each in finished.cells
-        if (each["problem"]["label"], each["agent"]["name"], each["seed"]) == ("S = 3", "UCRLVTRLin", 1)
+        if (each["problem"]["label"], each["agent"]["name"], each["seed"])
+        == ("S = 3", "UCRLVTRLin", 1)
     )
     assert record["total_regret"] == result.total_regret
     at = np.array(record["curve"]["episode"])
@@ -84,7 +97,9 @@ def test_records_are_those_of_run(finished: Records) -> None:
 
 def test_regret_after_k_episodes_is_exact_at_any_k(finished: Records) -> None:
     problem = orl.make_problem("river-swim", states=3)
-    agent = orl.UCRLVTRLin(features=orl.FeatureMap.tabular(states=3, actions=2), norm_bound=np.sqrt(6.0))
+    agent = orl.UCRLVTRLin(
+        features=orl.FeatureMap.tabular(states=3, actions=2), norm_bound=np.sqrt(6.0)
+    )
     found = orl.compare({"UCRLVTRLin": agent}, problem, episodes=12, seeds=2, workers=1)
     for k in range(13):
         exact = [orl.run(agent, problem, episodes=12, seed=seed).regret_at(k) for seed in range(2)]
@@ -110,7 +125,9 @@ def test_tables_for_papers(finished: Records, monkeypatch: pytest.MonkeyPatch) -
     escaped = r"50 \% of \$x\_1 \& \textbackslash{}\#\textasciitilde{}\textasciicircum{}\{\} & "
     assert escaped in latex
     assert latex.count(r"\toprule") == latex.count(r"\midrule") == latex.count(r"\bottomrule") == 1
-    cells = [line.replace(r"\&", "").count("&") for line in latex.splitlines() if line.endswith(r"\\")]
+    cells = [
+        line.replace(r"\&", "").count("&") for line in latex.splitlines() if line.endswith(r"\\")
+    ]
     assert cells == [3, 3]
     assert finished.to_latex().count(r"\midrule") == 2  # a group per problem
     assert finished.to_latex().count("S = 3") == 1
@@ -150,7 +167,9 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Records:
     return orl.Experiment(**LONG).run(tmp_path_factory.mktemp("long"), workers=1, progress=False)
 
 
-def test_killed_in_the_middle_and_resumed_is_as_if_nothing_had_happened(uninterrupted: Records, tmp_path: Path) -> None:
+def test_killed_in_the_middle_and_resumed_is_as_if_nothing_had_happened(
+    uninterrupted: Records, tmp_path: Path
+) -> None:
     process = begun(tmp_path)
     process.kill()
     process.join()
@@ -163,7 +182,9 @@ def test_killed_in_the_middle_and_resumed_is_as_if_nothing_had_happened(uninterr
     assert (tmp_path / "lock").read_text() == ""
 
 
-def test_ctrl_c_stops_at_a_block_and_says_how_to_go_on(uninterrupted: Records, tmp_path: Path) -> None:
+def test_ctrl_c_stops_at_a_block_and_says_how_to_go_on(
+    uninterrupted: Records, tmp_path: Path
+) -> None:
     process = begun(tmp_path)
     os.kill(process.pid, signal.SIGINT)
     process.join()
@@ -183,7 +204,10 @@ def test_a_finished_folder_is_left_as_it_is_and_a_larger_spec_adds_cells(tmp_pat
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*")}
     larger = orl.Experiment(**(SMALL | {"seeds": 2})).run(tmp_path, workers=1, progress=False)
     assert len(larger.cells) == 2 * len(before)
-    assert before.items() <= {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*")}.items()
+    assert (
+        before.items()
+        <= {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*")}.items()
+    )
     with pytest.raises(RecordError, match="that the spec does not have"):
         orl.Experiment(**SMALL).run(tmp_path, workers=1)
 
@@ -202,7 +226,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Records:
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_damaged_records_are_named_and_never_deleted(damage: Any, small: Records, tmp_path: Path) -> None:
+def test_damaged_records_are_named_and_never_deleted(
+    damage: Any, small: Records, tmp_path: Path
+) -> None:
     shutil.copytree(small.folder, tmp_path, dirs_exist_ok=True)
     path = next(tmp_path.glob("cells/*.json"))
     whole, stranger = path.read_bytes(), tmp_path / "cells" / "notes.txt"
@@ -250,7 +276,11 @@ class Mine(orl.Learner):
 
 def test_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    spec = SPEC | {"agent": ["agent_of_a_user:Mine"], "import": ["agent_of_a_user"], "problem": ["RiverSwim"]}
+    spec = SPEC | {
+        "agent": ["agent_of_a_user:Mine"],
+        "import": ["agent_of_a_user"],
+        "problem": ["RiverSwim"],
+    }
 
     def experiment(action: int) -> orl.Experiment:
         sys.modules.pop("agent_of_a_user", None)
@@ -263,7 +293,9 @@ def test_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         orl.Experiment(**spec)
     records = experiment(0).run(tmp_path / "out", workers=1, progress=False)
     assert not records.failed
-    with pytest.raises(RecordError, match=r"agent_of_a_user:Mine \(agent_of_a_user\.py\) has changed.*new folder"):
+    with pytest.raises(
+        RecordError, match=r"agent_of_a_user:Mine \(agent_of_a_user\.py\) has changed.*new folder"
+    ):
         experiment(1).run(tmp_path / "out", workers=1)
     assert told(orl.load(tmp_path / "out")) == told(records)
     assert told(experiment(0).run(tmp_path / "out", workers=1)) == told(records)
@@ -271,7 +303,9 @@ def test_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_all_faults_of_a_spec_are_reported_at_once(tmp_path: Path) -> None:
     path = tmp_path / "spec.toml"
-    path.write_text('name = "x"\nepisodes = 0\nseeds = []\ncolour = 1\n[[problem]]\nlabel = "y"\n[[agent]]\nname = 3\n')
+    path.write_text(
+        'name = "x"\nepisodes = 0\nseeds = []\ncolour = 1\n[[problem]]\nlabel = "y"\n[[agent]]\nname = 3\n'
+    )
     with pytest.raises(SpecError) as form:
         orl.Experiment.from_toml(path)
     assert {fault.key for fault in form.value.faults} == {
@@ -290,16 +324,31 @@ def test_all_faults_of_a_spec_are_reported_at_once(tmp_path: Path) -> None:
         "agent[0].name", "agent[1].parameters.concentraton", "agent[2].name"
     }  # fmt: skip
     agents = [
-        {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "large", "deltta": 0.1}},
+        {
+            "name": "UCRLVTRLin",
+            "parameters": {"features": "tabular", "norm_bound": "large", "deltta": 0.1},
+        },
         {"name": "UCRLVTR", "label": "a"},
         {"name": "UCRLVTRLing", "label": "b"},
-        {"name": "Arena", "bases": ["UniformRandom", {"name": "PSRL", "parameters": {"replan": -1}}], "rule": "UCB"},
+        {
+            "name": "Arena",
+            "bases": ["UniformRandom", {"name": "PSRL", "parameters": {"replan": -1}}],
+            "rule": "UCB",
+        },
         {"name": "UniformRandom", "only": ["river"]},
     ]
     with pytest.raises(SpecError) as values:
-        orl.Experiment(name="x", episodes=5, seeds=[1, 1], baseline="z", problem=["RiverSwim"], agent=agents)
+        orl.Experiment(
+            name="x", episodes=5, seeds=[1, 1], baseline="z", problem=["RiverSwim"], agent=agents
+        )
     keys = {fault.key for fault in values.value.faults}
-    wanted = {"seeds", "baseline", "agent[4].only[0]", "agent[2].name", "agent[1].parameters.family"}
+    wanted = {
+        "seeds",
+        "baseline",
+        "agent[4].only[0]",
+        "agent[2].name",
+        "agent[1].parameters.family",
+    }
     wanted |= {"agent[0].parameters.norm_bound", "agent[0].parameters.deltta"}
     assert wanted <= keys
     assert any(key.startswith("agent[3].parameters.bases[1]") for key in keys)
@@ -317,12 +366,23 @@ def test_symbolic_values_and_references() -> None:
         {"name": "ARLGen"},
         {"name": "class", "parameters": {"selector": "ARLGen", "m": 1}},
     ]
-    experiment = orl.Experiment(name="x", episodes=20, seeds=1, problem=["SparseLadder"], agent=agents)
-    code = dict(zip(("oracle", "largest", "UCRLVTR", "ARLGen", "class"), experiment.code.values(), strict=True))
+    experiment = orl.Experiment(
+        name="x", episodes=20, seeds=1, problem=["SparseLadder"], agent=agents
+    )
+    code = dict(
+        zip(
+            ("oracle", "largest", "UCRLVTR", "ARLGen", "class"),
+            experiment.code.values(),
+            strict=True,
+        )
+    )
     problem = orl.make_problem("sparse-ladder")
     support, norm = np.flatnonzero(problem.theta), float(np.linalg.norm(problem.theta))
     features = orl.FeatureMap(problem.phi)
-    assert code["oracle"]["agent.features"] == f"FeatureMap {features.restrict(support.tolist()).fingerprint[:16]}"
+    assert (
+        code["oracle"]["agent.features"]
+        == f"FeatureMap {features.restrict(support.tolist()).fingerprint[:16]}"
+    )
     assert code["largest"]["agent.features"] == f"FeatureMap {features.fingerprint[:16]}"
     assert float(code["oracle"]["agent.norm_bound"]) == pytest.approx(norm)
     assert float(code["UCRLVTR"]["agent.delta"]) == pytest.approx(1 / 20)
@@ -330,18 +390,31 @@ def test_symbolic_values_and_references() -> None:
 
 
 PROBLEM = orl.make_problem("river-swim", states=2)
-AGENTS = {"uniform": orl.UniformRandom(), "PSRL": orl.PSRL(), "optimal": orl.Optimal(mdp=PROBLEM.mdp)}
+AGENTS = {
+    "uniform": orl.UniformRandom(),
+    "PSRL": orl.PSRL(),
+    "optimal": orl.Optimal(mdp=PROBLEM.mdp),
+}
 
 
-def test_classes_and_objects_are_what_they_are_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine_too.py").write_text("from occamrl import PSRL\n\n\nclass Mine(PSRL):\n    pass\n")
+def test_classes_and_objects_are_what_they_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine_too.py").write_text(
+        "from occamrl import PSRL\n\n\nclass Mine(PSRL):\n    pass\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     theirs = importlib.import_module("mine_too").Mine
     arena = orl.Arena(bases=[orl.PSRL(replan=0.5), orl.UniformRandom()], rule=orl.UCB1(scale=0.5))
     about: dict[str, Any] = {"name": "river", "episodes": 5, "seeds": 1}
     made = orl.Experiment(
         problem=[orl.make_problem("river-swim", states=3)],
-        agent=[orl.UniformRandom, arena, theirs(), {"name": orl.PSRL(concentration=2.0), "label": "two"}],
+        agent=[
+            orl.UniformRandom,
+            arena,
+            theirs(),
+            {"name": orl.PSRL(concentration=2.0), "label": "two"},
+        ],
         **about,
     )
     named = orl.Experiment(
@@ -372,11 +445,20 @@ def test_comparisons_are_runs_and_do_not_depend_on_workers(tmp_path: Path) -> No
     for name, agent in AGENTS.items():
         totals = [result.total_regret for result in one.results[name]]
         assert totals == [result.total_regret for result in two.results[name]]
-        assert totals == [orl.run(agent, PROBLEM, episodes=20, seed=seed).total_regret for seed in (5, 2)]
+        assert totals == [
+            orl.run(agent, PROBLEM, episodes=20, seed=seed).total_regret for seed in (5, 2)
+        ]
     longer = orl.compare(AGENTS, PROBLEM, episodes=30, seeds=[5], workers=1, folder=tmp_path)
-    assert longer.results["PSRL"][0].total_regret == orl.run(orl.PSRL(), PROBLEM, episodes=30, seed=5).total_regret
-    with pytest.raises(CheckpointError, match=r"concentration: 0\.5 before, 1\.0 now.*another file or folder"):
-        orl.compare({"PSRL": orl.PSRL(concentration=1.0)}, PROBLEM, episodes=30, seeds=[5], folder=tmp_path)
+    assert (
+        longer.results["PSRL"][0].total_regret
+        == orl.run(orl.PSRL(), PROBLEM, episodes=30, seed=5).total_regret
+    )
+    with pytest.raises(
+        CheckpointError, match=r"concentration: 0\.5 before, 1\.0 now.*another file or folder"
+    ):
+        orl.compare(
+            {"PSRL": orl.PSRL(concentration=1.0)}, PROBLEM, episodes=30, seeds=[5], folder=tmp_path
+        )
     with pytest.raises(CheckpointError, match="another folder"):
         orl.compare(AGENTS, PROBLEM, episodes=10, seeds=[5], folder=tmp_path)
 
@@ -386,7 +468,9 @@ def other_problem(what: str) -> orl.FiniteMDP:
     transition, reward = np.full((2, 2, 2), 0.5), np.array([[0.2, 0.0], [0.0, 1.0]])
     transition[0, 0] = [0.9, 0.1] if what == "transition" else [0.8, 0.2]
     reward[0, 0] = 0.3 if what == "reward" else 0.2
-    return orl.FiniteMDP(transition=transition, reward=reward, horizon=6 if what == "horizon" else 5)
+    return orl.FiniteMDP(
+        transition=transition, reward=reward, horizon=6 if what == "horizon" else 5
+    )
 
 
 class Constant(orl.Learner):
@@ -408,7 +492,9 @@ class Constant(orl.Learner):
 @pytest.mark.parametrize("what", ["transition", "reward", "horizon"])
 def test_a_folder_keeps_results_of_one_problem(what: str, tmp_path: Path) -> None:
     def play(mdp: orl.FiniteMDP) -> float:
-        found = orl.compare({"a": Constant()}, mdp, episodes=10, seeds=1, workers=1, folder=tmp_path)
+        found = orl.compare(
+            {"a": Constant()}, mdp, episodes=10, seeds=1, workers=1, folder=tmp_path
+        )
         return float(found.results["a"][0].total_regret)
 
     before = play(other_problem(""))
@@ -417,13 +503,20 @@ def test_a_folder_keeps_results_of_one_problem(what: str, tmp_path: Path) -> Non
     assert play(other_problem("")) == before
 
 
-def test_a_folder_keeps_results_of_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_keeps_results_of_one_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def play() -> orl.Comparison:
-        return orl.compare({"a": Constant()}, other_problem(""), episodes=10, seeds=1, workers=1, folder=tmp_path)
+        return orl.compare(
+            {"a": Constant()}, other_problem(""), episodes=10, seeds=1, workers=1, folder=tmp_path
+        )
 
     before = play()
     monkeypatch.setattr(Constant, "action", lambda self: 1)
-    with pytest.raises(CheckpointError, match=r"the code of .*Constant \(test_experiments\.py\) has changed.*folder"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"the code of .*Constant \(test_experiments\.py\) has changed.*folder",
+    ):
         play()
     monkeypatch.undo()
     assert play().rows[0]["regret"] == before.rows[0]["regret"]
@@ -436,7 +529,8 @@ def test_a_changed_parameter_is_named_with_the_remedy(tmp_path: Path) -> None:
 
     experiment(0.5).run(tmp_path, workers=1, progress=False)
     with pytest.raises(
-        RecordError, match=r"PSRL: agent\.concentration: 0\.5 before, 1\.0 now.*second \[\[agent\]\].*label"
+        RecordError,
+        match=r"PSRL: agent\.concentration: 0\.5 before, 1\.0 now.*second \[\[agent\]\].*label",
     ):
         experiment(1.0).run(tmp_path, workers=1)
     problem = [{"name": "RiverSwim", "label": "S = 2", "parameters": {"states": 2, "horizon": 9}}]
@@ -448,7 +542,9 @@ def test_a_changed_parameter_is_named_with_the_remedy(tmp_path: Path) -> None:
 
 def test_tables_of_a_comparison() -> None:
     found = orl.compare(AGENTS, PROBLEM, episodes=20, seeds=4, workers=1)
-    totals = np.array([[result.total_regret for result in results] for results in found.results.values()])
+    totals = np.array(
+        [[result.total_regret for result in results] for results in found.results.values()]
+    )
     assert np.allclose([row["regret"] for row in found.rows], totals.mean(axis=1))
     assert found.rows[2]["regret"] == 0.0
     gaps = {row["agent"]: row for row in found.differences("PSRL")}
@@ -485,11 +581,17 @@ def test_an_interval_holds_the_mean_as_often_as_it_says() -> None:
 
 def test_constants_of_a_league_table_are_chosen_on_other_seeds(tmp_path: Path) -> None:
     swept = {"name": "PSRL", "sweep": {"concentration": [5.0, 0.5]}}
-    spec = SPEC | {"seeds": [0, 1], "tuning_seeds": [7], "agent": ["UniformRandom", swept], "problem": ["RiverSwim"]}
+    spec = SPEC | {
+        "seeds": [0, 1],
+        "tuning_seeds": [7],
+        "agent": ["UniformRandom", swept],
+        "problem": ["RiverSwim"],
+    }
     records = orl.Experiment(**spec).run(tmp_path, workers=1, progress=False)
     rows = {row["agent"]: row for row in league(records)}
     regret: dict[Any, float] = {
-        (each["agent"]["parameters"].get("concentration"), each["seed"]): each["total_regret"] for each in records.cells
+        (each["agent"]["parameters"].get("concentration"), each["seed"]): each["total_regret"]
+        for each in records.cells
     }
     best = min((5.0, 0.5), key=lambda c: regret[c, 7])
     assert rows["PSRL"]["regret"] == pytest.approx((regret[5.0, 0] + regret[5.0, 1]) / 2)
@@ -523,26 +625,47 @@ def test_a_ladder_of_a_problem_is_enough_for_references_and_for_the_right_class(
     theirs = {"problems": {"WithLadder": WithLadder}}
     monkeypatch.setattr(registry, "own", lambda kind: {**own(kind), **theirs.get(kind, {})})
     selector = {"selector": "arl-gen"}
-    agents: list[Any] = ["occam", "ARLGen", {"name": "Occam", "label": "all", "parameters": {"scope": "all"}}]
+    agents: list[Any] = [
+        "occam",
+        "ARLGen",
+        {"name": "Occam", "label": "all", "parameters": {"scope": "all"}},
+    ]
     agents += [{"name": name, "parameters": selector} for name in ("oracle", "largest", "smallest")]
     bases = [{"name": "class", "parameters": {**selector, "m": m}} for m in (1, 2)]
     agents.append({"name": "Arena", "bases": bases, "rule": "ucb1"})
-    experiment = orl.Experiment(name="x", episodes=60, seeds=2, problem=["with-ladder"], agent=agents)
+    experiment = orl.Experiment(
+        name="x", episodes=60, seeds=2, problem=["with-ladder"], agent=agents
+    )
     assert [cell.agent["name"] for cell in experiment.cells[:1]] == ["Occam"]
     records = experiment.run(tmp_path, workers=1, progress=False)
     rows = {row["agent"]: row["right class"] for row in league(records)}
-    assert {name for name, share in rows.items() if not share} == {"all", "oracle", "largest", "smallest"}
+    assert {name for name, share in rows.items() if not share} == {
+        "all",
+        "oracle",
+        "largest",
+        "smallest",
+    }
     for name in ("Occam", "ARLGen"):
-        phases = [row for each in records.cells if each["agent"]["label"] == name for row in each["phases"]]
+        phases = [
+            row
+            for each in records.cells
+            if each["agent"]["label"] == name
+            for row in each["phases"]
+        ]
         share = sum(row["episodes"] for row in phases if row["chosen"] == 2) / 120
         assert rows[name] == f"{100 * share:.0f} %"
     with pytest.raises(SpecError, match="'PSRL' twice"):
-        orl.Experiment(name="x", episodes=60, seeds=2, problem=["RiverSwim"], agent=["PSRL", "psrl"])
+        orl.Experiment(
+            name="x", episodes=60, seeds=2, problem=["RiverSwim"], agent=["PSRL", "psrl"]
+        )
 
 
 def test_references_are_the_learners_that_a_selector_would_be() -> None:
     problem = WithLadder()
-    for selector in (orl.ARLGen(ladder=problem.ladder, delta=0.01), orl.Occam(ladder=problem.ladder, delta=0.01)):
+    for selector in (
+        orl.ARLGen(ladder=problem.ladder, delta=0.01),
+        orl.Occam(ladder=problem.ladder, delta=0.01),
+    ):
         sizes = [orl.smallest(selector), orl.oracle(selector, problem), orl.largest(selector)]
         assert [each.family.size for each in sizes if isinstance(each, orl.UCRLVTR)] == [2, 4, 4]
         assert all(getattr(each, "delta", None) == 0.01 for each in sizes)
@@ -557,7 +680,10 @@ def test_references_are_the_learners_that_a_selector_would_be() -> None:
     }
     for kind, (dimension, bound) in found.items():
         reference: Any = orl.oracle(kind(features=features, norm_bound=9.0), sparse)
-        assert (reference.features.dimension, reference.norm_bound) == (dimension, pytest.approx(bound))
+        assert (reference.features.dimension, reference.norm_bound) == (
+            dimension,
+            pytest.approx(bound),
+        )
     with pytest.raises(ParameterError, match="contains the problem"):
         orl.oracle(orl.ARLGen(ladder=problem.ladder), WithLadder(sharpness=0.5))
     with pytest.raises(ParameterError, match="with a ladder"):
@@ -570,7 +696,10 @@ def test_the_two_named_forms_of_arl_lin_are_its_options() -> None:
     pairs: list[Any] = [(orl.ARLLinDim(**given), orl.ARLLin(**given, norm=False))]
     pairs.append((orl.ARLLinNorm(**given), orl.ARLLin(**given, dimension=False)))
     for one, other in pairs:
-        regrets = [orl.run(agent, sparse, episodes=60, progress=False).total_regret for agent in (one, other)]
+        regrets = [
+            orl.run(agent, sparse, episodes=60, progress=False).total_regret
+            for agent in (one, other)
+        ]
         assert regrets[0] == regrets[1]
     with pytest.raises(ParameterError, match="UCRLVTRLin"):
         orl.ARLLin(**given, dimension=False, norm=False)
@@ -582,8 +711,15 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_labels_keep_the_order_of_the_spec_when_it_is_resumed(tmp_path: Path) -> None:
-    rules = [{"name": "D3RB", "parameters": {"scale": scale, "coefficient": 1.0}} for scale in (1.0, 0.1)]
-    arena = {"name": "Arena", "label": "{rule}", "bases": ["UniformRandom", "PSRL"], "sweep": {"rule": rules}}
+    rules = [
+        {"name": "D3RB", "parameters": {"scale": scale, "coefficient": 1.0}} for scale in (1.0, 0.1)
+    ]
+    arena = {
+        "name": "Arena",
+        "label": "{rule}",
+        "bases": ["UniformRandom", "PSRL"],
+        "sweep": {"rule": rules},
+    }
     experiment = orl.Experiment(**(SPEC | {"agent": [arena]}))
     Folder(tmp_path).create(experiment.name, experiment.data, experiment.cells, experiment.code)
     resumed = orl.Experiment.resume(tmp_path, workers=1, progress=False)

@@ -37,10 +37,14 @@ def test_weights_are_a_distribution_whose_mean_is_the_point(n: int, seed: int) -
     np.testing.assert_allclose(weight.sum(axis=1), 1.0, atol=1e-12)
     mean = (grid.vertices[vertex] * weight[:, :, None]).sum(axis=1)
     np.testing.assert_allclose(mean[:, ~circle], states[:, ~circle], atol=1e-9)
-    np.testing.assert_allclose(grid.interpolate(np.arange(grid.size), grid.vertices), np.arange(grid.size), atol=1e-6)
+    np.testing.assert_allclose(
+        grid.interpolate(np.arange(grid.size), grid.vertices), np.arange(grid.size), atol=1e-6
+    )
     turned = states + circle * 3.0 * (np.array(grid.high) - grid.low)  # angles wrap around
     values = rng.random(grid.size)
-    np.testing.assert_allclose(grid.interpolate(values, turned), grid.interpolate(values, states), atol=1e-9)
+    np.testing.assert_allclose(
+        grid.interpolate(values, turned), grid.interpolate(values, states), atol=1e-9
+    )
 
 
 def test_multilinear_functions_are_reproduced() -> None:
@@ -53,7 +57,9 @@ def test_multilinear_functions_are_reproduced() -> None:
         return np.asarray(np.stack([x**0, x, y, z, x * y, x * z, y * z, x * y * z], axis=1) @ c)
 
     states = rng.uniform(grid.low, grid.high, size=(50, 3))
-    np.testing.assert_allclose(grid.interpolate(f(grid.vertices), states), f(states), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        grid.interpolate(f(grid.vertices), states), f(states), rtol=1e-9, atol=1e-9
+    )
 
 
 def circle(points: int) -> Grid:
@@ -62,28 +68,43 @@ def circle(points: int) -> Grid:
 
 def rotation(nodes: int = 2_000, *, hermite: bool = False) -> tuple[Any, Any]:
     """A rotation with normal noise, whose values are known in closed form."""
-    rule = normal_rule([SIGMA], nodes) if hermite else quantile_rule(lambda u: SIGMA * norm.ppf(u), nodes)
+    rule = (
+        normal_rule([SIGMA], nodes)
+        if hermite
+        else quantile_rule(lambda u: SIGMA * norm.ppf(u), nodes)
+    )
     return lambda s, a, noise: s + a[0] * TURN + noise, rule
 
 
 def exact(x: Floats) -> Floats:
     k = np.arange(HORIZON)[:, None]
-    return np.asarray(0.5 * (HORIZON + (np.exp(-0.5 * k * SIGMA**2) * np.cos(x + k * TURN)).sum(axis=0)))
+    return np.asarray(
+        0.5 * (HORIZON + (np.exp(-0.5 * k * SIGMA**2) * np.cos(x + k * TURN)).sum(axis=0))
+    )
 
 
 def solved(points: int) -> tuple[Grid, Floats]:
     grid = circle(points)
     reward, kernel = 0.5 * (1.0 + np.cos(grid.vertices)), discretise(*rotation(), grid, [1.0])
-    return grid, np.asarray(orl.FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0])
+    return grid, np.asarray(
+        orl.FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0]
+    )
 
 
 def test_values_are_within_the_bound_and_the_estimated_error_is_the_true_one() -> None:
     solutions, states, gaps = [solved(points) for points in (12, 24, 48)], circle(12).vertices, []
     # |V_h''| <= 1/2 sum_k exp(-k sigma^2/2): D^2/8 times that, once for every step
-    bends = [0.5 * sum(math.exp(-0.5 * k * SIGMA**2) for k in range(HORIZON - h)) for h in range(HORIZON)]
+    bends = [
+        0.5 * sum(math.exp(-0.5 * k * SIGMA**2) for k in range(HORIZON - h)) for h in range(HORIZON)
+    ]
     report = refinement(solutions, states)
-    for (grid, found), estimate, start in zip(solutions, report.errors, report.at_start, strict=True):
-        assert np.abs(found - exact(grid.vertices[:, 0])).max() <= sum(bends) * grid.spacing[0] ** 2 / 8.0
+    for (grid, found), estimate, start in zip(
+        solutions, report.errors, report.at_start, strict=True
+    ):
+        assert (
+            np.abs(found - exact(grid.vertices[:, 0])).max()
+            <= sum(bends) * grid.spacing[0] ** 2 / 8.0
+        )
         gap = grid.interpolate(found, states) - exact(states[:, 0])
         gaps.append(np.abs(gap).max())
         assert estimate == pytest.approx(gaps[-1], rel=0.1)
@@ -100,7 +121,10 @@ def test_no_estimate_without_convergence() -> None:
 
 def test_rules_integrate_and_more_nodes_help() -> None:
     fine = discretise(*rotation(), circle(12), [1.0]).toarray()
-    gaps = [np.abs(discretise(*rotation(n, hermite=True), circle(12), [1.0]).toarray() - fine).max() for n in (3, 90)]
+    gaps = [
+        np.abs(discretise(*rotation(n, hermite=True), circle(12), [1.0]).toarray() - fine).max()
+        for n in (3, 90)
+    ]
     assert gaps[1] < 0.1 * gaps[0]
 
 
@@ -117,14 +141,19 @@ def test_only_reachable_states_have_to_be_covered() -> None:
     assert discretise(*half, line(), [0.0], start=[[0.25]]).shape == (5, 5)
     with pytest.raises(ParameterError, match="covers the reachable states"):
         discretise(*half, line(), [0.0], start=[[0.8]])
-    with pytest.raises(ParameterError, match=r"got \[1.25\] from state \[0.75\] under action \[2.0\].*\[0, 1\]"):
+    with pytest.raises(
+        ParameterError, match=r"got \[1.25\] from state \[0.75\] under action \[2.0\].*\[0, 1\]"
+    ):
         discretise(*moved(lambda s, a, w: s + 0.25 * a[0]), line(), [0.0, 2.0])
 
 
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (lambda: discretise(*moved(lambda s, a, w: np.where(s > 0.9, np.nan, s)), line(), [0.0]), ParameterError),
+        (
+            lambda: discretise(*moved(lambda s, a, w: np.where(s > 0.9, np.nan, s)), line(), [0.0]),
+            ParameterError,
+        ),
         (lambda: discretise(*moved(lambda s, a, w: s[:1]), line(), [0.0]), InvalidInput),
         (lambda: discretise(*rotation(3), circle(4), [[math.nan]]), InvalidInput),
         (lambda: discretise(*rotation(3), line(), [0.0], start=[[3.0]]), InvalidInput),
@@ -156,7 +185,10 @@ def test_the_truth_is_the_mixture_of_its_candidates(name: str) -> None:
 
 
 def test_the_estimate_of_the_inventory_foretells_a_much_finer_grid() -> None:
-    values = [orl.make_problem("continuous-inventory", resolution=n, nodes=30).mdp.optimal_value for n in (20, 80)]
+    values = [
+        orl.make_problem("continuous-inventory", resolution=n, nodes=30).mdp.optimal_value
+        for n in (20, 80)
+    ]
     estimate = orl.make_problem("continuous-inventory", nodes=30).discretisation_error().at_start[0]
     assert values[0] - values[1] == pytest.approx(estimate, rel=0.1)
 
@@ -176,4 +208,6 @@ def test_a_pendulum_without_noise_follows_gymnasiums() -> None:
             env.step(np.array([torque]))
         state = swing(FRICTIONS["none"], state, np.array([torque]), np.zeros((1, 1)))
         angle, speed = env.state
-        np.testing.assert_allclose(state[0], [(angle + np.pi) % (2 * np.pi) - np.pi, speed], atol=1e-9)
+        np.testing.assert_allclose(
+            state[0], [(angle + np.pi) % (2 * np.pi) - np.pi, speed], atol=1e-9
+        )

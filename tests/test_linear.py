@@ -32,7 +32,9 @@ from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm, penalised_l
 Seen = Callable[[Plan, dict[str, Any], Flow], None]
 
 
-def play(agent: Any, mdp: FiniteMDP, episodes: int, seed: int = 0, seen: Seen | None = None) -> tuple[float, Any]:
+def play(
+    agent: Any, mdp: FiniteMDP, episodes: int, seed: int = 0, seen: Seen | None = None
+) -> tuple[float, Any]:
     """Play, and return the regret and the last state; ``seen`` is told of every block before it is learned from."""
     state, k, regret = agent.begin(mdp.known), 0, 0.0
     while k < episodes:
@@ -49,7 +51,9 @@ def play(agent: Any, mdp: FiniteMDP, episodes: int, seed: int = 0, seen: Seen | 
     return regret, state
 
 
-def small_mixture(seed: int = 0, on_transitions: bool = False) -> tuple[FiniteMDP, FeatureMap, Floats]:
+def small_mixture(
+    seed: int = 0, on_transitions: bool = False
+) -> tuple[FiniteMDP, FeatureMap, Floats]:
     """Return a mixture of three random kernels with partly impossible outcomes, its features and theta*."""
     draw, theta = np.random.default_rng(seed), np.array([0.6, 0.3, 0.1])
     kernels = draw.dirichlet(np.ones(4), size=(3, 4, 2))
@@ -72,7 +76,7 @@ def some_values(mdp: FiniteMDP, seed: int = 0) -> Floats:
     return values
 
 
-# Rows and sums --------------------------------------------------------------------------------------------------------
+# Rows and sums ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on_transitions", [False, True])
@@ -84,7 +88,9 @@ def test_rows_have_range_one_and_predict_the_mean(on_transitions: bool, tabular:
         features = FeatureMap.tabular(states=4, actions=2, support=mdp.kernel() > 0.0)
         truth = np.zeros((features.groups, features.width))
         outcomes = features.outcomes
-        truth.ravel()[features.place] = mdp.kernel().reshape(8, 4)[outcomes.pair, outcomes.next_state]
+        truth.ravel()[features.place] = mdp.kernel().reshape(8, 4)[
+            outcomes.pair, outcomes.next_state
+        ]
     values = some_values(mdp)[1]
     x, middle, spread = value.rows(features, mdp.known, values)
     outcomes, kernel = features.attach(mdp.known), mdp.kernel().reshape(8, 4)
@@ -94,7 +100,9 @@ def test_rows_have_range_one_and_predict_the_mean(on_transitions: bool, tabular:
         y = (target - middle[pair]) / spread[pair]
         assert y.min() == pytest.approx(-0.5)
         assert y.max() == pytest.approx(0.5)
-        assert x[pair] @ truth[features.group[pair]] == pytest.approx(kernel[pair, outcomes.next_state[at]] @ y)
+        assert x[pair] @ truth[features.group[pair]] == pytest.approx(
+            kernel[pair, outcomes.next_state[at]] @ y
+        )
     flat = value.rows(features, mdp.known, np.ones(4))
     assert on_transitions or not flat.x.any()
 
@@ -131,17 +139,25 @@ def test_sums_are_those_of_an_explicit_regression(on_transitions: bool) -> None:
 
 def test_the_sharp_set_is_its_inequality() -> None:
     score, prior = np.array([3.0, 0.5, math.inf, 9.0]), np.array([0.1, 0.2, 0.3, 0.4])
-    right = -math.log(sum(w * math.exp(-x) for w, x in zip(prior, score, strict=True))) + math.log(1.0 / 0.05)
+    right = -math.log(sum(w * math.exp(-x) for w, x in zip(prior, score, strict=True))) + math.log(
+        1.0 / 0.05
+    )
     assert value.threshold(score, np.log(prior), 0.05) == pytest.approx(right)
 
 
-# Planning -------------------------------------------------------------------------------------------------------------
+# Planning -----------------------------------------------------------------------------------------
 
 
-def explicit_plan(agent: UCRLVTRLin, features: FeatureMap, known: Known, rows: list[Any]) -> tuple[Floats, Floats]:
+def explicit_plan(
+    agent: UCRLVTRLin, features: FeatureMap, known: Known, rows: list[Any]
+) -> tuple[Floats, Floats]:
     """Plan by the formulas, coordinate by coordinate, for ``rows`` (step, x, y) in d dimensions."""
     H, S, A, d, lam = known.horizon, known.states, known.actions, features.dimension, agent.lam
-    steps, outcomes, phi = H if agent.kernel == "per_step" else 1, features.attach(known), np.asarray(features.matrix)
+    steps, outcomes, phi = (
+        H if agent.kernel == "per_step" else 1,
+        features.attach(known),
+        np.asarray(features.matrix),
+    )
     values, policy = np.zeros((H + 1, S)), np.zeros((H, S))
     for h in reversed(range(H)):
         own = [(x, y) for step, x, y in rows if steps == 1 or step == h]
@@ -152,7 +168,9 @@ def explicit_plan(agent: UCRLVTRLin, features: FeatureMap, known: Known, rows: l
         q = np.zeros((S, A))
         for s, a in itertools.product(range(S), range(A)):
             listed = range(outcomes.start[s * A + a], outcomes.start[s * A + a + 1])
-            w = np.array([outcomes.bonus[o] + values[h + 1, outcomes.next_state[o]] for o in listed])
+            w = np.array(
+                [outcomes.bonus[o] + values[h + 1, outcomes.next_state[o]] for o in listed]
+            )
             middle, spread = (w.min() + w.max()) / 2.0, w.max() - w.min()
             x = (w - middle) @ phi[list(listed)] / spread if spread > 0.0 else np.zeros(d)
             guess = x @ theta + width * math.sqrt(x @ np.linalg.solve(sigma, x))
@@ -177,7 +195,9 @@ def test_plans_follow_the_formulas(kernel: Any, on_transitions: bool) -> None:
         flow = some_flow(mdp, 3, seed=k)  # somebody else acts
         agent.learn(known, state, plan, flow)
         counted = value.counted(features, known, np.asarray(plan.values), flow)
-        for h, x, n, total in zip(counted.step, counted.x, counted.count, counted.total, strict=True):
+        for h, x, n, total in zip(
+            counted.step, counted.x, counted.count, counted.total, strict=True
+        ):
             rows += [(h, x, total / n)] * int(n)
 
 
@@ -205,10 +225,15 @@ def test_groups_equal_the_same_map_written_densely() -> None:
         phi[s, a, following, j] = 1.0
     dense = FeatureMap(phi)
     csr = FeatureMap.of_matrix(dense.outcomes, sp.csr_array(dense.matrix), 4)
-    learners = [UCRLVTRLin(features=each, norm_bound=2.0, scale=0.2) for each in (groups, dense, csr)]
+    learners = [
+        UCRLVTRLin(features=each, norm_bound=2.0, scale=0.2) for each in (groups, dense, csr)
+    ]
     states = [learner.begin(mdp.known) for learner in learners]
     for k in range(8):
-        plans = [x.plan(mdp.known, state, np.random.default_rng(0)) for x, state in zip(learners, states, strict=True)]
+        plans = [
+            x.plan(mdp.known, state, np.random.default_rng(0))
+            for x, state in zip(learners, states, strict=True)
+        ]
         flow = some_flow(mdp, 5, seed=k)
         for learner, state, plan in zip(learners, states, plans, strict=True):
             assert np.allclose(np.asarray(plan.values), np.asarray(plans[0].values))
@@ -220,7 +245,10 @@ def test_groups_equal_the_same_map_written_densely() -> None:
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
 def test_a_plan_that_is_not_hurried_never_lets_the_determinant_grow_too_much(kernel: Any) -> None:
     mdp, features, _ = small_mixture()
-    agent, steps = UCRLVTRLin(features=features, norm_bound=1.0, kernel=kernel), 4 if kernel == "per_step" else 1
+    agent, steps = (
+        UCRLVTRLin(features=features, norm_bound=1.0, kernel=kernel),
+        4 if kernel == "per_step" else 1,
+    )
     before, long = None, 0
     state = agent.begin(mdp.known)
     for k in range(150):
@@ -231,7 +259,12 @@ def test_a_plan_that_is_not_hurried_never_lets_the_determinant_grow_too_much(ker
             assert (logdet - before).max() <= math.log(1.2) + 1e-9
         before = logdet if plan.episodes > 1 else None
         long += plan.episodes > 1
-        agent.learn(mdp.known, state, plan, simulate(mdp, plan.policy, plan.episodes, np.random.default_rng(k)))
+        agent.learn(
+            mdp.known,
+            state,
+            plan,
+            simulate(mdp, plan.policy, plan.episodes, np.random.default_rng(k)),
+        )
     assert long > 50
 
 
@@ -248,11 +281,18 @@ def test_ellipsoids_hold_the_truth_and_plans_are_optimistic() -> None:
     delta, runs, missed, control, pessimistic = 0.5, 30, 0, 0, 0
     for seed in range(runs):
         mdp, features, theta = small_mixture(seed)
-        agent = UCRLVTRLin(features=features, norm_bound=float(np.linalg.norm(theta)), delta=delta, replan=1.0)
+        agent = UCRLVTRLin(
+            features=features, norm_bound=float(np.linalg.norm(theta)), delta=delta, replan=1.0
+        )
         worst = [0.0]
 
         def look(
-            plan: Plan, state: dict[str, Any], flow: Flow, theta: Any = theta, mdp: Any = mdp, worst: Any = worst
+            plan: Plan,
+            state: dict[str, Any],
+            flow: Flow,
+            theta: Any = theta,
+            mdp: Any = mdp,
+            worst: Any = worst,
         ) -> None:
             nonlocal pessimistic
             found = value.ridge(state["gram"][0, 0], state["xy"][0, 0], 1.0)
@@ -266,7 +306,9 @@ def test_ellipsoids_hold_the_truth_and_plans_are_optimistic() -> None:
         missed, control = missed + (worst[0] > 1.0), control + (worst[0] > 0.05**2)
     assert pessimistic == 0
     assert binom.sf(missed - 1, runs, delta) > 1e-3
-    assert binom.sf(control - 1, runs, delta) < 1e-6  # an ellipsoid of a twentieth of the radius is not valid
+    assert (
+        binom.sf(control - 1, runs, delta) < 1e-6
+    )  # an ellipsoid of a twentieth of the radius is not valid
 
 
 def test_rewards_on_transitions_are_learned_from() -> None:
@@ -297,7 +339,7 @@ def _plan_for(agent: Any, mdp: FiniteMDP, state: Any) -> Plan:
     return replace(own, values=some_values(mdp))
 
 
-# Selection ------------------------------------------------------------------------------------------------------------
+# Selection ----------------------------------------------------------------------------------------
 
 
 def test_penalised_losses_and_the_search_against_all_sets() -> None:
@@ -318,7 +360,9 @@ def test_penalised_losses_and_the_search_against_all_sets() -> None:
     ridge = ((y - x[:, at] @ theta) ** 2).sum() + 0.5 * theta @ theta - y @ y
     logdet = np.linalg.slogdet(np.eye(2) + x[:, at].T @ x[:, at] / 0.5)[1]
     price = math.log((d + 1) * math.comb(d, 2))
-    assert penalised_loss(sigma, xy, 0.5, at) == pytest.approx(ridge + 0.25 * (logdet + 2.0 * price))
+    assert penalised_loss(sigma, xy, 0.5, at) == pytest.approx(
+        ridge + 0.25 * (logdet + 2.0 * price)
+    )
     assert exact >= 19
 
 
@@ -327,7 +371,11 @@ def test_the_largest_norm_against_the_boundary(degenerate: bool) -> None:
     draw = np.random.default_rng(0)
     for _ in range(5):
         root = draw.normal(size=(2, 2))
-        sigma, center, beta = root @ root.T + 0.1 * np.eye(2), draw.normal(size=2), float(draw.random() * 3.0)
+        sigma, center, beta = (
+            root @ root.T + 0.1 * np.eye(2),
+            draw.normal(size=2),
+            float(draw.random() * 3.0),
+        )
         if degenerate:  # no part along the longest axis
             center = np.linalg.eigh(sigma)[1][:, 1] * 0.01
         angle = np.linspace(0.0, 2.0 * math.pi, 200_001)
@@ -335,7 +383,9 @@ def test_the_largest_norm_against_the_boundary(degenerate: bool) -> None:
         boundary = center[:, None] + np.linalg.solve(np.linalg.cholesky(sigma).T, circle)
         expected = np.linalg.norm(boundary, axis=0).max()
         eigenvalues, axes = np.linalg.eigh(sigma)
-        assert value.largest_norm(eigenvalues, axes.T @ center, beta) == pytest.approx(expected, rel=1e-6)
+        assert value.largest_norm(eigenvalues, axes.T @ center, beta) == pytest.approx(
+            expected, rel=1e-6
+        )
         assert arl_lin_norm.largest_norm(center, sigma, beta) == pytest.approx(expected, rel=1e-6)
     assert value.largest_norm(np.array([1.0, 4.0]), np.zeros(2), 9.0) == pytest.approx(3.0)
     assert value.largest_norm(np.ones(2), np.array([3.0, 4.0]), 0.0) == pytest.approx(5.0)
@@ -353,20 +403,27 @@ def test_the_support_is_found_and_pays() -> None:
     regret, state = play(selector, problem.mdp, 10_000)
     assert {*support[1:]} <= {*state["active"]} <= {*support}
     everything = play(UCRLVTRLin(features=features, norm_bound=1.3), problem.mdp, 10_000)[0]
-    oracle = play(UCRLVTRLin(features=features.restrict(support), norm_bound=1.3), problem.mdp, 10_000)[0]
+    oracle = play(
+        UCRLVTRLin(features=features.restrict(support), norm_bound=1.3), problem.mdp, 10_000
+    )[0]
     assert oracle < regret < 0.7 * everything
 
 
 def test_a_support_that_is_wrong_is_left_again() -> None:
     problem, features = reference()
-    support, agent = np.flatnonzero(problem.theta).tolist(), ARLLinDim(features=features, norm_bound=1.3)
+    support, agent = (
+        np.flatnonzero(problem.theta).tolist(),
+        ARLLinDim(features=features, norm_bound=1.3),
+    )
     _, state = play(agent, problem.mdp, 3_000)
     state["active"] = [j for j in range(8) if j not in support]
     while state["label"] == "exploitation" or state["left"] > 0:
         plan = agent.plan(problem.mdp.known, state, np.random.default_rng(0))
         draw = np.random.default_rng(state["left"])
         epoch = state["epoch"]
-        agent.learn(problem.mdp.known, state, plan, simulate(problem.mdp, plan.policy, plan.episodes, draw))
+        agent.learn(
+            problem.mdp.known, state, plan, simulate(problem.mdp, plan.policy, plan.episodes, draw)
+        )
         if state["epoch"] > epoch:
             break
     assert {*support[1:]} <= {*state["active"]}
@@ -384,7 +441,9 @@ def test_norm_bounds_fall_and_stay_valid(form: type[ARLLin]) -> None:
         spectrum = value.Spectrum.of(state["gram"][0, 0], state["xy"][0, 0])
         lam, beta = agent.smallest_ellipsoid(spectrum, state["carried"])
         away = problem.theta - spectrum.ellipsoid(lam).theta
-        outside.append(away @ (state["gram"][0, 0][np.ix_(chosen, chosen)] + lam * np.eye(8)) @ away > beta)
+        outside.append(
+            away @ (state["gram"][0, 0][np.ix_(chosen, chosen)] + lam * np.eye(8)) @ away > beta
+        )
 
     play(agent, problem.mdp, 20_000, seen=look)
     assert not any(outside)
@@ -405,7 +464,9 @@ def test_combined_radii_are_differences_of_losses() -> None:
         best, logdet = {}, np.linalg.slogdet(np.eye(3) + gram / other)[1]
         for each in (lam, other):
             theta = np.linalg.solve(gram + each * np.eye(3), xy)
-            best[each] = value.losses(theta[None, None], gram[None], xy[None])[0] + each * theta @ theta
+            best[each] = (
+                value.losses(theta[None, None], gram[None], xy[None])[0] + each * theta @ theta
+            )
         expected = best[other] - best[lam] + 0.25 * (logdet + 2.0 * level) + lam * 64.0
         assert betas[i, j] == pytest.approx(expected)
 
@@ -420,7 +481,7 @@ def test_wrong_parameters_of_selectors_are_refused() -> None:
         ARLLin(features=features, norm_bound=2.0, growth=0.5)
 
 
-# The paper ------------------------------------------------------------------------------------------------------------
+# The paper ----------------------------------------------------------------------------------------
 
 
 def test_the_papers_epochs_supports_and_bounds() -> None:
@@ -428,22 +489,37 @@ def test_the_papers_epochs_supports_and_bounds() -> None:
     lengths: dict[Any, int] = {}
 
     def look(plan: Plan, state: dict[str, Any], flow: Flow) -> None:
-        facts, grounds = plan.facts, plan.grounds
+        facts, diagnostics = plan.facts, plan.diagnostics
         key = facts["epoch"], facts.get("label")
         lengths[key] = lengths.get(key, 0) + flow.episodes
         if "chosen" in facts:
-            above = [j for j, each in enumerate(grounds["statistics"]) if each >= grounds["threshold"]]
+            above = [
+                j
+                for j, each in enumerate(diagnostics["statistics"])
+                if each >= diagnostics["threshold"]
+            ]
             assert facts["chosen"] == (above or [0, 1, 2])
 
     selector = arl_lin_dim.ARLLinDim(
         features=features, norm_bound=1.0, initial_episodes=1, growth=4, estimation_growth=2
     )
     play(selector, mdp, 30, seen=look)
-    expected = {(0, "exploitation"): 1, (0, "estimation"): 1, (1, "exploitation"): 4, (1, "estimation"): 2}
-    assert lengths == expected | {(2, "exploitation"): 16, (2, "estimation"): 4, (3, "exploitation"): 2}
+    expected = {
+        (0, "exploitation"): 1,
+        (0, "estimation"): 1,
+        (1, "exploitation"): 4,
+        (1, "estimation"): 2,
+    }
+    assert lengths == expected | {
+        (2, "exploitation"): 16,
+        (2, "estimation"): 4,
+        (3, "exploitation"): 2,
+    }
     for estimate in ("maximum", "sum"):
         lengths.clear()
-        norm = arl_lin_norm.ARLLinNorm(features=features, norm_bound=9.0, initial_episodes=4, norm_estimate=estimate)
+        norm = arl_lin_norm.ARLLinNorm(
+            features=features, norm_bound=9.0, initial_episodes=4, norm_estimate=estimate
+        )
         _, state = play(norm, mdp, 12, seen=look)
         assert lengths == {(1, None): 4, (2, None): 8}
         assert state["norm_bound"] > 9.0  # the letter lets it grow
@@ -460,21 +536,32 @@ def test_the_papers_learner_is_optimistic(radius: str) -> None:
         assert plan.episodes == 1
 
     play(agent, mdp, 40, seen=look)
-    tabular = ucrl_vtr_lin.UCRLVTRLin(features=FeatureMap.tabular(states=4, actions=2), norm_bound=3.0, radius=radius)
+    tabular = ucrl_vtr_lin.UCRLVTRLin(
+        features=FeatureMap.tabular(states=4, actions=2), norm_bound=3.0, radius=radius
+    )
     play(tabular, mdp, 5, seen=look)
 
 
-# Likelihood -----------------------------------------------------------------------------------------------------------
+# Likelihood ---------------------------------------------------------------------------------------
 
 
 def test_compatible_sets_hold_the_truth_and_become_small() -> None:
     draw, missed, runs, delta = np.random.default_rng(0), 0, 10, 0.3
     for seed in range(runs):
         kernels = draw.dirichlet(np.ones(3), size=(4, 3, 2))
-        mdp = FiniteMDP(transition=0.6 * kernels[1] + 0.4 * kernels[3], reward=np.eye(3)[:, :2], horizon=5)
+        mdp = FiniteMDP(
+            transition=0.6 * kernels[1] + 0.4 * kernels[3], reward=np.eye(3)[:, :2], horizon=5
+        )
         agent, behind = OccamMixture(features=FeatureMap(list(kernels)), delta=delta), [-math.inf]
 
-        def look(plan: Plan, state: Any, flow: Flow, agent: Any = agent, mdp: Any = mdp, behind: Any = behind) -> None:
+        def look(
+            plan: Plan,
+            state: Any,
+            flow: Flow,
+            agent: Any = agent,
+            mdp: Any = mdp,
+            behind: Any = behind,
+        ) -> None:
             outcomes, columns = agent.setting(mdp.known)
             data = likelihood.data_of(state["count"], outcomes, columns[[1, 3]])
             truth = likelihood.hull_likelihood(data, np.array([0.6, 0.4]))[0]
@@ -483,8 +570,12 @@ def test_compatible_sets_hold_the_truth_and_become_small() -> None:
         play(agent, mdp, 40, seed, look)
         missed += behind[0] > 0.0
     assert binom.sf(missed - 1, runs, delta) > 1e-3
-    assert [one.members for one in supports(run(agent, mdp, episodes=3_000)).smallest] == [("2", "4")]
-    outside = FiniteMDP(transition=draw.dirichlet(np.ones(3), size=(3, 2)), reward=np.eye(3)[:, :2], horizon=5)
+    assert [one.members for one in supports(run(agent, mdp, episodes=3_000)).smallest] == [
+        ("2", "4")
+    ]
+    outside = FiniteMDP(
+        transition=draw.dirichlet(np.ones(3), size=(3, 2)), reward=np.eye(3)[:, :2], horizon=5
+    )
     _, state = play(agent, outside, 1_000)
     assert agent.plan(outside.known, state, draw).facts == {"chosen": [], "misspecified": True}
     with pytest.raises(FeatureError, match="kernel in every coordinate"):
@@ -505,7 +596,9 @@ def test_signed_features_by_likelihood() -> None:
     regret, state = play(agent, problem.mdp, 20_000)
     support = np.flatnonzero(problem.theta)[1:]
     assert [j + 1 for j in np.flatnonzero(state["active"])] == support.tolist()
-    assert regret < 0.2 * play(UCRLVTRLin(features=features, norm_bound=1.3), problem.mdp, 20_000)[0]
+    assert (
+        regret < 0.2 * play(UCRLVTRLin(features=features, norm_bound=1.3), problem.mdp, 20_000)[0]
+    )
 
     base, directions = agent.law(problem.mdp.known)
     counts = state["count"] + 0.5 * base
@@ -517,7 +610,10 @@ def test_signed_features_by_likelihood() -> None:
     def log_weight(inside: Any) -> float:
         at = np.flatnonzero(inside)
         precision = information[np.ix_(at, at)] + np.eye(at.size)
-        fit = 0.5 * linear[at] @ np.linalg.solve(precision, linear[at]) - 0.5 * np.linalg.slogdet(precision)[1]
+        fit = (
+            0.5 * linear[at] @ np.linalg.solve(precision, linear[at])
+            - 0.5 * np.linalg.slogdet(precision)[1]
+        )
         return float(fit - math.log(math.comb(7, at.size)))
 
     inside = np.array([True, False, True, False, False, True, False])
@@ -525,25 +621,37 @@ def test_signed_features_by_likelihood() -> None:
     for j in range(7):
         flipped = inside.copy()
         flipped[j] ^= True
-        assert odds[j] == pytest.approx(log_weight(flipped) - log_weight(inside), rel=1e-6, abs=1e-6)
+        assert odds[j] == pytest.approx(
+            log_weight(flipped) - log_weight(inside), rel=1e-6, abs=1e-6
+        )
 
 
-# Rivals and the protocol ----------------------------------------------------------------------------------------------
+# Rivals and the protocol --------------------------------------------------------------------------
 
 
 def test_posterior_draws_have_the_posterior_law() -> None:
     whole, features, theta = small_mixture()
-    one = [features.kernel(unit)[:, :1] for unit in np.eye(3)]  # with one action values are affine in theta
-    mdp = FiniteMDP(transition=np.tensordot(theta, one, 1), reward=whole.known.base_reward[:, :1], horizon=2)
+    one = [
+        features.kernel(unit)[:, :1] for unit in np.eye(3)
+    ]  # with one action values are affine in theta
+    mdp = FiniteMDP(
+        transition=np.tensordot(theta, one, 1), reward=whole.known.base_reward[:, :1], horizon=2
+    )
     features = FeatureMap(one)
     agent = LinPSRL(features=features, width=0.3)
     state = agent.begin(mdp.known)
     agent.learn(mdp.known, state, _plan_for(agent, mdp, state), some_flow(mdp, 400))
     plans = [agent.plan(mdp.known, state, np.random.default_rng(k)) for k in range(400)]
     drawn = np.array([plan.values[0, 0] for plan in plans])  # type: ignore[index]
-    x, middle, spread = (part[0] for part in value.rows(features, mdp.known, mdp.known.base_reward[:, 0]))
+    x, middle, spread = (
+        part[0] for part in value.rows(features, mdp.known, mdp.known.base_reward[:, 0])
+    )
     sigma = state["gram"][0, 0] + np.eye(3)
-    mean = middle + spread * x @ np.linalg.solve(sigma, state["xy"][0, 0]) + mdp.known.base_reward[0, 0]
+    mean = (
+        middle
+        + spread * x @ np.linalg.solve(sigma, state["xy"][0, 0])
+        + mdp.known.base_reward[0, 0]
+    )
     scatter = spread * 0.3 * math.sqrt(x @ np.linalg.solve(sigma, x))
     standard = (drawn - mean) / scatter
     assert abs(standard.mean()) < 4.0 / math.sqrt(400)
@@ -564,7 +672,10 @@ def test_variance_weights_by_hand() -> None:
     plan, flow = agent.plan(known, state, np.random.default_rng(0)), some_flow(mdp, 1)
     agent.learn(known, state, plan, flow)
     sigma, tilde = (before["sigma"][m, 0] + np.eye(3) for m in (0, 1))
-    hat, square = np.linalg.solve(sigma, before["xy"][0, 0]), np.linalg.solve(tilde, before["xy"][1, 0])
+    hat, square = (
+        np.linalg.solve(sigma, before["xy"][0, 0]),
+        np.linalg.solve(tilde, before["xy"][1, 0]),
+    )
     _, check, squares = agent.radii(4, 6)
     expected = before["sigma"][0, 0].copy()
     for h, s, a in zip(flow.step, flow.state, flow.action, strict=True):
@@ -599,7 +710,9 @@ def test_sums_along_paths_are_those_of_all_paths() -> None:
     P = draw.dirichlet(np.ones(3), size=(3, 2))
     P[0, 0] = [0.0, 0.5, 0.5]
     mdp = FiniteMDP(transition=P, reward=np.zeros((3, 2)), horizon=3, initial_state=0)
-    features = FeatureMap(P[..., None])  # one feature: the estimate 2.0 is the kernel, once normalised
+    features = FeatureMap(
+        P[..., None]
+    )  # one feature: the estimate 2.0 is the kernel, once normalised
     policy, norms = draw.integers(2, size=(3, 3)), draw.random((3, 3))
     sums, chances = [], []
     for path in itertools.product(range(3), repeat=3):
@@ -610,5 +723,7 @@ def test_sums_along_paths_are_those_of_all_paths() -> None:
         sums.append(total)
         chances.append(chance)
     worst, mean = path_sums(features, mdp.known, np.array([[2.0]]), policy, norms)
-    assert worst == pytest.approx(max(total for total, chance in zip(sums, chances, strict=True) if chance > 0.0))
+    assert worst == pytest.approx(
+        max(total for total, chance in zip(sums, chances, strict=True) if chance > 0.0)
+    )
     assert mean == pytest.approx(float(np.dot(sums, chances)))

@@ -50,7 +50,10 @@ class Frame:
 
 def as_csv(path: Path, columns: dict[str, Any]) -> Path:
     lines = [",".join(columns)]
-    lines += [",".join(str(value) for value in row) for row in zip(*(list(c) for c in columns.values()), strict=True)]
+    lines += [
+        ",".join(str(value) for value in row)
+        for row in zip(*(list(c) for c in columns.values()), strict=True)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -67,8 +70,13 @@ def as_minari(columns: dict[str, Any]) -> Any:
         at = columns["episode"] == k
         states = np.append(columns["state"][at], columns["next_state"][at][-1:])
         about = {"rewards": columns["reward"][at], "terminations": columns["terminated"][at]}
-        episodes.append(SimpleNamespace(observations=states + 2, actions=columns["action"][at] + 1, **about))
-    spaces = {"observation_space": SimpleNamespace(n=3, start=2), "action_space": SimpleNamespace(n=2, start=1)}
+        episodes.append(
+            SimpleNamespace(observations=states + 2, actions=columns["action"][at] + 1, **about)
+        )
+    spaces = {
+        "observation_space": SimpleNamespace(n=3, start=2),
+        "action_space": SimpleNamespace(n=2, start=1),
+    }
     return SimpleNamespace(iterate_episodes=lambda: iter(episodes), **spaces)
 
 
@@ -81,8 +89,12 @@ FORMATS: dict[str, Callable[[Path], Any]] = {
     "Parquet": lambda folder: as_parquet(folder / "log.parquet", COLUMNS),
     "CSV": lambda folder: str(as_csv(folder / "log.csv", COLUMNS)),
     "Minari": lambda folder: as_minari(COLUMNS),
-    "without step": lambda folder: {name: column for name, column in COLUMNS.items() if name != "step"},
-    "without ends": lambda folder: {name: column for name, column in COLUMNS.items() if name != "terminated"},
+    "without step": lambda folder: {
+        name: column for name, column in COLUMNS.items() if name != "step"
+    },
+    "without ends": lambda folder: {
+        name: column for name, column in COLUMNS.items() if name != "terminated"
+    },
 }
 
 
@@ -94,7 +106,9 @@ def test_every_format_gives_the_same_log(
     monkeypatch.setattr(cells, "BLOCK", block)
     log = orl.read_log(FORMATS[name](tmp_path))
     assert (log.rows, log.episodes) == (30 * CASE.mdp.horizon, 30)
-    assert np.allclose(rows_of(log), rows_of(orl.read_log(COLUMNS)), atol=0 if name != "CSV" else 1e-12)
+    assert np.allclose(
+        rows_of(log), rows_of(orl.read_log(COLUMNS)), atol=0 if name != "CSV" else 1e-12
+    )
 
 
 def test_flows_are_the_log_counted_and_grow_with_it() -> None:
@@ -116,7 +130,11 @@ def test_flows_are_the_log_counted_and_grow_with_it() -> None:
 
 def changed(name: str, row: int, value: Any) -> dict[str, Any]:
     """The columns with one value replaced."""
-    column = COLUMNS[name].astype(object) if isinstance(value, (str, type(None))) else COLUMNS[name].astype(float)
+    column = (
+        COLUMNS[name].astype(object)
+        if isinstance(value, (str, type(None)))
+        else COLUMNS[name].astype(float)
+    )
     column = column.copy()
     column[row] = value
     return {**COLUMNS, name: column}
@@ -133,8 +151,19 @@ BAD: list[tuple[str, int | None, dict[str, Any]]] = [
     ("step", 11, changed("step", 9, 3)),  # twice 3
     ("step", 119, changed("step", 119, 4)),  # no 3
     ("step", 40, changed("episode", 40, 2)),  # twice 0
-    ("episode", 119, {name: column for name, column in changed("episode", 119, 0).items() if name != "step"}),
-    ("state", 5, {**COLUMNS, "state": np.where(np.arange(120) == 5, (COLUMNS["state"] + 1) % 3, COLUMNS["state"])}),
+    (
+        "episode",
+        119,
+        {name: column for name, column in changed("episode", 119, 0).items() if name != "step"},
+    ),
+    (
+        "state",
+        5,
+        {
+            **COLUMNS,
+            "state": np.where(np.arange(120) == 5, (COLUMNS["state"] + 1) % 3, COLUMNS["state"]),
+        },
+    ),
     ("state", None, {name: column for name, column in COLUMNS.items() if name != "state"}),
     ("rows", None, {name: column[:0] for name, column in COLUMNS.items()}),
     ("rows", None, {**COLUMNS, "reward": COLUMNS["reward"][:-1]}),
@@ -143,7 +172,9 @@ BAD: list[tuple[str, int | None, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("block", [7, 2**17])
 @pytest.mark.parametrize("number", range(len(BAD)))
-def test_a_bad_log_is_refused_with_row_and_column(number: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_log_is_refused_with_row_and_column(
+    number: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cells, "BLOCK", block)
     field, row, columns = BAD[number]
     with pytest.raises(LogError) as caught:
@@ -151,9 +182,14 @@ def test_a_bad_log_is_refused_with_row_and_column(number: int, block: int, monke
     assert (caught.value.field, caught.value.index) == (field, None if row is None else (row,))
 
 
-# A shop in its own words ----------------------------------------------------------------------------------------------
+# A shop in its own words --------------------------------------------------------------------------
 
-SHOP = {"episode": ["store", "month"], "state": ["stock", "weekday"], "action": "ordered", "reward": "euro"}
+SHOP = {
+    "episode": ["store", "month"],
+    "state": ["stock", "weekday"],
+    "action": "ordered",
+    "reward": "euro",
+}
 DAYS, ORDERS = ("Mon", "Tue", "Wed"), ("none", "some", "much")
 
 
@@ -178,8 +214,16 @@ def shop_rows(stores: int, length: int, seed: int = 0) -> list[dict[str, Any]]:
     for store in range(stores):
         for day in range(length + 1):
             stock, order = int(draw.integers(3)), int(draw.integers(3))
-            row = {"store": f"store {store}", "month": 7, "date": f"2026-07-{day + 1:02d}", "stock": stock}
-            rows.append(row | {"weekday": DAYS[day % 3], "ordered": ORDERS[order], "euro": float(stock + order)})
+            row = {
+                "store": f"store {store}",
+                "month": 7,
+                "date": f"2026-07-{day + 1:02d}",
+                "stock": stock,
+            }
+            rows.append(
+                row
+                | {"weekday": DAYS[day % 3], "ordered": ORDERS[order], "euro": float(stock + order)}
+            )
     return rows
 
 
@@ -199,7 +243,9 @@ def test_names_tuples_and_next_rows_become_flows() -> None:
     expected = np.zeros((4, 9, 3, 9), int)
     for row, after in itertools.pairwise(rows):
         if row["store"] == after["store"]:
-            s, s2 = (known.names.states.index((each["stock"], each["weekday"])) for each in (row, after))
+            s, s2 = (
+                known.names.states.index((each["stock"], each["weekday"])) for each in (row, after)
+            )
             expected[int(row["date"][-2:]) - 1, s, ORDERS.index(row["ordered"]), s2] += 1
     found = np.zeros_like(expected)
     np.add.at(found, (flow.step, flow.state, flow.action, flow.next_state), flow.count)
@@ -212,7 +258,9 @@ def test_names_tuples_and_next_rows_become_flows() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(1, 5), st.integers(1, 6), st.sampled_from([1, 5, 2**17]))
-def test_rows_in_any_order_give_the_same_flows(data: Any, stores: int, length: int, block: int) -> None:
+def test_rows_in_any_order_give_the_same_flows(
+    data: Any, stores: int, length: int, block: int
+) -> None:
     rows, known = shop_rows(stores, length, seed=stores), shop_known(horizon=length)
     shuffled = data.draw(st.permutations(rows))
     stepped = [row | {"step": int(row["date"][-2:]) - 1} for row in shuffled]
@@ -221,7 +269,9 @@ def test_rows_in_any_order_give_the_same_flows(data: Any, stores: int, length: i
         expected = as_lists(read_shop(rows).flows(known))
         assert as_lists(read_shop(rows, order_by=None).flows(known)) == expected
         assert as_lists(read_shop(shuffled).flows(known)) == expected
-        unsorted = Flow.joined(list(read_shop(stepped, order_by=None).flows(known)))  # episodes as they come
+        unsorted = Flow.joined(
+            list(read_shop(stepped, order_by=None).flows(known))
+        )  # episodes as they come
         assert as_lists([unsorted]) == as_lists([Flow.joined(list(read_shop(rows).flows(known)))])
 
 
@@ -230,8 +280,14 @@ def test_files_tables_frames_and_rows_agree(tmp_path: Path) -> None:
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     dates = pa.array(columns["date"]).cast(pa.timestamp("us"))
     table = pa.table(columns)
-    coded = pa.table({**columns, "date": dates, "ordered": pa.array(columns["ordered"]).dictionary_encode()})
-    coarse = {**columns, "stock": np.array(columns["stock"], float), "euro": np.array(columns["euro"], object)}
+    coded = pa.table(
+        {**columns, "date": dates, "ordered": pa.array(columns["ordered"]).dictionary_encode()}
+    )
+    coarse = {
+        **columns,
+        "stock": np.array(columns["stock"], float),
+        "euro": np.array(columns["euro"], object),
+    }
     tuples = {**columns, "pair": [(row["stock"], row["weekday"]) for row in rows]}
     sources = [columns, table, coded, Frame(coarse), as_csv(tmp_path / "shop.csv", columns)]
     sources.append(as_parquet(tmp_path / "shop.parquet", columns))
@@ -239,15 +295,25 @@ def test_files_tables_frames_and_rows_agree(tmp_path: Path) -> None:
     for source in sources:
         assert as_lists(read_shop(source).flows(known)) == expected
     assert as_lists(read_shop(tuples, columns={**SHOP, "state": "pair"}).flows(known)) == expected
-    known.__dict__["names"] = Names(tuple((str(stock), day) for stock, day in known.names.states), ORDERS)
-    assert as_lists(read_shop(sources[4]).flows(known)) == expected  # a text that is written as a number is that number
+    known.__dict__["names"] = Names(
+        tuple((str(stock), day) for stock, day in known.names.states), ORDERS
+    )
+    assert (
+        as_lists(read_shop(sources[4]).flows(known)) == expected
+    )  # a text that is written as a number is that number
 
 
 def test_rewards_may_be_missing_or_rounded() -> None:
     """Two outcomes with one next state: rounded rewards tell them apart within the tolerance only."""
     known = Known(2, 1, 2, np.zeros((2, 1)))
     outcomes = Outcomes(np.array([0, 2, 4]), np.ones(4, int), np.array([1 / 3, 2 / 3] * 2))
-    rows = {"episode": [0, 0], "state": [1, 1], "action": [0, 0], "next_state": [1, 1], "reward": [33.0, 67.0]}
+    rows = {
+        "episode": [0, 0],
+        "state": [1, 1],
+        "action": [0, 0],
+        "next_state": [1, 1],
+        "reward": [33.0, 67.0],
+    }
     unit = RewardMap(0.0, 100.0)
     (flow,) = orl.read_log(rows, tolerance=0.5).flows(known, outcomes, unit)
     assert np.allclose(flow.reward, [1 / 3, 2 / 3])
@@ -262,7 +328,9 @@ def test_rewards_may_be_missing_or_rounded() -> None:
     (flow,) = orl.read_log(rows).flows(sizes)
     assert np.isnan(flow.reward).all()
     cheap = read_shop([row | {"euro": 0.4 + row["euro"]} for row in shop_rows(2, 4)])
-    assert as_lists(cheap.flows(shop_known())) == as_lists(read_shop(shop_rows(2, 4)).flows(shop_known()))
+    assert as_lists(cheap.flows(shop_known())) == as_lists(
+        read_shop(shop_rows(2, 4)).flows(shop_known())
+    )
     assert cheap.report["rewards_replaced"] == 8
 
 
@@ -278,7 +346,12 @@ def test_long_episodes_are_cut_on_request_and_short_ones_counted() -> None:
 
 def test_ends_cut_a_sequence_and_lead_to_the_end() -> None:
     """Without a column of episodes; the next state of a row that ended is the last state, where the models end."""
-    rows = {"state": ["a", "b", "a", "a"], "action": [0] * 4, "ended": [0, 1, 0, 0], "truncated": ["no"] * 4}
+    rows = {
+        "state": ["a", "b", "a", "a"],
+        "action": [0] * 4,
+        "ended": [0, 1, 0, 0],
+        "truncated": ["no"] * 4,
+    }
     known = Known.of_sizes(states=3, actions=1, horizon=2)
     object.__setattr__(known, "names", Names(("a", "b", "over"), (0,)))
     log = orl.read_log({**rows, "truncated": ["false"] * 4}, {"episode": None})
@@ -304,13 +377,29 @@ def spoilt(row: int, name: str, value: Any) -> list[dict[str, Any]]:
 
 ROWS = shop_rows(3, 4)
 MISTAKES: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
-    "unknown action": (spoilt(6, "ordered", "mcuh"), {}, ("ordered", "row 6", "'mcuh'", "'much'", "unlisted")),
-    "unknown state": (spoilt(6, "stock", 9), {}, ("stock, weekday", "row 6", "(9, 'Tue')", "(2, 'Tue')", "unlisted")),
+    "unknown action": (
+        spoilt(6, "ordered", "mcuh"),
+        {},
+        ("ordered", "row 6", "'mcuh'", "'much'", "unlisted"),
+    ),
+    "unknown state": (
+        spoilt(6, "stock", 9),
+        {},
+        ("stock, weekday", "row 6", "(9, 'Tue')", "(2, 'Tue')", "unlisted"),
+    ),
     "no action": (spoilt(2, "ordered", None), {}, ("ordered", "row 2", "None", "drop")),
-    "a state with a hole": (spoilt(5, "weekday", None), {}, ("stock, weekday", "row 5", "None", "drop")),
+    "a state with a hole": (
+        spoilt(5, "weekday", None),
+        {},
+        ("stock, weekday", "row 5", "None", "drop"),
+    ),
     "no unit": (spoilt(5, "store", None), {}, ("store, month", "row 5", "None")),
     "no date": (spoilt(5, "date", None), {}, ("date", "row 5", "None")),
-    "another form of date": (spoilt(5, "date", "1.7.26"), {}, ("date", "row 5", "'1.7.26'", "2026-01-31")),
+    "another form of date": (
+        spoilt(5, "date", "1.7.26"),
+        {},
+        ("date", "row 5", "'1.7.26'", "2026-01-31"),
+    ),
     "twice a date": (spoilt(6, "date", "2026-07-01"), {}, ("date", "row 6", "finer")),
     "text for money": (spoilt(4, "euro", "3,50"), {}, ("euro", "row 4", "'3,50'", "number")),
     "infinite money": (spoilt(4, "euro", math.inf), {}, ("euro", "row 4", "inf", "number")),
@@ -319,14 +408,38 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
         {"columns": {**SHOP, "state": ["stock", "day"]}},
         ("day", "row 0", "2026-07-01", "order_by"),
     ),
-    "a list as action": (spoilt(3, "ordered", {"x": [1]}), {}, ("ordered", "row 3", "{'x'", "tuples")),
-    "interleaved without order": (ROWS[::5] + ROWS[1::5], {"order_by": None}, ("store, month", "row 3", "order_by")),
+    "a list as action": (
+        spoilt(3, "ordered", {"x": [1]}),
+        {},
+        ("ordered", "row 3", "{'x'", "tuples"),
+    ),
+    "interleaved without order": (
+        ROWS[::5] + ROWS[1::5],
+        {"order_by": None},
+        ("store, month", "row 3", "order_by"),
+    ),
     "too long": (shop_rows(1, 9), {}, ("step", "row 4", "got 4", "horizon=9", "split=True")),
-    "no such role": (ROWS, {"columns": {**SHOP, "stat": "stock"}}, ("columns", "'stat'", "'state'")),
-    "no such column": (ROWS, {"columns": {**SHOP, "action": "order"}}, ("columns['action']", "'order'", "'ordered'")),
+    "no such role": (
+        ROWS,
+        {"columns": {**SHOP, "stat": "stock"}},
+        ("columns", "'stat'", "'state'"),
+    ),
+    "no such column": (
+        ROWS,
+        {"columns": {**SHOP, "action": "order"}},
+        ("columns['action']", "'order'", "'ordered'"),
+    ),
     "no such order": (ROWS, {"order_by": "dat"}, ("order_by", "'dat'", "'date'")),
-    "role not given": (ROWS, {"columns": {"state": "stock", "action": "ordered"}}, ("episode", "columns", "store")),
-    "tuple and single": (ROWS, {"columns": {**SHOP, "next_state": "stock"}}, ("columns['next_state']", "stock", "2")),
+    "role not given": (
+        ROWS,
+        {"columns": {"state": "stock", "action": "ordered"}},
+        ("episode", "columns", "store"),
+    ),
+    "tuple and single": (
+        ROWS,
+        {"columns": {**SHOP, "next_state": "stock"}},
+        ("columns['next_state']", "stock", "2"),
+    ),
     "two rewards": (
         ROWS,
         {"columns": {**SHOP, "reward": ["euro", "month"]}},
@@ -367,7 +480,9 @@ def test_a_mistake_is_named_with_its_place_and_what_to_do(name: str) -> None:
         ("step", 1, "episode,step,state,action,next_state\n0,0,0,1,1\n0,one,1,1,1\n"),
     ],
 )
-def test_a_bad_csv_file_is_refused_with_row_and_column(field: str, row: int | None, text: str, tmp_path: Path) -> None:
+def test_a_bad_csv_file_is_refused_with_row_and_column(
+    field: str, row: int | None, text: str, tmp_path: Path
+) -> None:
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(LogError) as caught:
         list(orl.read_log(tmp_path / "log.csv").flows(CASE.mdp.known))
@@ -384,7 +499,9 @@ def test_what_is_no_log_is_refused(source: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("field", "size"), [("state", 2), ("action", 1)])
-def test_states_and_actions_that_the_models_lack_are_refused_with_row_and_column(field: str, size: int) -> None:
+def test_states_and_actions_that_the_models_lack_are_refused_with_row_and_column(
+    field: str, size: int
+) -> None:
     draw = np.random.default_rng(0)
     sizes = (2, 2, 2) if field == "state" else (3, 1, 3)
     kernels = draw.dirichlet(np.ones(sizes[2]), size=(2, *sizes[:2]))
@@ -397,7 +514,7 @@ def test_states_and_actions_that_the_models_lack_are_refused_with_row_and_column
     assert field == "state" or caught.value.index[0] == int(np.argmax(column >= size))
 
 
-# Selection ------------------------------------------------------------------------------------------------------------
+# Selection ----------------------------------------------------------------------------------------
 
 
 def played(agent: Any, mdp: orl.FiniteMDP, episodes: int, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -414,7 +531,9 @@ def played(agent: Any, mdp: orl.FiniteMDP, episodes: int, seed: int) -> tuple[An
 
 
 @pytest.mark.parametrize("problem", cases.CASES)
-def test_the_verdict_on_the_log_of_a_run_is_that_of_the_agent(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verdict_on_the_log_of_a_run_is_that_of_the_agent(
+    problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a flow per episode, select sees exactly what the agent saw, and says exactly what the agent says."""
     monkeypatch.setattr(logs, "GROWTH", 1e-9)
     case = cases.CASES[problem]
@@ -422,7 +541,7 @@ def test_the_verdict_on_the_log_of_a_run_is_that_of_the_agent(problem: str, monk
     for evidence, agent in agents.items():
         plan, columns = played(agent, case.mdp, 25, 2)
         answer = orl.select(columns, case.ladder, case.mdp.known, evidence=evidence)
-        facts = {**plan.facts, **plan.grounds}
+        facts = {**plan.facts, **plan.diagnostics}
         assert answer.chosen == facts["chosen"]
         assert answer.left == facts["alive"]
         assert (answer.status == "misspecified") == facts["misspecified"]
@@ -442,7 +561,12 @@ def rejections(trials: int, delta: float) -> int:
         for _ in range(20):  # stop playing action 1 after a run of zeros
             action.append(int(sum(state[-3:]) > 0))
             state.append(int(draw.random() < 0.5))
-        columns = {"episode": np.arange(20), "state": state[:-1], "action": action, "next_state": state[1:]}
+        columns = {
+            "episode": np.arange(20),
+            "state": state[:-1],
+            "action": action,
+            "next_state": state[1:],
+        }
         history = np.array(orl.select(columns, ladder, delta=delta).history)
         count += bool((history[:, 1] > math.log(1.0 / delta)).any())
     return count
@@ -476,14 +600,23 @@ def test_likelihood_needs_no_rewards() -> None:
 
 def test_a_reward_decides_where_one_next_state_comes_with_several() -> None:
     known = CASE.mdp.known
-    pairs, outcomes = 6, Outcomes(np.arange(0, 37, 6), np.tile(np.arange(3), 12), np.tile([0.0] * 3 + [0.2] * 3, 6))
+    pairs, outcomes = (
+        6,
+        Outcomes(np.arange(0, 37, 6), np.tile(np.arange(3), 12), np.tile([0.0] * 3 + [0.2] * 3, 6)),
+    )
     assert outcomes.start.size == pairs + 1
     base = known.base_reward[COLUMNS["state"], COLUMNS["action"]]
     paid = base + 0.2 * (np.arange(base.size) % 2)
     flow = next(orl.read_log({**COLUMNS, "reward": paid}).flows(known, outcomes))
-    assert np.allclose(np.sort(flow.reward - known.base_reward[flow.state, flow.action]), [0.0, 0.0, 0.2, 0.2])
+    assert np.allclose(
+        np.sort(flow.reward - known.base_reward[flow.state, flow.action]), [0.0, 0.0, 0.2, 0.2]
+    )
     with pytest.raises(LogError) as caught:
-        next(orl.read_log({**COLUMNS, "reward": np.where(np.arange(120) == 9, math.nan, paid)}).flows(known, outcomes))
+        next(
+            orl.read_log(
+                {**COLUMNS, "reward": np.where(np.arange(120) == 9, math.nan, paid)}
+            ).flows(known, outcomes)
+        )
     assert (caught.value.field, caught.value.index) == ("reward", (9,))
 
 
@@ -506,7 +639,9 @@ def test_linear_ladders_and_covers_are_judged_by_value_rows() -> None:
 
 def test_a_truth_outside_is_noticed_and_answers_can_be_read() -> None:
     draw = np.random.default_rng(5)
-    elsewhere = orl.FiniteMDP(transition=draw.dirichlet(np.ones(3), size=(3, 2)), reward=np.zeros((3, 2)), horizon=4)
+    elsewhere = orl.FiniteMDP(
+        transition=draw.dirichlet(np.ones(3), size=(3, 2)), reward=np.zeros((3, 2)), horizon=4
+    )
     answer = orl.select(simulate_log(elsewhere, episodes=400), CASE.ladder)
     assert answer.status == "misspecified"
     table = answer.table.to_pylist()

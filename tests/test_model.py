@@ -39,7 +39,15 @@ def chances(pairs: list[Any], *, rate: float, rush: float = 0.0) -> Floats:
 
 def made(function: Any = shop, **changes: Any) -> orl.Model:
     return orl.Model(
-        function, **{"start": 2, "actions": [0, 1], "horizon": 6, "unit": "EUR", "parameters": BOX, **changes}
+        function,
+        **{
+            "start": 2,
+            "actions": [0, 1],
+            "horizon": 6,
+            "unit": "EUR",
+            "parameters": BOX,
+            **changes,
+        },
     )
 
 
@@ -48,7 +56,7 @@ def ladder() -> ParametricLadder:
     return made(probabilities=chances).ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
 
 
-# The listing ----------------------------------------------------------------------------------------------------------
+# The listing --------------------------------------------------------------------------------------
 
 
 def maze(place: Any, move: str, *, slip: float = 0.0, shift: float = 0.5) -> Rows:
@@ -65,9 +73,19 @@ def maze(place: Any, move: str, *, slip: float = 0.0, shift: float = 0.5) -> Row
 
 def test_states_of_corners_and_of_inner_points_are_listed_and_the_end_rests() -> None:
     model = orl.Model(
-        maze, start="hall", actions=["go"], horizon=4, parameters={"slip": (0.0, 0.5), "shift": (0.0, 1.0)}
+        maze,
+        start="hall",
+        actions=["go"],
+        horizon=4,
+        parameters={"slip": (0.0, 0.5), "shift": (0.0, 1.0)},
     )
-    assert set(model.states) == {"hall", ("room", 1), ("room", 2), "exit", ELSEWHERE}  # by slip = .5, by shift = .5
+    assert set(model.states) == {
+        "hall",
+        ("room", 1),
+        ("room", 2),
+        "exit",
+        ELSEWHERE,
+    }  # by slip = .5, by shift = .5
     mdp = model.mdp(slip=0.0, shift=0.5)
     assert mdp.known.names is not None
     assert mdp.known.names[:2] == (tuple(model.states), ("go",))
@@ -82,7 +100,9 @@ def test_a_state_that_also_ends_episodes_is_two_states() -> None:
         yield p, "heads", 1.0, True
         yield 1 - p, "heads", 0.0, False
 
-    model = orl.Model(coin, start="heads", actions=["toss"], horizon=3, parameters={"p": (0.2, 0.8)})
+    model = orl.Model(
+        coin, start="heads", actions=["toss"], horizon=3, parameters={"p": (0.2, 0.8)}
+    )
     assert model.names.states == ("heads", "heads (end)", ELSEWHERE)
     assert model.mdp(p=0.5).optimal_value == pytest.approx(0.5 + 0.25 + 0.125)
 
@@ -92,7 +112,12 @@ def test_rewards_belong_to_outcomes() -> None:
         return [(0.25, 0, 3.0 * stake), (0.75, 0, -1.0 * stake)]
 
     mdp = orl.Model(bet, start=0, actions=[1, 2], horizon=2, unit="EUR").mdp()
-    assert mdp.outcomes.next_state.tolist()[:4] == [0, 0, 0, 0]  # the same next state twice for each stake
+    assert mdp.outcomes.next_state.tolist()[:4] == [
+        0,
+        0,
+        0,
+        0,
+    ]  # the same next state twice for each stake
     assert mdp.optimal_value == pytest.approx(0.0)
     assert (mdp.known.unit_name, mdp.known.unit.low, mdp.known.unit.high) == ("EUR", -2.0, 6.0)
     stated = orl.Model(bet, start=0, actions=[1, 2], horizon=2, reward_range=(-10.0, 10.0)).mdp()
@@ -110,7 +135,11 @@ def dense(model: orl.Model, discount: float, point: dict[str, float]) -> float:
         worth = []
         for action in allowed:
             rows = [(*row, False)[:4] for row in model.function(state, action, **point)]
-            worth.append(sum(p * (r + (0 if end else discount * value(s, left - 1))) for p, s, r, end in rows))
+            worth.append(
+                sum(
+                    p * (r + (0 if end else discount * value(s, left - 1))) for p, s, r, end in rows
+                )
+            )
         return float(max(worth))
 
     return value(2, model.horizon)
@@ -125,7 +154,11 @@ def test_members_are_those_of_brute_force(discount: float, allowed: Any) -> None
         return shop(stock, order, rate=rate, rush=rush)
 
     model = made(sold, actions=allowed, discount=discount, horizon=5)
-    for point in ({"rate": 0.1, "rush": 0.3}, {"rate": 0.37, "rush": 0.21}, {"rate": 0.6, "rush": 0.0}):
+    for point in (
+        {"rate": 0.1, "rush": 0.3},
+        {"rate": 0.37, "rush": 0.21},
+        {"rate": 0.6, "rush": 0.0},
+    ):
         mdp = model.mdp(**point)
         assert mdp.optimal_value == pytest.approx(dense(model, discount, point), abs=1e-12)
         assert mdp.known.allowed[np.arange(mdp.states), mdp.optimal_policy].all()
@@ -139,11 +172,13 @@ def test_starts_may_be_a_law_and_allowed_actions_are_known() -> None:
     assert known.initial is not None
     assert known.initial[[model.states.index(0), model.states.index(4)]].tolist() == [0.25, 0.75]
     assert known.allowed.sum(axis=1)[model.states.index(4)] == 1
-    values = [made(start=stock, actions=model._actions).mdp(rate=0.3).optimal_value for stock in (0, 4)]
+    values = [
+        made(start=stock, actions=model._actions).mdp(rate=0.3).optimal_value for stock in (0, 4)
+    ]
     assert model.mdp(rate=0.3).optimal_value == pytest.approx(0.25 * values[0] + 0.75 * values[1])
 
 
-# Twenty mistakes ------------------------------------------------------------------------------------------------------
+# Twenty mistakes ----------------------------------------------------------------------------------
 
 
 def yields(*rows: Any) -> Any:
@@ -175,32 +210,87 @@ def named_as_an_end(state: str, order: int, *, rate: float, rush: float = 0.0) -
 
 BOTH = {"steady": ["rate"], "rushes": ["rate", "rush"]}
 MISTAKES: dict[str, tuple[Any, type[InvalidInput], str, str]] = {
-    "no sum": (lambda: made(yields((0.5, 0, 0.0), (0.4, 1, 0.0))), ProbabilityError, "outcomes", "sum to 0.9 at state"),
-    "negative": (lambda: made(yields((-0.5, 0, 0.0), (1.5, 1, 0.0))), ProbabilityError, "outcomes", "-0.5"),
+    "no sum": (
+        lambda: made(yields((0.5, 0, 0.0), (0.4, 1, 0.0))),
+        ProbabilityError,
+        "outcomes",
+        "sum to 0.9 at state",
+    ),
+    "negative": (
+        lambda: made(yields((-0.5, 0, 0.0), (1.5, 1, 0.0))),
+        ProbabilityError,
+        "outcomes",
+        "-0.5",
+    ),
     "NaN chance": (lambda: made(yields((math.nan, 0, 0.0))), ProbabilityError, "outcomes", "nan"),
     "NaN reward": (lambda: made(yields((1.0, 0, math.nan))), RewardError, "outcomes", "nan"),
-    "unhashable": (lambda: made(yields((1.0, [0, 1], 0.0))), ParameterError, "state", "list [0, 1]"),
+    "unhashable": (
+        lambda: made(yields((1.0, [0, 1], 0.0))),
+        ParameterError,
+        "state",
+        "list [0, 1]",
+    ),
     "unhashable start": (lambda: made(start=[0, 1]), ParameterError, "start", "[0, 1]"),
-    "unhashable action": (lambda: made(actions=[[0], [1]]), ParameterError, "actions", "[[0], [1]]"),
-    "without end": (lambda: made(forever, most_states=50), ParameterError, "outcomes", "more than 50 states: 2, 3, 4"),
+    "unhashable action": (
+        lambda: made(actions=[[0], [1]]),
+        ParameterError,
+        "actions",
+        "[[0], [1]]",
+    ),
+    "without end": (
+        lambda: made(forever, most_states=50),
+        ParameterError,
+        "outcomes",
+        "more than 50 states: 2, 3, 4",
+    ),
     "length": (lambda: made(yields((1.0, 0))), ParameterError, "outcomes", "(1.0, 0)"),
-    "ended": (lambda: made(yields((1.0, 0, 0.0, "yes"))), ParameterError, "outcomes", "ended = 'yes'"),
-    "raises": (lambda: made(breaks), ParameterError, "outcomes", "KeyError: 'demand' at state 2, action 0"),
+    "ended": (
+        lambda: made(yields((1.0, 0, 0.0, "yes"))),
+        ParameterError,
+        "outcomes",
+        "ended = 'yes'",
+    ),
+    "raises": (
+        lambda: made(breaks),
+        ParameterError,
+        "outcomes",
+        "KeyError: 'demand' at state 2, action 0",
+    ),
     "priced": (lambda: made(priced), RewardError, "outcomes", "3.5 and"),
     "no function": (lambda: made("shop"), ParameterError, "outcomes", "'shop'"),
-    "misspelt bound": (lambda: made(parameters={**BOX, "rusch": (0, 1)}), UnknownName, "parameters", "'rusch'"),
+    "misspelt bound": (
+        lambda: made(parameters={**BOX, "rusch": (0, 1)}),
+        UnknownName,
+        "parameters",
+        "'rusch'",
+    ),
     "misspelt value": (lambda: made().mdp(rat=0.3), UnknownName, "parameters", "'rat'"),
     "outside": (lambda: made().mdp(rate=0.7), ParameterError, "rate", "0.7"),
     "missing": (lambda: made().mdp(rush=0.1), ParameterError, "rate", "nothing"),
-    "no bounds": (lambda: made(parameters={"rush": (0, 1)}), ParameterError, "parameters['rate']", "nothing"),
+    "no bounds": (
+        lambda: made(parameters={"rush": (0, 1)}),
+        ParameterError,
+        "parameters['rate']",
+        "nothing",
+    ),
     "turned": (
         lambda: made(parameters={**BOX, "rush": (0.3, 0.0)}),
         ParameterError,
         "parameters['rush']",
         "(0.3, 0.0)",
     ),
-    "default": (lambda: made(parameters={**BOX, "rush": (0.1, 0.3)}), ParameterError, "parameters['rush']", "0.1"),
-    "no actions": (lambda: made(actions=lambda stock: []), ParameterError, "actions", "[] in state 2"),
+    "default": (
+        lambda: made(parameters={**BOX, "rush": (0.1, 0.3)}),
+        ParameterError,
+        "parameters['rush']",
+        "0.1",
+    ),
+    "no actions": (
+        lambda: made(actions=lambda stock: []),
+        ParameterError,
+        "actions",
+        "[] in state 2",
+    ),
     "twice": (lambda: made(actions=[0, 1, 0]), ParameterError, "actions", "[0, 1, 0]"),
     "one action": (lambda: made(actions=3), ParameterError, "actions", "3"),
     "start": (lambda: made(start={0: 0.5, 1: 0.4}), ProbabilityError, "start", "0.9"),
@@ -218,16 +308,46 @@ MISTAKES: dict[str, tuple[Any, type[InvalidInput], str, str]] = {
         "as outcomes(...) has it",
     ),
     "priced far away": (lambda: made(priced_far), RewardError, "outcomes", "under two parameters"),
-    "two of a name": (lambda: made(named_as_an_end, start="x"), ParameterError, "state", "'x (end)'"),
+    "two of a name": (
+        lambda: made(named_as_an_end, start="x"),
+        ParameterError,
+        "state",
+        "'x (end)'",
+    ),
     "empty law": (lambda: made(start={}), ProbabilityError, "start", "empty"),
     "no dict": (lambda: made(parameters=["rate"]), ParameterError, "parameters", "['rate']"),
-    "actions raise": (lambda: made(actions=lambda stock: 1 / 0), ParameterError, "actions", "ZeroDivisionError"),
+    "actions raise": (
+        lambda: made(actions=lambda stock: 1 / 0),
+        ParameterError,
+        "actions",
+        "ZeroDivisionError",
+    ),
     "one value": (lambda: made().family({"rate": 0.3}), ParameterError, "rate", "0.3"),  # type: ignore[dict-item]
     "no classes": (lambda: made().ladder({}), ParameterError, "classes", "{}"),
-    "text": (lambda: made().ladder({"steady": "rate"}), ParameterError, "classes['steady']", "'rate'"),
-    "class": (lambda: made().ladder({"a": ["rate", "rusch"]}), UnknownName, "classes['a']", "'rusch'"),
-    "nested": (lambda: made().ladder(dict(reversed(BOTH.items()))), ParameterError, "classes", "['rate', 'rush']"),
-    "needs rate": (lambda: made().ladder({"a": ["rush"]}), ParameterError, "classes['a']", "['rush']"),
+    "text": (
+        lambda: made().ladder({"steady": "rate"}),
+        ParameterError,
+        "classes['steady']",
+        "'rate'",
+    ),
+    "class": (
+        lambda: made().ladder({"a": ["rate", "rusch"]}),
+        UnknownName,
+        "classes['a']",
+        "'rusch'",
+    ),
+    "nested": (
+        lambda: made().ladder(dict(reversed(BOTH.items()))),
+        ParameterError,
+        "classes",
+        "['rate', 'rush']",
+    ),
+    "needs rate": (
+        lambda: made().ladder({"a": ["rush"]}),
+        ParameterError,
+        "classes['a']",
+        "['rush']",
+    ),
 }
 
 
@@ -240,7 +360,7 @@ def test_mistakes_are_refused_by_name_and_value(mistake: str) -> None:
     assert shown in str(caught.value)
 
 
-# Evidence for real parameters -----------------------------------------------------------------------------------------
+# Evidence for real parameters ---------------------------------------------------------------------
 
 
 class Cheat(Parametric):
@@ -252,7 +372,9 @@ class Cheat(Parametric):
         super()._score(state, before, block, novel)
 
 
-def at_random(kind: type[Parametric], delta: float, seed: int, blocks: int, size: int, **point: float) -> Any:
+def at_random(
+    kind: type[Parametric], delta: float, seed: int, blocks: int, size: int, **point: float
+) -> Any:
     """Play uniformly random actions in blocks; return the evidence, its state, and the largest Z - l(truth)."""
     truth, draw = ladder().model.mdp(**point), np.random.default_rng([seed, 26])
     by = kind(ladder(), truth.known, delta)
@@ -271,7 +393,9 @@ RUNS = 60
 
 @pytest.mark.parametrize("delta", [0.05, 0.5])
 @pytest.mark.parametrize("kind", [Parametric, Cheat])
-def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(delta: float, kind: Any) -> None:
+def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(
+    delta: float, kind: Any
+) -> None:
     """At all times of 60 episodes; not with a predictor that has seen its block."""
     rejected = missed = exceeded = 0
     for seed in range(RUNS):
@@ -291,11 +415,15 @@ def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(d
 
 
 def test_the_fit_is_that_of_a_fine_grid() -> None:
-    for seed, point in enumerate(({"rate": 0.37, "rush": 0.21}, {"rate": 0.59, "rush": 0.0}, {"rate": 0.2})):
+    for seed, point in enumerate(
+        ({"rate": 0.37, "rush": 0.21}, {"rate": 0.59, "rush": 0.0}, {"rate": 0.2})
+    ):
         by, state, _ = at_random(Parametric, 0.05, seed, 3, 20, **point)
         data = by.counts_of(state)
         for free in by.free:
-            axes = [np.linspace(0.0, 1.0, 101) if j in free else by.default[j : j + 1] for j in range(2)]
+            axes = [
+                np.linspace(0.0, 1.0, 101) if j in free else by.default[j : j + 1] for j in range(2)
+            ]
             grid = [np.array(each) for each in itertools.product(*axes)]
             best = max(grid, key=lambda theta: by.log_likelihood(data, theta))
             top = by.log_likelihood(data, best)
@@ -307,9 +435,13 @@ def test_the_fit_is_that_of_a_fine_grid() -> None:
             np.testing.assert_allclose(fit.theta, best, atol=0.02)
 
 
-def test_a_class_is_kept_while_a_smaller_one_is_even_if_no_search_finds_its_best_parameters() -> None:
+def test_a_class_is_kept_while_a_smaller_one_is_even_if_no_search_finds_its_best_parameters() -> (
+    None
+):
     def coin(state: int, action: int, *, chance: float, off: float = 0.0) -> Any:
-        heads = chance if off < 0.02 else 0.5  # the smaller class is a narrow part of the larger one
+        heads = (
+            chance if off < 0.02 else 0.5
+        )  # the smaller class is a narrow part of the larger one
         yield heads, 1, 1.0
         yield 1.0 - heads, 0, 0.0
 
@@ -346,7 +478,9 @@ def stolen(share: float, **point: float) -> orl.FiniteMDP:
 @pytest.mark.parametrize("acting", ["optimism", "sampling", "fit"])
 def test_occam_finds_the_class_and_notices_a_truth_outside(acting: Any) -> None:
     agent = orl.Occam(ladder=ladder(), acting=acting)
-    result = orl.run(agent, ladder().model.mdp(rate=0.25, rush=0.3), episodes=600, seed=1, progress=False)
+    result = orl.run(
+        agent, ladder().model.mdp(rate=0.25, rush=0.3), episodes=600, seed=1, progress=False
+    )
     assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)
     assert set(result.verdict["parameters"]) == {"rate", "rush"}
     assert result.verdict["statistics"][0] > result.verdict["threshold"]
@@ -362,7 +496,10 @@ def test_a_problem_with_other_states_is_refused() -> None:
 
 @pytest.mark.parametrize("acting", ["optimism", "sampling"])
 def test_runs_on_real_parameters_go_on_to_the_bit(acting: Any) -> None:
-    agent, truth = orl.Occam(ladder=ladder(), acting=acting), ladder().model.mdp(rate=0.37, rush=0.21)
+    agent, truth = (
+        orl.Occam(ladder=ladder(), acting=acting),
+        ladder().model.mdp(rate=0.37, rush=0.21),
+    )
     whole = orl.run(agent, truth, episodes=120, seed=3, progress=False)
     part = orl.run(agent, truth, episodes=71, seed=3, progress=False)
     again = orl.run(agent, truth, episodes=49, continue_from=part, progress=False)
@@ -379,7 +516,12 @@ def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> 
         yield 1 - p, 1, 1.0, False
 
     model = orl.Model(
-        jump, start=0, actions=["go"], horizon=3, parameters={"p": (0.0, 1.0), "far": (0.0, 1.0)}, unit="EUR"
+        jump,
+        start=0,
+        actions=["go"],
+        horizon=3,
+        parameters={"p": (0.0, 1.0), "far": (0.0, 1.0)},
+        unit="EUR",
     )
     assert 99 not in model.states
     mdp, elsewhere = model.mdp(p=0.25, far=0.123), model.states.index(ELSEWHERE)
@@ -393,7 +535,7 @@ def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> 
     assert state["rejected"].all()  # every law that is listed sums to one: 3 impossible outcomes
 
 
-# Classes and lists ----------------------------------------------------------------------------------------------------
+# Classes and lists --------------------------------------------------------------------------------
 
 
 class Rehearsal:
@@ -404,7 +546,12 @@ class Rehearsal:
 
 def test_the_class_of_a_problem_is_the_smallest_that_reproduces_it() -> None:
     model = ladder().model
-    points = [{"rate": 0.1}, {"rate": 0.431}, {"rate": 0.25, "rush": 0.3}, {"rate": 0.5, "rush": 0.001}]
+    points = [
+        {"rate": 0.1},
+        {"rate": 0.431},
+        {"rate": 0.25, "rush": 0.3},
+        {"rate": 0.5, "rush": 0.001},
+    ]
     assert [ladder().class_of(model.mdp(**point)) for point in points] == [1, 1, 2, 2]
     assert ladder().class_of(stolen(0.1, rate=0.3)) is None
     assert ladder().class_of(made(start=3).mdp(rate=0.3)) is None
@@ -414,7 +561,9 @@ def test_the_class_of_a_problem_is_the_smallest_that_reproduces_it() -> None:
 
 def test_a_problem_with_a_ladder_is_enough() -> None:
     assert orl.Ladder.of_problem(Rehearsal()) is ladder()
-    records = orl.compare({"Occam": orl.Occam(ladder=orl.Ladder.of_problem(Rehearsal()))}, Rehearsal(), episodes=20)
+    records = orl.compare(
+        {"Occam": orl.Occam(ladder=orl.Ladder.of_problem(Rehearsal()))}, Rehearsal(), episodes=20
+    )
     assert records is not None
 
 
@@ -428,7 +577,9 @@ def test_lists_of_problems_are_families(acting: Any) -> None:
     truth = model.mdp(rate=0.3, rush=0.2)
     assert (lists.class_of(truth), lists.class_of(model.mdp(rate=0.2))) == (2, 1)
     assert lists.class_of(model.mdp(rate=0.25)) is None
-    result = orl.run(orl.Occam(ladder=lists, acting=acting), truth, episodes=400, seed=2, progress=False)
+    result = orl.run(
+        orl.Occam(ladder=lists, acting=acting), truth, episodes=400, seed=2, progress=False
+    )
     assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)
     with pytest.raises(InvalidInput, match="allowed"):
         orl.FiniteFamily([truth, made().mdp(rate=0.3)])
@@ -436,14 +587,19 @@ def test_lists_of_problems_are_families(acting: Any) -> None:
 
 def test_the_parameters_that_matter_are_named() -> None:
     agent = orl.Occam(ladder=ladder(), acting="fit")
-    for point, names in (({"rate": 0.37}, {"rate"}), ({"rate": 0.25, "rush": 0.3}, {"rate", "rush"})):
+    for point, names in (
+        ({"rate": 0.37}, {"rate"}),
+        ({"rate": 0.25, "rush": 0.3}, {"rate", "rush"}),
+    ):
         result = orl.run(agent, ladder().model.mdp(**point), episodes=600, seed=4, progress=False)
         report = orl.supports(result, ladder())
         assert [set(each) for each in report.sets] == [names]
         assert "rate = " in str(report)
         log = simulate_log(ladder().model.mdp(**point), episodes=400)
         assert [set(each) for each in orl.supports(log, ladder()).sets] == [names]
-    assert not orl.supports(orl.run(agent, stolen(0.2, rate=0.37), episodes=60, progress=False), ladder()).sets
+    assert not orl.supports(
+        orl.run(agent, stolen(0.2, rate=0.37), episodes=60, progress=False), ladder()
+    ).sets
 
 
 def test_what_every_parameter_calls_impossible_rules_all_of_them_out() -> None:
@@ -451,8 +607,14 @@ def test_what_every_parameter_calls_impossible_rules_all_of_them_out() -> None:
     state = by.begin()
     for seed in range(20):
         mdp = ladder().model.mdp(rate=0.37)
-        by.add(state, simulate(mdp, np.zeros((mdp.horizon, mdp.states), int), 5, np.random.default_rng(seed)))
+        by.add(
+            state,
+            simulate(mdp, np.zeros((mdp.horizon, mdp.states), int), 5, np.random.default_rng(seed)),
+        )
     assert not state["rejected"].any()
-    s, after = known.state_number(0), known.state_number(4)  # from an empty shelf without an order to a full one
+    s, after = (
+        known.state_number(0),
+        known.state_number(4),
+    )  # from an empty shelf without an order to a full one
     by.add(state, Flow.of_episode([s, after], [0], [0.5]))
     assert state["rejected"].all()

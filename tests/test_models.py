@@ -15,7 +15,14 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 from occamrl import bellman
-from occamrl.errors import FamilyError, FeatureError, InvalidInput, NestingError, ProbabilityError, ShapeError
+from occamrl.errors import (
+    FamilyError,
+    FeatureError,
+    InvalidInput,
+    NestingError,
+    ProbabilityError,
+    ShapeError,
+)
 from occamrl.models.families import (
     AggregationFamily,
     CoverFamily,
@@ -39,7 +46,9 @@ from occamrl.protocols import Floats
 
 S, A = 3, 2
 STACK = np.random.default_rng(0).dirichlet(np.ones(S), size=(6, S, A))
-SPARSE: Any = np.where(STACK < 0.25, 0.0, STACK) / np.where(STACK < 0.25, 0.0, STACK).sum(axis=3, keepdims=True)
+SPARSE: Any = np.where(STACK < 0.25, 0.0, STACK) / np.where(STACK < 0.25, 0.0, STACK).sum(
+    axis=3, keepdims=True
+)
 UNIFORM: Any = np.full((S, A, S), 1.0 / S)
 RIVER = RiverZones(states=6, horizon=5, zones=3)
 
@@ -50,7 +59,9 @@ def flat(kernel: Any) -> Any:
 
 def problem(kernel: Any, reward: Any = None, horizon: int = 4) -> FiniteMDP:
     default = np.random.default_rng(5).random(kernel.shape[-3:-1])
-    return FiniteMDP(transition=kernel, reward=default if reward is None else reward, horizon=horizon)
+    return FiniteMDP(
+        transition=kernel, reward=default if reward is None else reward, horizon=horizon
+    )
 
 
 def river(zones: Any) -> AggregationFamily:
@@ -62,26 +73,36 @@ def linear(**options: Any) -> LinearFamily:
     return LinearFamily(**{"features": FeatureMap(list(STACK[:4])), "norm_bound": 2.0, **options})
 
 
-def sums_of_rows(features: FeatureMap, theta: Floats, count: int = 60, seed: int = 2) -> tuple[Floats, Floats, float]:
+def sums_of_rows(
+    features: FeatureMap, theta: Floats, count: int = 60, seed: int = 2
+) -> tuple[Floats, Floats, float]:
     """Return sum x x^T, sum y x and sum y^2 of rows drawn under theta, with values at random."""
     draw, p = np.random.default_rng(seed), features.probabilities(theta)
     n, start = features.width, features.outcomes.start
     gram, xy, yy = np.zeros((features.groups, n, n)), np.zeros((features.groups, n)), 0.0
     for _ in range(count):
         pair, values = int(draw.integers(features.group.size)), draw.random(features.states) - 0.5
-        o = start[pair] + draw.choice(start[pair + 1] - start[pair], p=p[start[pair] : start[pair + 1]].clip(0.0))
-        x, y = (features.operator @ values).reshape(-1, n)[pair], values[features.outcomes.next_state[o]]
+        o = start[pair] + draw.choice(
+            start[pair + 1] - start[pair], p=p[start[pair] : start[pair + 1]].clip(0.0)
+        )
+        x, y = (
+            (features.operator @ values).reshape(-1, n)[pair],
+            values[features.outcomes.next_state[o]],
+        )
         gram[features.group[pair]] += np.outer(x, x)
         xy[features.group[pair]] += y * x
         yy += float(y * y)
     return gram, xy, yy
 
 
-# ------------------------------------------------------------------------------------------------------------ features
+# ----------------------------------------------------------------------------------------- features
 def test_every_way_to_state_features_is_the_same_linear_map() -> None:
     draw = np.random.default_rng(1)
     theta, values = draw.normal(size=6), draw.random(S)
-    kernel, mean = np.tensordot(theta, SPARSE, axes=1), np.einsum("jsat,t->saj", SPARSE, values).reshape(S * A, 6)
+    kernel, mean = (
+        np.tensordot(theta, SPARSE, axes=1),
+        np.einsum("jsat,t->saj", SPARSE, values).reshape(S * A, 6),
+    )
     maps = [
         FeatureMap(np.moveaxis(SPARSE, 0, -1)),
         FeatureMap(list(SPARSE)),
@@ -100,14 +121,19 @@ def test_every_way_to_state_features_is_the_same_linear_map() -> None:
 @pytest.mark.parametrize("support", [None, STACK[0] > 0.2])
 def test_one_hot_maps_are_kernels_themselves(support: Any) -> None:
     features = FeatureMap.tabular(states=S, actions=A, support=support)
-    draw, possible = np.random.default_rng(1), np.ones((S, A, S), bool) if support is None else support
+    draw, possible = (
+        np.random.default_rng(1),
+        np.ones((S, A, S), bool) if support is None else support,
+    )
     kernel, values = np.where(possible, draw.random((S, A, S)), 0.0), draw.random(S)
     theta = np.zeros((features.groups, features.width))
     theta.ravel()[features.place] = kernel[possible]
     assert features.dimension == possible.sum()
     np.testing.assert_array_equal(features.kernel(theta), kernel)
     x = (features.operator @ values).reshape(S * A, -1)
-    np.testing.assert_allclose((x * theta[features.group]).sum(axis=1), (kernel @ values).ravel(), atol=1e-14)
+    np.testing.assert_allclose(
+        (x * theta[features.group]).sum(axis=1), (kernel @ values).ravel(), atol=1e-14
+    )
 
 
 def test_aggregated_moves_share_their_law_and_not_their_successors() -> None:
@@ -122,7 +148,9 @@ def test_aggregated_moves_share_their_law_and_not_their_successors() -> None:
                 expected[s, a, target] += next(law)
     np.testing.assert_allclose(features.kernel(theta), expected, atol=1e-15)
     x = (features.operator @ values).reshape(12, -1)
-    np.testing.assert_allclose((x * theta[features.group]).sum(axis=1), (expected @ values).ravel(), atol=1e-14)
+    np.testing.assert_allclose(
+        (x * theta[features.group]).sum(axis=1), (expected @ values).ravel(), atol=1e-14
+    )
     assert features.groups == 4
     assert features.dimension == features.sizes.sum()
 
@@ -130,7 +158,9 @@ def test_aggregated_moves_share_their_law_and_not_their_successors() -> None:
 def test_restricting_takes_coordinates_in_the_order_given_and_keeps_the_outcomes() -> None:
     for features in (FeatureMap(list(SPARSE)), FeatureMap([flat(each) for each in SPARSE])):
         part = features.restrict([4, 1])
-        np.testing.assert_allclose(part.kernel([0.3, 0.7]), 0.3 * SPARSE[4] + 0.7 * SPARSE[1], atol=1e-15)
+        np.testing.assert_allclose(
+            part.kernel([0.3, 0.7]), 0.3 * SPARSE[4] + 0.7 * SPARSE[1], atol=1e-15
+        )
         assert part.outcomes.next_state.size == features.outcomes.next_state.size
 
 
@@ -138,7 +168,11 @@ def test_restricting_takes_coordinates_in_the_order_given_and_keeps_the_outcomes
 def test_signed_features_that_do_describe_a_kernel_are_accepted(sparse: bool) -> None:
     """phi_0 = (2, -1) at one pair alone is no kernel; with phi_1 = (-1, 1) beside it theta = (1, 1) makes one."""
     columns = [np.array([[2.0, -1.0], [0.5, 0.5]]), np.array([[-1.0, 1.0], [0.0, 0.0]])]
-    phi: Any = [sp.csr_array(each) for each in columns] if sparse else [each.reshape(2, 1, 2) for each in columns]
+    phi: Any = (
+        [sp.csr_array(each) for each in columns]
+        if sparse
+        else [each.reshape(2, 1, 2) for each in columns]
+    )
     np.testing.assert_allclose(FeatureMap(phi).kernel([1.0, 1.0])[:, 0], [[1.0, 0.0], [0.5, 0.5]])
 
 
@@ -148,7 +182,9 @@ def test_bonuses_are_the_rewards_of_the_problem() -> None:
     for features in (FeatureMap(list(STACK)), FeatureMap.tabular(states=S, actions=A)):
         outcomes = features.attach(known)
         whole = known.base_reward.ravel()[outcomes.pair] + outcomes.bonus
-        np.testing.assert_array_equal(whole, reward.reshape(S * A, S)[outcomes.pair, outcomes.next_state])
+        np.testing.assert_array_equal(
+            whole, reward.reshape(S * A, S)[outcomes.pair, outcomes.next_state]
+        )
         assert features.attach(known) is outcomes
         again = pickle.loads(pickle.dumps(features))  # noqa: S301  # our own
         assert again.fingerprint == features.fingerprint
@@ -157,7 +193,9 @@ def test_bonuses_are_the_rewards_of_the_problem() -> None:
 
 def test_rewards_that_the_problem_does_not_know_are_asked_for() -> None:
     """On a table of outcomes, features may only lead where the table says what it pays, and says it once."""
-    known = FiniteMDP(outcomes=[[[(1.0, 0, 0.5)]], [[(0.5, 0, 0.0), (0.5, 0, 1.0)]]], horizon=2).known
+    known = FiniteMDP(
+        outcomes=[[[(1.0, 0, 0.5)]], [[(0.5, 0, 0.0), (0.5, 0, 1.0)]]], horizon=2
+    ).known
     support = [[[True, False]], [[True, False]]]
     for given, message, index in ((None, "no known", (0, 0, 1)), (support, "several", (1, 0, 0))):
         with pytest.raises(FeatureError, match=message) as caught:
@@ -177,10 +215,12 @@ def test_outcomes_with_rewards_mix_as_tables_do() -> None:
         np.testing.assert_allclose(values[0], worth)
     ladder = Ladder([family.take([0]), family])
     assert [ladder.class_of(mdp) for mdp in mdps] == [1, 2]
-    assert ladder.class_of(FiniteMDP(outcomes=[[[(0.5, 0, 0.0), (0.5, 0, 1.0)]]], horizon=3)) is None
+    assert (
+        ladder.class_of(FiniteMDP(outcomes=[[[(0.5, 0, 0.0), (0.5, 0, 1.0)]]], horizon=3)) is None
+    )
 
 
-# --------------------------------------------------------------------------------------------------------------- lists
+# -------------------------------------------------------------------------------------------- lists
 def test_lists_are_the_same_dense_or_sparse() -> None:
     lists = [
         FiniteFamily(SPARSE),
@@ -200,7 +240,11 @@ def test_lists_are_the_same_dense_or_sparse() -> None:
 def test_probabilities_values_and_losses_of_members_are_those_of_each_alone(reward: Any) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(4), size=5)
     features = FeatureMap(list(STACK[:4]))
-    for family in (FiniteFamily(parameters=weights, features=features), FiniteFamily(STACK), FiniteFamily(SPARSE)):
+    for family in (
+        FiniteFamily(parameters=weights, features=features),
+        FiniteFamily(STACK),
+        FiniteFamily(SPARSE),
+    ):
         gram, xy, yy = sums_of_rows(family.features, family.theta[1])
         known, found = problem(STACK[0], reward).known, losses(family.theta, gram, xy)
         for member in range(family.size):
@@ -209,7 +253,9 @@ def test_probabilities_values_and_losses_of_members_are_those_of_each_alone(rewa
             np.testing.assert_allclose(values, alone.optimal_values, atol=1e-12)
             theta = family.theta[member]
             probability = family.probability(slice(member, member + 1))[0]
-            np.testing.assert_allclose(probability, family.features.probabilities(theta), atol=1e-15)
+            np.testing.assert_allclose(
+                probability, family.features.probabilities(theta), atol=1e-15
+            )
             loss = sum(t @ g @ t - 2.0 * t @ b for t, g, b in zip(theta, gram, xy, strict=True))
             assert found[member] == pytest.approx(loss, abs=1e-10)
             assert found[member] + yy > 0.0
@@ -227,17 +273,21 @@ def test_a_hundred_thousand_members_are_kept_as_parameters_and_found() -> None:
     assert ladder.class_of(problem(family.kernel(99_999))) == 1
 
 
-# -------------------------------------------------------------------------------------------------------------- covers
+# ------------------------------------------------------------------------------------------- covers
 def slippery(p: Any) -> Any:
     slip, drift = p
-    return np.array([[[1 - slip, slip], [slip, 1 - slip]], [[drift, 1 - drift], [1 - drift, drift]]])
+    return np.array(
+        [[[1 - slip, slip], [slip, 1 - slip]], [[drift, 1 - drift], [1 - drift, drift]]]
+    )
 
 
 def test_a_cover_has_a_grid_and_a_radius() -> None:
     family = CoverFamily(slippery, low=[0.0, 0.1], high=[0.4, 0.3], step=[0.2, 0.1])
     assert family.size == 9
     np.testing.assert_allclose(family.kernel(4), slippery([0.2, 0.2]))
-    assert family.reach == pytest.approx(0.3)  # half of 2 * 0.2 and half of 2 * 0.1, one for each parameter
+    assert family.reach == pytest.approx(
+        0.3
+    )  # half of 2 * 0.2 and half of 2 * 0.1, one for each parameter
     draw = np.random.default_rng(0)
     for point in draw.uniform([0.0, 0.1], [0.4, 0.3], size=(50, 2)):
         gaps = [np.abs(family.kernel(i) - slippery(point)).sum(axis=2).max() for i in range(9)]
@@ -264,7 +314,10 @@ def test_outcomes_that_no_point_of_the_grid_allows_are_listed() -> None:
         return np.array([[[0.5, 0.5 - often, often]], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]])
 
     for reach, size in ((0.0, 4), (0.1, 5)):
-        assert CoverFamily(rare, low=[0.0], high=[1.0], step=1.0, reach=reach).features.dimension == size
+        assert (
+            CoverFamily(rare, low=[0.0], high=[1.0], step=1.0, reach=reach).features.dimension
+            == size
+        )
 
 
 def test_the_term_of_a_truth_off_the_grid_is_a_supermartingale_and_a_bound() -> None:
@@ -272,16 +325,20 @@ def test_the_term_of_a_truth_off_the_grid_is_a_supermartingale_and_a_bound() -> 
     for mean, other in itertools.product(np.linspace(-0.5, 0.5, 21), repeat=2):
         d, up = other - mean, mean + 0.5
         change = {y: (y - mean - d) ** 2 - (y - mean) ** 2 for y in (0.5, 0.1, -0.5)}
-        mean_of = up * math.exp(2 * change[0.5] - 4 * d * d) + (1 - up) * math.exp(2 * change[-0.5] - 4 * d * d)
+        mean_of = up * math.exp(2 * change[0.5] - 4 * d * d) + (1 - up) * math.exp(
+            2 * change[-0.5] - 4 * d * d
+        )
         assert mean_of <= 1 + 1e-9
         assert max(change.values()) <= 2 * abs(d) + 1e-12
     assert (off_grid(0.0, 1e6, 0.1), off_grid(0.1, 0.0, 0.1)) == (0.0, 0.0)
     assert off_grid(0.1, 5.0, 0.1) == pytest.approx(0.5)  # epsilon n
-    assert off_grid(0.1, 1000.0, 0.1) == pytest.approx(5.0 + 0.5 * math.log(20.0))  # epsilon^2 n/2 and the noise
+    assert off_grid(0.1, 1000.0, 0.1) == pytest.approx(
+        5.0 + 0.5 * math.log(20.0)
+    )  # epsilon^2 n/2 and the noise
     assert (level(0.0, 0.1), level(0.2, 0.1)) == (0.1, 0.05)
 
 
-# ------------------------------------------------------------------------------------- linear classes and aggregations
+# ------------------------------------------------------------------ linear classes and aggregations
 def test_least_squares_on_the_simplex_and_in_the_ball_meet_the_optimality_conditions() -> None:
     for seed in range(40):
         draw = np.random.default_rng(seed)
@@ -295,8 +352,12 @@ def test_least_squares_on_the_simplex_and_in_the_ball_meet_the_optimality_condit
         radius = float(draw.uniform(0.1, 2.0))
         eta = ball_least_squares(x.T @ x, x.T @ y, radius)
         assert np.linalg.norm(eta) <= radius * (1 + 1e-9)
-        slope = 2.0 * x.T @ (x @ eta - y)  # the best point of the ball along the slope is eta itself
-        assert slope @ eta <= -radius * np.linalg.norm(slope) + 1e-6 or np.linalg.norm(slope) <= 1e-6
+        slope = (
+            2.0 * x.T @ (x @ eta - y)
+        )  # the best point of the ball along the slope is eta itself
+        assert (
+            slope @ eta <= -radius * np.linalg.norm(slope) + 1e-6 or np.linalg.norm(slope) <= 1e-6
+        )
 
 
 FAMILIES: dict[str, Any] = {
@@ -347,7 +408,9 @@ def test_the_smallest_loss_of_a_linear_class_is_that_of_a_general_optimiser(name
 @pytest.mark.parametrize("name", ["relative moves", "absolute moves"])
 def test_the_smallest_loss_of_an_aggregation_is_that_of_a_general_optimiser(name: str) -> None:
     family: AggregationFamily = FAMILIES[name]
-    gram, xy, _ = sums_of_rows(family.features, family.members(np.random.default_rng(3), 1)[0], count=200)
+    gram, xy, _ = sums_of_rows(
+        family.features, family.members(np.random.default_rng(3), 1)[0], count=200
+    )
     one, best = [{"type": "eq", "fun": lambda p: p.sum() - 1.0}], 0.0
     for g, n in enumerate(family.features.sizes):
         start, bounds = np.full(n, 1.0 / n), [(0.0, 1.0)] * n
@@ -359,7 +422,9 @@ def test_a_kernel_of_three_zones_is_in_the_partitions_that_refine_them() -> None
     kernel = RIVER.mdp.kernel()
     assert [river(zones).contains(kernel) for zones in (1, 2, 3, 6)] == [False, False, True, True]
     law = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3))
-    family = AggregationFamily(partition=[7, 3, 3, 7], actions=3)  # absolute moves: one law of successors per block
+    family = AggregationFamily(
+        partition=[7, 3, 3, 7], actions=3
+    )  # absolute moves: one law of successors per block
     assert family.contains(law[[1, 0, 0, 1]])
     assert not family.contains(law[[1, 0, 1, 1]])
 
@@ -367,11 +432,13 @@ def test_a_kernel_of_three_zones_is_in_the_partitions_that_refine_them() -> None
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_the_order_of_memory_is_an_aggregation(order: int) -> None:
     walk = MemoryWalk(places=3, order=order)
-    ladder = Ladder([AggregationFamily(partition=walk.partition(k), moves=walk.moves) for k in range(3)])
+    ladder = Ladder(
+        [AggregationFamily(partition=walk.partition(k), moves=walk.moves) for k in range(3)]
+    )
     assert ladder.class_of(walk.mdp) == order + 1
 
 
-# -------------------------------------------------------------------------------------------------------------- errors
+# ------------------------------------------------------------------------------------------- errors
 MAP = FeatureMap([UNIFORM])
 HEAVY = UNIFORM * np.array([1.0, 2.0])[None, :, None]  # sums that no theta makes one
 OTHER = np.full((4, A, 4), 0.25)
@@ -387,33 +454,123 @@ def changed(index: tuple[int, ...], value: Any, array: Any = UNIFORM) -> Any:
 
 BAD: dict[str, tuple[type[InvalidInput], str, tuple[int, ...] | None, Any]] = {
     "three axes": (ShapeError, "phi", None, lambda: FeatureMap(UNIFORM)),
-    "sparse of two sizes": (ShapeError, "phi", (1,), lambda: FeatureMap([flat(UNIFORM), flat(OTHER)])),
-    "sparse of no size": (ShapeError, "phi", (0,), lambda: FeatureMap([sp.csr_array(np.ones((4, 3)))])),
-    "no number": (FeatureError, "phi", (2, 1, 0, 0), lambda: FeatureMap([changed((2, 1, 0), np.nan)])),
-    "sparse, no number": (FeatureError, "phi", (2, 1, 0, 0), lambda: FeatureMap([flat(changed((2, 1, 0), np.inf))])),
+    "sparse of two sizes": (
+        ShapeError,
+        "phi",
+        (1,),
+        lambda: FeatureMap([flat(UNIFORM), flat(OTHER)]),
+    ),
+    "sparse of no size": (
+        ShapeError,
+        "phi",
+        (0,),
+        lambda: FeatureMap([sp.csr_array(np.ones((4, 3)))]),
+    ),
+    "no number": (
+        FeatureError,
+        "phi",
+        (2, 1, 0, 0),
+        lambda: FeatureMap([changed((2, 1, 0), np.nan)]),
+    ),
+    "sparse, no number": (
+        FeatureError,
+        "phi",
+        (2, 1, 0, 0),
+        lambda: FeatureMap([flat(changed((2, 1, 0), np.inf))]),
+    ),
     "no way out": (FeatureError, "phi", (2,), lambda: FeatureMap([changed((1, 0), 0.0)])),
     "no sum": (FeatureError, "phi", (0, 0), lambda: FeatureMap([HEAVY])),
     "coordinates": (ShapeError, "coordinates", None, lambda: MAP.restrict([0, 0])),
-    "groups": (FeatureError, "coordinates", None, lambda: FeatureMap.tabular(states=S, actions=A).restrict([0])),
+    "groups": (
+        FeatureError,
+        "coordinates",
+        None,
+        lambda: FeatureMap.tabular(states=S, actions=A).restrict([0]),
+    ),
     "theta": (ShapeError, "theta", None, lambda: MAP.kernel([1.0, 2.0])),
-    "simulators": (ShapeError, "simulators", (1,), lambda: FeatureMap.of_simulators([problem(UNIFORM), SIMULATOR])),
+    "simulators": (
+        ShapeError,
+        "simulators",
+        (1,),
+        lambda: FeatureMap.of_simulators([problem(UNIFORM), SIMULATOR]),
+    ),
     "per step": (ShapeError, "simulators", (0,), lambda: FeatureMap.of_simulators([PER_STEP])),
     "no member": (ShapeError, "kernels", None, lambda: FiniteFamily([])),
     "one kernel": (ShapeError, "kernels", None, lambda: FiniteFamily(UNIFORM)),
-    "a sum": (FamilyError, "kernels", (1, 2, 1), lambda: FiniteFamily([UNIFORM, changed((2, 1, 0), 0.2)])),
-    "a sign": (FamilyError, "kernels", (1, 0, 1), lambda: FiniteFamily([UNIFORM, changed((0, 1), [1.5, -0.5, 0.0])])),
-    "nan": (FamilyError, "kernels", (1, 1, 0), lambda: FiniteFamily([UNIFORM, changed((1, 0, 1), np.nan)])),
+    "a sum": (
+        FamilyError,
+        "kernels",
+        (1, 2, 1),
+        lambda: FiniteFamily([UNIFORM, changed((2, 1, 0), 0.2)]),
+    ),
+    "a sign": (
+        FamilyError,
+        "kernels",
+        (1, 0, 1),
+        lambda: FiniteFamily([UNIFORM, changed((0, 1), [1.5, -0.5, 0.0])]),
+    ),
+    "nan": (
+        FamilyError,
+        "kernels",
+        (1, 1, 0),
+        lambda: FiniteFamily([UNIFORM, changed((1, 0, 1), np.nan)]),
+    ),
     "both": (FamilyError, "kernels", None, lambda: FiniteFamily(parameters=[[1.0]])),
-    "parameters": (ShapeError, "parameters", None, lambda: FiniteFamily(parameters=np.ones((4, 2)), features=MAP)),
-    "weights": (FamilyError, "parameters", (1, 0, 0), lambda: FiniteFamily(parameters=[[1.0], [0.9]], features=MAP)),
-    "box": (InvalidInput, "low, high", None, lambda: CoverFamily(slippery, low=[0.05, 0.0], high=[0.2, 0.2], step=0.1)),
-    "step": (InvalidInput, "step", None, lambda: CoverFamily(slippery, low=[0.0, 0.0], high=[1.0, 1.0], step=0.0)),
-    "grid": (FamilyError, "step", None, lambda: CoverFamily(slippery, low=[0.0], high=[1.0], step=1e-9)),
-    "tabular": (FamilyError, "features", None, lambda: linear(features=FeatureMap.tabular(states=S, actions=A))),
+    "parameters": (
+        ShapeError,
+        "parameters",
+        None,
+        lambda: FiniteFamily(parameters=np.ones((4, 2)), features=MAP),
+    ),
+    "weights": (
+        FamilyError,
+        "parameters",
+        (1, 0, 0),
+        lambda: FiniteFamily(parameters=[[1.0], [0.9]], features=MAP),
+    ),
+    "box": (
+        InvalidInput,
+        "low, high",
+        None,
+        lambda: CoverFamily(slippery, low=[0.05, 0.0], high=[0.2, 0.2], step=0.1),
+    ),
+    "step": (
+        InvalidInput,
+        "step",
+        None,
+        lambda: CoverFamily(slippery, low=[0.0, 0.0], high=[1.0, 1.0], step=0.0),
+    ),
+    "grid": (
+        FamilyError,
+        "step",
+        None,
+        lambda: CoverFamily(slippery, low=[0.0], high=[1.0], step=1e-9),
+    ),
+    "tabular": (
+        FamilyError,
+        "features",
+        None,
+        lambda: linear(features=FeatureMap.tabular(states=S, actions=A)),
+    ),
     "actions": (FamilyError, "actions", None, lambda: AggregationFamily(partition=[0, 1])),
-    "nowhere": (FeatureError, "moves", (0, 0, 0), lambda: AggregationFamily(partition=[0], moves=[[[5]]])),
-    "no move": (FeatureError, "moves", (0, 0), lambda: AggregationFamily(partition=[0], moves=[[[-1]]])),
-    "moves": (FeatureError, "moves", (1, 0), lambda: AggregationFamily(partition=[0, 0], moves=[[[0, 1]], [[0, -1]]])),
+    "nowhere": (
+        FeatureError,
+        "moves",
+        (0, 0, 0),
+        lambda: AggregationFamily(partition=[0], moves=[[[5]]]),
+    ),
+    "no move": (
+        FeatureError,
+        "moves",
+        (0, 0),
+        lambda: AggregationFamily(partition=[0], moves=[[[-1]]]),
+    ),
+    "moves": (
+        FeatureError,
+        "moves",
+        (1, 0),
+        lambda: AggregationFamily(partition=[0, 0], moves=[[[0, 1]], [[0, -1]]]),
+    ),
 }
 
 
@@ -425,9 +582,13 @@ def test_bad_input_is_refused_with_its_place(name: str) -> None:
     assert (caught.value.field, caught.value.index) == (field, index)
 
 
-# ------------------------------------------------------------------------------------------------------------- ladders
+# ------------------------------------------------------------------------------------------ ladders
 def test_members_are_sorted_by_the_first_class_that_holds_them() -> None:
-    lists = [FiniteFamily(STACK[[1]]), FiniteFamily(STACK[[4, 1]]), FiniteFamily(STACK[[3, 0, 5, 1, 4, 2]] + 1e-12)]
+    lists = [
+        FiniteFamily(STACK[[1]]),
+        FiniteFamily(STACK[[4, 1]]),
+        FiniteFamily(STACK[[3, 0, 5, 1, 4, 2]] + 1e-12),
+    ]
     ladder = Ladder(lists, names=["one", "two", "all"])
     assert (ladder.sizes, ladder.names, ladder.classes) == ([1, 2, 6], ("one", "two", "all"), 3)
     assert ladder.level.tolist() == [0, 1, 2, 2, 2, 2]
@@ -440,11 +601,15 @@ def test_the_class_of_a_problem_with_a_kernel_per_step_holds_all_of_them() -> No
     for steps, expected in (([0, 0], 1), ([0, 1], 1), ([0, 3], 2), ([0, 5], None)):
         assert ladder.class_of(problem(STACK[steps], horizon=2)) == expected
     classes = Ladder([linear(coordinates=[0]), linear(coordinates=[0, 1]), linear()])
-    assert [classes.class_of(problem(STACK[steps], horizon=2)) for steps in ([0, 0], [1, 0], [2, 0])] == [1, 2, 3]
+    assert [
+        classes.class_of(problem(STACK[steps], horizon=2)) for steps in ([0, 0], [1, 0], [2, 0])
+    ] == [1, 2, 3]
 
 
 def test_stacks_and_parameters_can_be_mixed() -> None:
-    mixtures = FiniteFamily(parameters=[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], features=FeatureMap(list(STACK[:2])))
+    mixtures = FiniteFamily(
+        parameters=[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], features=FeatureMap(list(STACK[:2]))
+    )
     ladder = Ladder([FiniteFamily([flat(STACK[1])]), mixtures])
     assert ladder.sizes == [1, 3]
     np.testing.assert_allclose(ladder.family.kernel(0), STACK[1])
@@ -467,11 +632,22 @@ def test_problems_bring_their_ladders(given: Any, sizes: list[int], m: int) -> N
 
 
 NESTED: dict[str, list[Any]] = {
-    "coordinates and norms": [linear(coordinates=[0]), linear(coordinates=[0, 1], norm_bound=3), linear(norm_bound=3)],
+    "coordinates and norms": [
+        linear(coordinates=[0]),
+        linear(coordinates=[0, 1], norm_bound=3),
+        linear(norm_bound=3),
+    ],
     "some coordinates": [linear(coordinates=[2]), linear(coordinates=[3, 2])],
     "partitions": [river(1), river(3), river(6)],
-    "relative moves in tabular": [river(2), river(6), AggregationFamily.tabular(states=6, actions=2)],
-    "absolute moves in tabular": [AggregationFamily(partition=[0, 0, 1], actions=2), FAMILIES["tabular"]],
+    "relative moves in tabular": [
+        river(2),
+        river(6),
+        AggregationFamily.tabular(states=6, actions=2),
+    ],
+    "absolute moves in tabular": [
+        AggregationFamily(partition=[0, 0, 1], actions=2),
+        FAMILIES["tabular"],
+    ],
 }
 
 
@@ -495,7 +671,9 @@ def test_statistics_of_the_largest_class_give_those_of_every_class(name: str) ->
 
 
 def tabular_loops() -> AggregationFamily:
-    return AggregationFamily(partition=np.arange(6), moves=np.where(np.eye(6), np.arange(6), -1)[:, None].repeat(2, 1))
+    return AggregationFamily(
+        partition=np.arange(6), moves=np.where(np.eye(6), np.arange(6), -1)[:, None].repeat(2, 1)
+    )
 
 
 NOT_NESTED: dict[str, tuple[list[Any], int | None]] = {
@@ -509,7 +687,10 @@ NOT_NESTED: dict[str, tuple[list[Any], int | None]] = {
     "other features": ([linear(), linear(features=FeatureMap(list(STACK)))], None),
     "equal partitions": ([river(3), river([5, 5, 2, 2, 9, 9])], None),
     "equal linear classes": ([linear(), linear()], None),
-    "what cannot be verified": ([linear(), AggregationFamily(partition=[0, 0, 1], actions=2)], None),
+    "what cannot be verified": (
+        [linear(), AggregationFamily(partition=[0, 0, 1], actions=2)],
+        None,
+    ),
 }
 
 
@@ -522,7 +703,13 @@ def test_what_is_not_nested_is_refused_with_the_pair_and_what_shows_it(name: str
 
 
 def test_lists_and_linear_classes_do_not_mix() -> None:
-    wrong: list[Any] = [[FAMILIES["list"], linear()], [linear(), FAMILIES["list"]], [], [STACK], [linear(), river(2)]]
+    wrong: list[Any] = [
+        [FAMILIES["list"], linear()],
+        [linear(), FAMILIES["list"]],
+        [],
+        [STACK],
+        [linear(), river(2)],
+    ]
     for families in wrong:
         with pytest.raises(InvalidInput):
             Ladder(families)
@@ -530,7 +717,7 @@ def test_lists_and_linear_classes_do_not_mix() -> None:
         Ladder([FAMILIES["list"]], names=["a", "b"])
 
 
-# ---------------------------------------------------------------------------------------------------------- simulators
+# --------------------------------------------------------------------------------------- simulators
 def drawing(kernel: Floats) -> Any:
     """Return a simulator of a kernel that can only be called."""
     ends = kernel.cumsum(axis=2)
@@ -546,14 +733,21 @@ def test_a_simulator_is_the_same_however_it_is_given() -> None:
 
 
 def test_an_estimate_is_made_of_frequencies_at_addresses_and_its_error_shrinks() -> None:
-    few, many = (Simulators([STACK[0], drawing(STACK[0])], draws=draws, seed=3) for draws in (100, 1_600))
+    few, many = (
+        Simulators([STACK[0], drawing(STACK[0])], draws=draws, seed=3) for draws in (100, 1_600)
+    )
     assert few.estimated == (1,)
-    distances = [0.5 * np.abs(sims.features.kernel([0.0, 1.0]) - STACK[0]).sum(axis=2).max() for sims in (few, many)]
+    distances = [
+        0.5 * np.abs(sims.features.kernel([0.0, 1.0]) - STACK[0]).sum(axis=2).max()
+        for sims in (few, many)
+    ]
     errors = [sims.error(0.01) for sims in (few, many)]
     assert all(distance <= error for distance, error in zip(distances, errors, strict=True))
     assert errors[1] == pytest.approx(errors[0] / 4.0, rel=0.2)  # like 1/sqrt(draws)
     every = np.ones((S, A, S), bool)
-    one, again, other = (estimate_kernel(drawing(STACK[0]), every, draws=50, seed=k).toarray() for k in (1, 1, 2))
+    one, again, other = (
+        estimate_kernel(drawing(STACK[0]), every, draws=50, seed=k).toarray() for k in (1, 1, 2)
+    )
     np.testing.assert_array_equal(one, again)
     assert (one != other).any()
 
@@ -580,14 +774,22 @@ def test_outcomes_are_what_the_support_allows_whether_drawn_or_not() -> None:
         assert sims.features.kernel([1.0, 0.0])[0, 0, 3] == 0.0  # not drawn
         assert sims.features.outcomes.next_state.size == count
     with pytest.raises(ProbabilityError, match="support"):
-        Simulators([drawing(kernel)], states=4, actions=1, draws=10, support=changed((0, 0, 1), False, kernel > 0))
+        Simulators(
+            [drawing(kernel)],
+            states=4,
+            actions=1,
+            draws=10,
+            support=changed((0, 0, 1), False, kernel > 0),
+        )
 
 
 def test_the_widened_radius_is_the_formula() -> None:
     """(1/c)(1/4 (logdet + 2 log(2/delta)) + lambda b^2) + n e^2/(1 - c), with a c that is nearly the best."""
     sims = Simulators([STACK[0], drawing(STACK[1])], draws=200)
     episodes, horizon, delta = 50, 4, 0.1
-    wide: Any = sims.widen_mixture(episodes=episodes, horizon=horizon, delta=delta, norm_bound=1.5, regularization=2.0)
+    wide: Any = sims.widen_mixture(
+        episodes=episodes, horizon=horizon, delta=delta, norm_bound=1.5, regularization=2.0
+    )
     c, bias = wide["scale"] ** -2, episodes * horizon * sims.error(delta / 2.0) ** 2
     for logdet in (0.0, 7.0):
         exact = 0.25 * (logdet + 2.0 * math.log(2.0 / delta)) + 2.0 * 1.5**2
@@ -602,11 +804,20 @@ def test_no_mixture_is_farther_from_the_grid_than_its_reach() -> None:
     features = Simulators(list(STACK[:4])).features
     for seed, m, grid in itertools.product(range(5), range(1, 5), (4, 6)):
         weights = np.random.default_rng(seed).dirichlet(np.full(m, 2.0))
-        points = [np.array(p) / grid for p in itertools.product(range(grid + 1), repeat=m) if sum(p) == grid]
-        gaps = [np.abs(np.tensordot(weights - point, STACK[:m], 1)).sum(axis=2).max() for point in points]
+        points = [
+            np.array(p) / grid
+            for p in itertools.product(range(grid + 1), repeat=m)
+            if sum(p) == grid
+        ]
+        gaps = [
+            np.abs(np.tensordot(weights - point, STACK[:m], 1)).sum(axis=2).max()
+            for point in points
+        ]
         assert min(gaps) <= grid_reach(features, m, grid) + 1e-12
     apart = [np.eye(2)[[j, j]].reshape(2, 1, 2) for j in range(2)]  # at a distance of 2
-    assert Simulators(apart).ladder(grid=10).reach == pytest.approx([0.0, 0.1])  # .55 and .45: |.05| + |-.05|
+    assert Simulators(apart).ladder(grid=10).reach == pytest.approx(
+        [0.0, 0.1]
+    )  # .55 and .45: |.05| + |-.05|
     sims = Simulators([apart[0], drawing(apart[1])], draws=10_000)
     bias = 2 * sims.error(0.01)
     assert sims.ladder(grid=10, delta=0.01).reach == pytest.approx([bias, bias + 0.1])
@@ -615,10 +826,20 @@ def test_no_mixture_is_farther_from_the_grid_than_its_reach() -> None:
 def test_the_ladder_holds_mixtures_of_one_then_two_simulators() -> None:
     sims = Simulators(list(STACK[:3]))
     ladder = sims.ladder(most=3, grid=4)
-    assert ladder.sizes == [3, 3 + 3 * 3, 3 + 9 + 3]  # pairs in quarters; 2 + 1 + 1 quarters in three orders
+    assert ladder.sizes == [
+        3,
+        3 + 3 * 3,
+        3 + 9 + 3,
+    ]  # pairs in quarters; 2 + 1 + 1 quarters in three orders
     assert {tuple(sorted(theta[0])) for theta in ladder.family.theta[12:]} == {(0.25, 0.25, 0.5)}
     assert len(np.unique(ladder.family.theta[:, 0], axis=0)) == 15
-    for options in ({"most": 4}, {"most": 0}, {"most": 3, "grid": 2}, {"most": 3, "grid": 2_000}, {"reach": -0.1}):
+    for options in (
+        {"most": 4},
+        {"most": 0},
+        {"most": 3, "grid": 2},
+        {"most": 3, "grid": 2_000},
+        {"reach": -0.1},
+    ):
         with pytest.raises(InvalidInput, match=next(reversed(options))):
             sims.ladder(**options)
 

@@ -36,10 +36,14 @@ def problem(truth: Floats) -> orl.FiniteMDP:
 
 def ladder_of(*kernels: Floats) -> orl.Ladder:
     stacked = np.stack(kernels)
-    return orl.Ladder([orl.FiniteFamily(stacked[:1]), orl.FiniteFamily(stacked)], names=["one", "all"])
+    return orl.Ladder(
+        [orl.FiniteFamily(stacked[:1]), orl.FiniteFamily(stacked)], names=["one", "all"]
+    )
 
 
-BLIND = ladder_of(kernel(0.5, 0.1), kernel(0.5, 0.9))  # the first plays left for ever, where the two agree
+BLIND = ladder_of(
+    kernel(0.5, 0.1), kernel(0.5, 0.9)
+)  # the first plays left for ever, where the two agree
 SEEN = ladder_of(kernel(0.5, 0.1), kernel(0.1, 0.9))
 
 
@@ -55,7 +59,9 @@ def rates(P: Floats, Q: Floats, evidence: Evidence) -> tuple[float, float]:
         for h, s in enumerate(path):
             p, q = P[s, policy[h, s]], Q[s, policy[h, s]]
             if evidence == "likelihood":
-                rate += chance * sum(b * math.log(b / a) for a, b in zip(p, q, strict=True) if b > 0.0)
+                rate += chance * sum(
+                    b * math.log(b / a) for a, b in zip(p, q, strict=True) if b > 0.0
+                )
             elif chance and s == 0 and (spread := float(np.ptp(values[h + 1][1:]))):
                 rate += chance * 2.0 * float(((p - q) @ values[h + 1]) / spread) ** 2
     return rate, float(truth.optimal_value - truth.evaluate(policy)[0, 0])
@@ -110,8 +116,13 @@ def test_predicted_times_are_those_of_the_selectors(evidence: Evidence) -> None:
 
 
 def test_linear_ladders_and_their_remedy() -> None:
-    features = orl.FeatureMap(np.stack([kernel(0.5, 0.1), kernel(0.5, 0.9), kernel(0.2, 0.5)], axis=-1))
-    classes = [orl.LinearFamily(features=features, norm_bound=1.0, coordinates=c) for c in ([0], [0, 1], [0, 1, 2])]
+    features = orl.FeatureMap(
+        np.stack([kernel(0.5, 0.1), kernel(0.5, 0.9), kernel(0.2, 0.5)], axis=-1)
+    )
+    classes = [
+        orl.LinearFamily(features=features, norm_bound=1.0, coordinates=c)
+        for c in ([0], [0, 1], [0, 1, 2])
+    ]
     known = problem(kernel(0.5, 0.1)).known
     report = orl.preflight(orl.Ladder(classes[::2]), known, episodes=5_000)
     assert len(report.rejection) == 1
@@ -130,7 +141,9 @@ def cover(reach: float | None) -> orl.Ladder:
         return kernel(0.5 - 0.4 * p[0], 0.1 + 0.8 * p[0])
 
     options = {} if reach is None else {"reach": reach}
-    covers = [orl.CoverFamily(at, low=[0.0], high=[high], step=0.1, **options) for high in (0.2, 1.0)]
+    covers = [
+        orl.CoverFamily(at, low=[0.0], high=[high], step=0.1, **options) for high in (0.2, 1.0)
+    ]
     return orl.Ladder(covers)
 
 
@@ -166,10 +179,12 @@ def test_the_time_until_rejection_solves_its_equation(rate: float) -> None:
     assert episodes_until(0.0, lambda n: 3.0) == math.inf
 
 
-# Real parameters ------------------------------------------------------------------------------------------------------
+# Real parameters ----------------------------------------------------------------------------------
 
 
-def counter(waiting: int, door: str, *, arrival: float, service: float = 0.3, tired: float = 0.0) -> Any:
+def counter(
+    waiting: int, door: str, *, arrival: float, service: float = 0.3, tired: float = 0.0
+) -> Any:
     """A queue: one comes, or one goes, less often the more are waiting; a guest is worth 4, a minute of waiting 1."""
     comes = arrival if door == "open" and waiting < 5 else 0.0
     goes = max(service - tired * waiting, 0.0) if waiting else 0.0
@@ -187,7 +202,9 @@ DESK = orl.Model(
     horizon=30,
     parameters={"arrival": (0.1, 0.4), "service": (0.2, 0.5), "tired": (0.0, 0.06)},
 )
-CLASSES = DESK.ladder({"arrivals": ["arrival"], "services": ["arrival", "service"], "tired": list(DESK.box)})
+CLASSES = DESK.ladder(
+    {"arrivals": ["arrival"], "services": ["arrival", "service"], "tired": list(DESK.box)}
+)
 
 
 @pytest.mark.parametrize(
@@ -205,11 +222,15 @@ def test_real_parameters_are_rejected_when_predicted(m: int, point: dict[str, fl
         truth[by.parameters.index(name)] = (share - DESK.box[name][0]) / np.ptp(DESK.box[name])
     assert DESK.known.initial is not None
     rate, steps, _ = played_alone(by, m, truth, DESK.known.initial)
-    predicted = episodes_until(rate, lambda n: math.log(4 / 0.05) + 0.5 * len(point) * math.log1p(n * steps))
+    predicted = episodes_until(
+        rate, lambda n: math.log(4 / 0.05) + 0.5 * len(point) * math.log1p(n * steps)
+    )
     seen = []
     for seed in range(11):
         agent = orl.Occam(ladder=CLASSES, acting="fit")
-        result = orl.run(agent, DESK.mdp(**point), episodes=int(10 * predicted), seed=seed, progress=False)
+        result = orl.run(
+            agent, DESK.mdp(**point), episodes=int(10 * predicted), seed=seed, progress=False
+        )
         seen.append(int(result.state["rejected"][m - 1]) or 10 * predicted)
     assert predicted / 3.0 < np.median(seen) < 3.0 * predicted
 
@@ -238,7 +259,10 @@ def test_a_class_that_never_looks_is_found_among_real_parameters() -> None:
     for pair in report.unidentifiable:
         assert pair.episodes_to_reject == math.inf
     truth = model.mdp(left=0.5, right=0.9)
-    lost = [orl.run(agent, truth, episodes=300).total_regret for agent in (orl.Occam(ladder=ladder), report.selector())]
+    lost = [
+        orl.run(agent, truth, episodes=300).total_regret
+        for agent in (orl.Occam(ladder=ladder), report.selector())
+    ]
     assert lost[0] == pytest.approx(300 * 3 * 0.4)
     assert lost[1] < 0.2 * lost[0]
     with pytest.raises(ParameterError, match="likelihood"):
@@ -253,7 +277,9 @@ def test_a_truth_on_the_grid_of_a_queue_is_found_when_promised() -> None:
     report = orl.preflight(ladder, DESK.known, episodes=500, evidence="likelihood")
     assert report.remedy == "none"
     times = []
-    for seed, (arrival, service) in enumerate(itertools.product((0.1, 0.2, 0.3, 0.4), (0.2, 0.4, 0.5))):
+    for seed, (arrival, service) in enumerate(
+        itertools.product((0.1, 0.2, 0.3, 0.4), (0.2, 0.4, 0.5))
+    ):
         truth = DESK.mdp(arrival=arrival, service=service)
         result = orl.run(report.selector(), truth, episodes=500, seed=seed, progress=False)
         assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)

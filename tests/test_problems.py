@@ -19,9 +19,15 @@ from occamrl import registry
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, RewardError, ShapeError
 from occamrl.problems import operations
 from occamrl.problems.classic import RiverSwim
-from occamrl.problems.lakes import FrozenLake, PatchyIce, smallest_range, table_of
+from occamrl.problems.lakes import FrozenLake, PatchyIce, mdp_from_env, smallest_range
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.problems.mixtures import MemoryWalk, ReferenceLadder, ReferenceMixture, SparseLadder, SparseMixture
+from occamrl.problems.mixtures import (
+    MemoryWalk,
+    ReferenceLadder,
+    ReferenceMixture,
+    SparseLadder,
+    SparseMixture,
+)
 from occamrl.problems.operations import (
     LostSales,
     MachineReplacement,
@@ -33,15 +39,19 @@ from occamrl.problems.operations import (
 from occamrl.protocols import Floats
 from occamrl.registry import make_problem
 
-# -------------------------------------------------------------------------------------------- values, by brute force
-KINDS = pytest.mark.parametrize(("per_step", "by_move"), list(itertools.product((False, True), repeat=2)))
+# --------------------------------------------------------------------------- values, by brute force
+KINDS = pytest.mark.parametrize(
+    ("per_step", "by_move"), list(itertools.product((False, True), repeat=2))
+)
 
 
 def value_by_trajectories(transition: Floats, reward: Floats, policy: Floats, first: int) -> float:
     """Sum probability times return over all trajectories; kernel [H, S, A, S], reward [S, A, S], policy [H, S, A]."""
     horizon, states, actions, _ = transition.shape
     value = 0.0
-    for moves in itertools.product(itertools.product(range(actions), range(states)), repeat=horizon):
+    for moves in itertools.product(
+        itertools.product(range(actions), range(states)), repeat=horizon
+    ):
         s, probability, total = first, 1.0, 0.0
         for h, (a, after) in enumerate(moves):
             probability *= policy[h, s, a] * transition[h, s, a, after]
@@ -52,24 +62,35 @@ def value_by_trajectories(transition: Floats, reward: Floats, policy: Floats, fi
 
 
 @KINDS
-def test_values_are_those_of_all_trajectories_and_all_policies(per_step: bool, by_move: bool) -> None:
+def test_values_are_those_of_all_trajectories_and_all_policies(
+    per_step: bool, by_move: bool
+) -> None:
     S, A, H = 2, 2, 3
     draw = np.random.default_rng(1)
     transition = draw.dirichlet(np.full(S, 0.7), (H, S, A) if per_step else (S, A))
     reward = draw.random((S, A, S) if by_move else (S, A))
     mdp = FiniteMDP(transition=transition, reward=reward, horizon=H)
-    every, earned = np.broadcast_to(transition, (H, S, A, S)), reward if by_move else np.repeat(reward[..., None], S, 2)
+    every, earned = (
+        np.broadcast_to(transition, (H, S, A, S)),
+        reward if by_move else np.repeat(reward[..., None], S, 2),
+    )
     assert mdp.stationary is not per_step
 
     mixed, chosen = draw.dirichlet(np.ones(A), (H, S)), draw.integers(0, A, (H, S))
     policies = [np.reshape(choice, (H, S)) for choice in itertools.product(range(A), repeat=H * S)]
     for s in range(S):
-        assert mdp.evaluate(mixed)[0, s] == pytest.approx(value_by_trajectories(every, earned, mixed, s), abs=1e-12)
+        assert mdp.evaluate(mixed)[0, s] == pytest.approx(
+            value_by_trajectories(every, earned, mixed, s), abs=1e-12
+        )
         expected = value_by_trajectories(every, earned, np.eye(A)[chosen], s)
         assert mdp.evaluate(chosen)[0, s] == pytest.approx(expected, abs=1e-12)
-        best = max(value_by_trajectories(every, earned, np.eye(A)[policy], s) for policy in policies)
+        best = max(
+            value_by_trajectories(every, earned, np.eye(A)[policy], s) for policy in policies
+        )
         assert mdp.optimal_values[0, s] == pytest.approx(best, abs=1e-12)
-    np.testing.assert_allclose(mdp.evaluate(mdp.optimal_policy), mdp.optimal_values, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        mdp.evaluate(mdp.optimal_policy), mdp.optimal_values, rtol=0, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -77,7 +98,12 @@ def test_values_keep_their_bounds(seed: int) -> None:
     draw = np.random.default_rng(seed)
     S, A, H = (int(draw.integers(1, most)) for most in (6, 4, 7))
     transition = draw.dirichlet(np.full(S, 0.3), (S, A))
-    mdp = FiniteMDP(transition=transition, reward=draw.random((S, A, S)), horizon=H, initial_state=np.full(S, 1 / S))
+    mdp = FiniteMDP(
+        transition=transition,
+        reward=draw.random((S, A, S)),
+        horizon=H,
+        initial_state=np.full(S, 1 / S),
+    )
     value = mdp.evaluate(draw.dirichlet(np.ones(A), (H, S)))
     left = np.arange(H, -1, -1.0)[:, np.newaxis]  # H - h + 1 for the h of the formulas
     assert (value >= 0.0).all()
@@ -89,7 +115,7 @@ def test_values_keep_their_bounds(seed: int) -> None:
     assert tied.optimal_policy.tolist() == [[1], [1]]  # the smallest action
 
 
-# --------------------------------------------------------------------------------------------- one problem, many forms
+# -------------------------------------------------------------------------- one problem, many forms
 S, A, H = 4, 3, 5
 
 
@@ -105,7 +131,14 @@ def random_kernel(seed: int, steps: int = 1) -> Floats:
 def arrays(mdp: FiniteMDP) -> list[NDArray[Any]]:
     """Return all that a simulator and an agent see."""
     known = [mdp.known.base_reward, *(mdp.known.transition_rewards or ())]
-    return [*mdp.outcomes, mdp.probability, mdp.base_reward, mdp.initial_distribution, mdp.optimal_values, *known]
+    return [
+        *mdp.outcomes,
+        mdp.probability,
+        mdp.base_reward,
+        mdp.initial_distribution,
+        mdp.optimal_values,
+        *known,
+    ]
 
 
 def same(one: FiniteMDP, other: FiniteMDP) -> None:
@@ -124,7 +157,9 @@ def test_sparse_and_dense_input_are_one_problem(kind: str, per_step: bool, by_mo
     kernel = transition if per_step else transition[0]
     reward = draw.random((S, A, S) if by_move else (S, A))
     dense = FiniteMDP(transition=kernel, reward=reward, horizon=H)
-    same(dense, FiniteMDP(transition=matrices if per_step else matrices[0], reward=reward, horizon=H))
+    same(
+        dense, FiniteMDP(transition=matrices if per_step else matrices[0], reward=reward, horizon=H)
+    )
     if by_move:
         sparse = FiniteMDP(transition=matrices, reward=make(reward.reshape(S * A, S)), horizon=H)
         same(dense, sparse)
@@ -133,13 +168,20 @@ def test_sparse_and_dense_input_are_one_problem(kind: str, per_step: bool, by_mo
 
 def test_a_table_is_the_same_problem_as_arrays() -> None:
     transition, reward = random_kernel(4)[0], np.random.default_rng(5).random((S, A, S))
-    table = [[[(transition[s, a, t], t, reward[s, a, t]) for t in range(S)] for a in range(A)] for s in range(S)]
+    table = [
+        [[(transition[s, a, t], t, reward[s, a, t]) for t in range(S)] for a in range(A)]
+        for s in range(S)
+    ]
     same(
         FiniteMDP(transition=transition, reward=reward, horizon=H, initial_state=2),
         FiniteMDP(outcomes=table, horizon=H, initial_state=2),
     )
-    money = FiniteMDP(transition=transition, reward=16.0 * reward - 4.0, horizon=H, reward_range=(-4.0, 12.0))
-    np.testing.assert_allclose(money.evaluate(money.optimal_policy)[0], money.optimal_values[0], atol=1e-13)
+    money = FiniteMDP(
+        transition=transition, reward=16.0 * reward - 4.0, horizon=H, reward_range=(-4.0, 12.0)
+    )
+    np.testing.assert_allclose(
+        money.evaluate(money.optimal_policy)[0], money.optimal_values[0], atol=1e-13
+    )
     averaged = FiniteMDP(transition=transition, reward=(transition * reward).sum(axis=2), horizon=H)
     np.testing.assert_allclose(money.optimal_values, averaged.optimal_values, rtol=0, atol=1e-13)
 
@@ -152,7 +194,9 @@ def test_an_agent_knows_the_whole_reward_table_and_nothing_of_the_kernel() -> No
         assert table is not None
         np.testing.assert_array_equal(table.next_state, np.tile(np.arange(S), S * A))
         np.testing.assert_array_equal(known.base_reward, reward.min(axis=2))
-        np.testing.assert_allclose(known.base_reward.ravel()[table.pair] + table.bonus, reward.ravel(), atol=1e-15)
+        np.testing.assert_allclose(
+            known.base_reward.ravel()[table.pair] + table.bonus, reward.ravel(), atol=1e-15
+        )
 
 
 def test_sparse_rewards_list_what_is_stored_and_what_can_happen() -> None:
@@ -168,7 +212,10 @@ def test_sparse_rewards_list_what_is_stored_and_what_can_happen() -> None:
 
 
 def test_repeated_outcomes_are_added_and_different_rewards_kept_apart() -> None:
-    table = [[[(0.25, 1, 0.5), (0.25, 1, 0.5), (0.5, 1, 1.0), (0.0, 0, 0.0)]], {0: [(1.0, 0, 0.25)]}]
+    table = [
+        [[(0.25, 1, 0.5), (0.25, 1, 0.5), (0.5, 1, 1.0), (0.0, 0, 0.0)]],
+        {0: [(1.0, 0, 0.25)]},
+    ]
     mdp = FiniteMDP(outcomes=table, horizon=2)
     assert [part.tolist() for part in mdp.outcomes] == [[0, 2, 3], [1, 1, 0], [0.5, 1.0, 0.0]]
     assert mdp.probability.tolist() == [[0.5, 0.5, 1.0]]
@@ -200,7 +247,10 @@ def test_a_problem_cannot_be_changed_and_survives_pickling() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         mdp.horizon = 3
     same(mdp, pickle.loads(pickle.dumps(mdp)))  # noqa: S301  # our own bytes
-    plain, noisy = (make_problem("river-swim", states=3, **more).mdp for more in ({}, {"reward_noise": "bernoulli"}))
+    plain, noisy = (
+        make_problem("river-swim", states=3, **more).mdp
+        for more in ({}, {"reward_noise": "bernoulli"})
+    )
     assert (noisy.reward_noise, plain.reward_noise) == ("bernoulli", None)
     assert noisy.fingerprint != plain.fingerprint
 
@@ -227,7 +277,7 @@ def test_a_large_sparse_problem_is_never_made_dense() -> None:
     np.testing.assert_allclose(values[18], one_before, rtol=1e-13)
 
 
-# ----------------------------------------------------------------------------------------------------------- bad input
+# ---------------------------------------------------------------------------------------- bad input
 UNIFORM, HALF = np.full((3, 2, 3), 1 / 3), np.full((3, 2), 0.5)
 STEPS, BY_MOVE = np.stack([UNIFORM] * 2), np.full((3, 2, 3), 0.5)
 SURE = [[[(1.0, 0, 0.0)]]]
@@ -256,8 +306,18 @@ def of_table(table: Any, **others: Any) -> dict[str, Any]:
 BAD: list[tuple[dict[str, Any], type[InvalidInput], str, tuple[int, ...] | None]] = [
     ({"transition": put(STEPS, (1, 2, 1, 0), 0.5)}, ProbabilityError, "transition", (1, 2, 1)),
     ({"transition": flat(put(UNIFORM, (2, 1, 0), 0.0))}, ProbabilityError, "transition", (2, 1)),
-    ({"transition": put(put(UNIFORM, (0, 1, 2), -1 / 3), (0, 1, 0), 1.0)}, ProbabilityError, "transition", (0, 1, 2)),
-    ({"transition": put(STEPS, (1, 2, 0, 1), np.nan)}, ProbabilityError, "transition", (1, 2, 0, 1)),
+    (
+        {"transition": put(put(UNIFORM, (0, 1, 2), -1 / 3), (0, 1, 0), 1.0)},
+        ProbabilityError,
+        "transition",
+        (0, 1, 2),
+    ),
+    (
+        {"transition": put(STEPS, (1, 2, 0, 1), np.nan)},
+        ProbabilityError,
+        "transition",
+        (1, 2, 0, 1),
+    ),
     ({"transition": np.full((3, 2, 2), 0.5)}, ShapeError, "transition", None),
     ({"transition": np.moveaxis(UNIFORM, 1, 0)}, ShapeError, "transition", None),
     ({"transition": np.zeros((0, 2, 0))}, ShapeError, "transition", None),
@@ -283,12 +343,19 @@ BAD: list[tuple[dict[str, Any], type[InvalidInput], str, tuple[int, ...] | None]
     (of_table([[[(1.0, 0)]]]), ShapeError, "outcomes", (0, 0, 0)),
     (of_table([*SURE, [[(1.0, 0, 0.0)], [(1.0, 0, 0.0)]]]), ShapeError, "outcomes", (1,)),
     (of_table({0: {0: [(1.0, 0, 0.0)]}, 2: {0: [(1.0, 0, 0.0)]}}), ShapeError, "outcomes", None),
-    (of_table([[[(1.0, 0, 2.0, True)]]], reward_range=(1.0, 3.0)), ParameterError, "reward_range", None),  # then 0
+    (
+        of_table([[[(1.0, 0, 2.0, True)]]], reward_range=(1.0, 3.0)),
+        ParameterError,
+        "reward_range",
+        None,
+    ),  # then 0
 ]
 
 
 @pytest.mark.parametrize(("change", "error", "field", "index"), BAD)
-def test_bad_input_is_refused_by_name_and_place(change: Any, error: Any, field: str, index: Any) -> None:
+def test_bad_input_is_refused_by_name_and_place(
+    change: Any, error: Any, field: str, index: Any
+) -> None:
     with pytest.raises(error) as caught:
         FiniteMDP(**{"transition": UNIFORM, "reward": HALF, "horizon": 2, **change})
     assert (caught.value.field, caught.value.index) == (field, index)
@@ -325,13 +392,15 @@ def test_bad_policies_are_refused(policy: Any, error: type[InvalidInput], index:
         (Pricing, {"demand": (0.5,) * 8}, "demand"),
     ],
 )
-def test_bad_parameters_of_problems_are_refused(kind: Any, parameters: dict[str, Any], field: str) -> None:
+def test_bad_parameters_of_problems_are_refused(
+    kind: Any, parameters: dict[str, Any], field: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         kind(**parameters)
     assert caught.value.field == field
 
 
-# ------------------------------------------------------------------------------------------------------ named problems
+# ----------------------------------------------------------------------------------- named problems
 @pytest.mark.parametrize("name", registry.own("problems"))
 def test_every_named_problem_is_valid_and_frozen(name: str) -> None:
     kind = registry.own("problems")[name]
@@ -346,16 +415,22 @@ def test_every_named_problem_is_valid_and_frozen(name: str) -> None:
             setattr(problem, *("mdp", None))
 
 
-@pytest.mark.parametrize("name", ["FrozenLake", "PatchyIce", "SparseLadder", "ReferenceLadder", "MachineReplacement"])
+@pytest.mark.parametrize(
+    "name", ["FrozenLake", "PatchyIce", "SparseLadder", "ReferenceLadder", "MachineReplacement"]
+)
 def test_hypotheses_are_kernels_in_nested_classes(name: str) -> None:
     problem = make_problem(name)
     assert problem.sizes == sorted(problem.sizes)
-    assert problem.sizes[-1] == len(problem.hypotheses) == len(np.unique(problem.hypotheses, axis=0))
+    assert (
+        problem.sizes[-1] == len(problem.hypotheses) == len(np.unique(problem.hypotheses, axis=0))
+    )
     phi = problem.phi
     if isinstance(phi, list):
         phi = np.stack([part.toarray() for part in phi], axis=-1)
     phi = phi.reshape(-1, *phi.shape[-2:])  # [S*A, S, d]
-    np.testing.assert_allclose((phi @ problem.theta).ravel(), problem.mdp.kernel().ravel(), atol=1e-12)
+    np.testing.assert_allclose(
+        (phi @ problem.theta).ravel(), problem.mdp.kernel().ravel(), atol=1e-12
+    )
     assert (np.abs(problem.hypotheses - problem.theta).max(axis=1) < 1e-12).any()
     for theta in problem.hypotheses[:: max(1, len(problem.hypotheses) // 50)]:
         kernel = phi @ theta
@@ -376,7 +451,9 @@ def test_river_swim_has_the_published_optimum(states: int, optimum: float) -> No
         SparseMixture(states=3, dimension=4, nonzero=4, norm=math.sqrt(1.0 + 3 * 0.25)),
     ],
 )
-def test_a_sparse_mixture_is_as_sparse_and_large_as_stated_and_a_kernel_whatever_the_signs(problem: Any) -> None:
+def test_a_sparse_mixture_is_as_sparse_and_large_as_stated_and_a_kernel_whatever_the_signs(
+    problem: Any,
+) -> None:
     theta, phi = problem.theta, problem.phi
     assert theta[0] == 1.0
     assert np.flatnonzero(theta).tolist() == problem.support.tolist()
@@ -393,9 +470,19 @@ def test_a_sparse_mixture_is_as_sparse_and_large_as_stated_and_a_kernel_whatever
 
 
 def test_the_stored_problems_are_of_the_documented_form() -> None:
-    mixture, direction = ReferenceMixture(), np.where(np.arange(12) < 6, 1.0, -1.0)[:, None]  # of good and bad states
-    assert (mixture.mdp.states, mixture.mdp.actions, mixture.mdp.horizon, len(mixture.theta)) == (12, 4, 6, 16)
-    np.testing.assert_allclose(mixture.phi @ mixture.theta, mixture.mdp.kernel(), rtol=0, atol=1e-16)
+    mixture, direction = (
+        ReferenceMixture(),
+        np.where(np.arange(12) < 6, 1.0, -1.0)[:, None],
+    )  # of good and bad states
+    assert (mixture.mdp.states, mixture.mdp.actions, mixture.mdp.horizon, len(mixture.theta)) == (
+        12,
+        4,
+        6,
+        16,
+    )
+    np.testing.assert_allclose(
+        mixture.phi @ mixture.theta, mixture.mdp.kernel(), rtol=0, atol=1e-16
+    )
     np.testing.assert_array_equal(mixture.phi[..., 1:], mixture.phi[:, :, :1, 1:] * direction)
     for nonzero in range(4):
         ladder = ReferenceLadder(nonzero=nonzero)
@@ -408,22 +495,22 @@ def test_the_stored_problems_are_of_the_documented_form() -> None:
 def test_frozen_lake_is_the_one_of_gymnasium() -> None:
     gym = pytest.importorskip("gymnasium")
     for name, horizon in (("4x4", 30), ("8x8", 60)):
-        table, rewards = table_of(gym.make("FrozenLake-v1", map_name=name), horizon=horizon)
+        table, rewards = mdp_from_env(gym.make("FrozenLake-v1", map_name=name), horizon=horizon)
         assert tuple(rewards) == (0.0, 1.0)
         ours = FrozenLake(map_name=name).mdp
         np.testing.assert_allclose(ours.kernel(), table.kernel(), atol=1e-15)
         np.testing.assert_allclose(ours.optimal_values, table.optimal_values, atol=1e-13)
     cliff = gym.make("CliffWalking-v1")
     assert smallest_range([cliff]) == (-100.0, 0.0)
-    mdp, rewards = table_of(cliff, horizon=30)
+    mdp, rewards = mdp_from_env(cliff, horizon=30)
     assert mdp.optimal_value == pytest.approx(-13.0)  # the shortest safe way
     with pytest.raises(InvalidInput, match="no table"):
-        table_of(gym.make("CartPole-v1"), horizon=30)
+        mdp_from_env(gym.make("CartPole-v1"), horizon=30)
     with pytest.raises(InvalidInput, match="TransformReward"):
-        table_of(gym.wrappers.TransformReward(cliff, abs), horizon=30)
+        mdp_from_env(gym.wrappers.TransformReward(cliff, abs), horizon=30)
 
 
-# -------------------------------------------------------------------------------------------------- practical problems
+# ------------------------------------------------------------------------------- practical problems
 def amount(problem: PracticalProblem) -> float:
     """Return the optimum of an episode in the problem's unit."""
     return problem.mdp.optimal_value
@@ -447,7 +534,9 @@ def test_demand_as_the_shelf_sees_it() -> None:
     assert len(laws) == len(brute)
 
 
-@pytest.mark.parametrize("kind", [LostSales, WeekdayInventory, QueueAdmission, MachineReplacement, Pricing])
+@pytest.mark.parametrize(
+    "kind", [LostSales, WeekdayInventory, QueueAdmission, MachineReplacement, Pricing]
+)
 def test_each_class_has_a_truth_of_its_own(kind: type[PracticalProblem]) -> None:
     problems = kind.truths()
     hypotheses, sizes = problems[0].hypotheses, problems[0].sizes
@@ -455,7 +544,9 @@ def test_each_class_has_a_truth_of_its_own(kind: type[PracticalProblem]) -> None
     for m, problem in enumerate(problems):
         at = int(np.abs(hypotheses - problem.theta).max(axis=1).argmin())
         np.testing.assert_allclose(hypotheses[at], problem.theta, atol=1e-12)
-        assert int(np.searchsorted(sizes, at, side="right")) == m  # the smallest class that holds it
+        assert (
+            int(np.searchsorted(sizes, at, side="right")) == m
+        )  # the smallest class that holds it
 
 
 @pytest.mark.parametrize("demand", ["poisson", "other"])
@@ -465,11 +556,15 @@ def test_without_a_cost_of_ordering_every_day_is_a_newsvendor(demand: str) -> No
     gain = [law @ (4.0 * np.minimum(d, y) - 1.0 * np.maximum(y - d, 0)) for y in range(16)]
     best = int(np.argmax(np.cumsum(law) >= 4.0 / 5.0))  # the critical fractile
     assert gain[best] == pytest.approx(max(gain))
-    assert amount(problem) == pytest.approx(28 * max(gain), rel=1e-12)  # leftovers are worth their cost: myopic is best
+    assert amount(problem) == pytest.approx(
+        28 * max(gain), rel=1e-12
+    )  # leftovers are worth their cost: myopic is best
 
 
 def test_a_day_of_the_week_is_a_shelf_of_its_own() -> None:
-    week = WeekdayInventory(means=(2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0), shelf=5, order_step=2, horizon=2)
+    week = WeekdayInventory(
+        means=(2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0), shelf=5, order_step=2, horizon=2
+    )
     kernel, size = week.mdp.kernel(), 6
     for day, mean in enumerate(week.means):
         law = stats.poisson(mean)
@@ -480,8 +575,17 @@ def test_a_day_of_the_week_is_a_shelf_of_its_own() -> None:
             after[1 : filled + 1] = law.pmf(filled - np.arange(1, filled + 1))
             after[0] = law.sf(filled - 1)
             np.testing.assert_allclose(kernel[day * size + stock, order], row, atol=1e-12)
-    costs: dict[str, Any] = {"shelf": 10, "order_step": 5, "horizon": 9, "holding": 0.5, "fixed": 6.0, "margin": 4.0}
-    assert amount(WeekdayInventory(means=(6.0,) * 7, **costs)) == pytest.approx(amount(LostSales(**costs)), rel=1e-12)
+    costs: dict[str, Any] = {
+        "shelf": 10,
+        "order_step": 5,
+        "horizon": 9,
+        "holding": 0.5,
+        "fixed": 6.0,
+        "margin": 4.0,
+    }
+    assert amount(WeekdayInventory(means=(6.0,) * 7, **costs)) == pytest.approx(
+        amount(LostSales(**costs)), rel=1e-12
+    )
 
 
 def test_phases_that_do_not_differ_are_one_queue() -> None:
@@ -502,10 +606,14 @@ def test_machines_are_replaced_when_renewal_theory_says_so() -> None:
     assert (young.mdp.optimal_policy == 0).all()
     for problem in MachineReplacement.truths()[1:]:
         alive = np.concatenate([[1.0], np.cumprod(1.0 - np.array(problem.hazard))])
-        cost = 10_000.0 * (1.0 - alive[1:15]) + 2_000.0 * alive[1:15]  # of a cycle, by the age of replacement
+        cost = (
+            10_000.0 * (1.0 - alive[1:15]) + 2_000.0 * alive[1:15]
+        )  # of a cycle, by the age of replacement
         long = dataclasses.replace(problem, horizon=2000)
         rate = min(cost / np.cumsum(alive[:14]))
-        assert -amount(long) / 2000 == pytest.approx(rate, rel=4e-3)  # the ends of an episode weigh 1/H
+        assert -amount(long) / 2000 == pytest.approx(
+            rate, rel=4e-3
+        )  # the ends of an episode weigh 1/H
 
 
 @pytest.mark.parametrize("kind", [LostSales, WeekdayInventory, QueueAdmission, MachineReplacement])

@@ -40,10 +40,18 @@ def axes() -> Axes:
     return Figure(figsize=(5, 3)).subplots()
 
 
-def record(problem: str, agent: str, seed: int, curve: Any, phases: Any = (), **about: Any) -> dict[str, Any]:
+def record(
+    problem: str, agent: str, seed: int, curve: Any, phases: Any = (), **about: Any
+) -> dict[str, Any]:
     """Return the record of a cell as experiments write it: a curve with this cumulative regret."""
     episodes = np.arange(1, len(curve) + 1)
-    facts = {"cell": f"{agent}-{seed}", "status": "done", "reason": None, "seed": seed, "episodes": len(curve)}
+    facts = {
+        "cell": f"{agent}-{seed}",
+        "status": "done",
+        "reason": None,
+        "seed": seed,
+        "episodes": len(curve),
+    }
     named = {
         kind: {"name": label, "label": label, "parameters": {}}
         for kind, label in (("problem", problem), ("agent", agent))
@@ -55,7 +63,16 @@ def record(problem: str, agent: str, seed: int, curve: Any, phases: Any = (), **
         "pieces": {"episodes": [1] * len(curve), "regret": np.diff(curve, prepend=0.0).tolist()},
         "phases": list(phases),
     }
-    return {**facts, **named, **totals, **kept, "resolved": {}, "versions": {"numpy": "2"}, "platform": "here", **about}
+    return {
+        **facts,
+        **named,
+        **totals,
+        **kept,
+        "resolved": {},
+        "versions": {"numpy": "2"},
+        "platform": "here",
+        **about,
+    }
 
 
 def records(cells: list[dict[str, Any]], **about: Any) -> Records:
@@ -70,7 +87,8 @@ def ladder() -> tuple[orl.FiniteMDP, orl.Ladder]:
     mdp = orl.FiniteMDP(transition=kernels[2], reward=draw.random((3, 2)), horizon=5)
     families = [orl.FiniteFamily(kernels[:n]) for n in (2, 4, 6)]
     return mdp, orl.Ladder(
-        families, names=["plain", "two $ signs $", "a class with a name that is much too long to show"]
+        families,
+        names=["plain", "two $ signs $", "a class with a name that is much too long to show"],
     )
 
 
@@ -89,7 +107,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks = [{"partition": partition, "actions": 2} for partition in ([0, 0, 0], [0, 1, 2])]
     classes = [{"name": "AggregationFamily", "parameters": each} for each in blocks]
     agents: list[Any] = [
-        {"name": "ARLGen", "parameters": {"ladder": {"classes": classes}}, "label": MARKUP, "only": ["RiverSwim"]},
+        {
+            "name": "ARLGen",
+            "parameters": {"ladder": {"classes": classes}},
+            "label": MARKUP,
+            "only": ["RiverSwim"],
+        },
         {"name": "ARLLinDim", "label": FORMULA, "parameters": lin, "only": ["SparseMixture"]},
         {"name": "ARLLinNorm", "parameters": {"norm_bound": "9 * true"}, "only": ["SparseMixture"]},
         {
@@ -103,7 +126,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     problems: list[Any] = [{"name": "RiverSwim", "parameters": {"states": 3}}]
     problems += [{"name": "SparseMixture", "parameters": mixture}]
-    about: dict[str, Any] = {"name": MARKUP, "description": "made up", "baseline": "Optimal", "thinning": 60}
+    about: dict[str, Any] = {
+        "name": MARKUP,
+        "description": "made up",
+        "baseline": "Optimal",
+        "thinning": 60,
+    }
     experiment = orl.Experiment(episodes=100, seeds=3, problem=problems, agent=agents, **about)
     experiment.run(place, workers=1, progress=False)
     return place
@@ -137,7 +165,7 @@ def require_self_contained(path: Path) -> str:
     return text
 
 
-# ---------------------------------------------------------------------------------------------------------- statistics
+# --------------------------------------------------------------------------------------- statistics
 
 
 def test_means_intervals_and_differences_are_over_seeds() -> None:
@@ -162,13 +190,18 @@ def test_means_intervals_and_differences_are_over_seeds() -> None:
 def test_the_slope_of_a_power_is_its_exponent_however_the_curve_is_thinned(power: float) -> None:
     every, few = np.arange(1, 10_001), np.unique(np.geomspace(1, 10_000, 60).astype(int))
     for episodes in (every, few):
-        assert data.slope(episodes, 3.0 * episodes.astype(np.float64) ** power) == pytest.approx(power, abs=1e-6)
+        assert data.slope(episodes, 3.0 * episodes.astype(np.float64) ** power) == pytest.approx(
+            power, abs=1e-6
+        )
     assert np.isnan(data.slope(every, np.zeros(every.size)))
 
 
 def test_mean_curves_are_means_within_their_bands_and_cut_at_the_shortest() -> None:
     lengths = (100, 100, 80)
-    cells = [record("p", "a", seed, (seed + 1.0) * np.sqrt(np.arange(1, n + 1))) for seed, n in enumerate(lengths)]
+    cells = [
+        record("p", "a", seed, (seed + 1.0) * np.sqrt(np.arange(1, n + 1)))
+        for seed, n in enumerate(lengths)
+    ]
     curve = data.mean_curve(data.groups_of(cells)[0])
     at = np.array(curve["episode"])
     assert at[-1] == 80
@@ -189,7 +222,10 @@ def test_decisions_are_shares_of_seeds_at_episodes_and_settle_where_they_stop_ch
 
     about = {"resolved": {"classes": ["x", "y", "z"], "true_class": 2}}
     runs = [((1, 10), (2, 90)), ((1, 20), (2, 80)), ((1, 60), (3, 40))]
-    cells = [record("p", "a", seed, np.ones(100), phases(*parts), **about) for seed, parts in enumerate(runs)]
+    cells = [
+        record("p", "a", seed, np.ones(100), phases(*parts), **about)
+        for seed, parts in enumerate(runs)
+    ]
     found = data.decisions(data.groups_of(cells)[0])
     assert found is not None
     assert found["labels"] == ["1 x", "2 y *", "3 z"]
@@ -210,7 +246,10 @@ def test_swept_parameters_become_curves_and_tuning_seeds_are_not_shown() -> None
             each["agent"] = {"name": "a", "label": f"a{scale}", "parameters": {"scale": scale}}
             cells.append(each)
     now = records(cells)
-    now.spec.update(tuning_seeds=[50], agent=[{"name": "a", "label": "a{scale}", "sweep": {"scale": [0.1, 1.0]}}])
+    now.spec.update(
+        tuning_seeds=[50],
+        agent=[{"name": "a", "label": "a{scale}", "sweep": {"scale": [0.1, 1.0]}}],
+    )
     model = data.build(now)
     (sweep,) = model["sweeps"]
     assert sweep["parameter"] == "scale"
@@ -221,14 +260,18 @@ def test_swept_parameters_become_curves_and_tuning_seeds_are_not_shown() -> None
 
 
 def test_what_is_printed_of_records_fits_a_screen() -> None:
-    cells = [record(f"problem {p}", f"agent {a}", 0, np.ones(10), total_return=1.0) for p in range(9) for a in range(9)]
+    cells = [
+        record(f"problem {p}", f"agent {a}", 0, np.ones(10), total_return=1.0)
+        for p in range(9)
+        for a in range(9)
+    ]
     lines = str(records(cells)).splitlines()
     assert len(lines) <= 25
     assert "61 more" in lines[-1]
     assert max(map(len, lines)) < 160
 
 
-# ------------------------------------------------------------------------------------------------------------- figures
+# ------------------------------------------------------------------------------------------ figures
 
 
 @pytest.mark.parametrize("scale", ["linear", "semilogx", "semilogy", "loglog"])
@@ -263,8 +306,14 @@ def test_the_class_in_play_is_drawn_beneath_returns_with_names_that_do_not_overl
     figure.savefig(io.BytesIO(), format="png")
     boxes = [label.get_window_extent() for label in below.get_yticklabels()]
     assert len(boxes) == len(class_rows(result)) == 3
-    assert all(one.y1 <= other.y0 + 1 or other.y1 <= one.y0 + 1 for one, other in itertools.pairwise(boxes))
-    ends = [np.asarray(path.vertices)[:, 0].max() for bar in below.collections for path in bar.get_paths()]
+    assert all(
+        one.y1 <= other.y0 + 1 or other.y1 <= one.y0 + 1 for one, other in itertools.pairwise(boxes)
+    )
+    ends = [
+        np.asarray(path.vertices)[:, 0].max()
+        for bar in below.collections
+        for path in bar.get_paths()
+    ]
     assert max(ends) == pytest.approx(result.total_episodes + 0.5)
 
 
@@ -277,10 +326,16 @@ def test_the_policy_is_drawn_state_by_step(result: orl.Result) -> None:
         result.plot_policy(axes(), states=["one"])
 
 
-def test_curves_have_bands_and_every_plot_of_a_report_is_written(folder: Path, tmp_path: Path) -> None:
+def test_curves_have_bands_and_every_plot_of_a_report_is_written(
+    folder: Path, tmp_path: Path
+) -> None:
     drawn = axes()
     x = [1, 2, 3]
-    draw_curves(drawn, [{"name": "a $", "episode": x, "mean": x, "low": [0, 1, 2], "high": [2, 3, 4]}], scale="loglog")
+    draw_curves(
+        drawn,
+        [{"name": "a $", "episode": x, "mean": x, "low": [0, 1, 2], "high": [2, 3, 4]}],
+        scale="loglog",
+    )
     assert len(drawn.collections) == 1
     problem = orl.make_problem("river-swim", states=3)
     agents = {"uniform": UniformRandom(), "optimal": Optimal(mdp=problem.mdp)}
@@ -299,7 +354,9 @@ def test_curves_have_bands_and_every_plot_of_a_report_is_written(folder: Path, t
 
 def test_bands_hold_the_mean_and_do_not_fall() -> None:
     draw = np.random.default_rng(0)
-    values = np.cumsum(draw.exponential(size=(10, 300)) * draw.integers(0, 30, size=(10, 300)) ** 3, axis=1)
+    values = np.cumsum(
+        draw.exponential(size=(10, 300)) * draw.integers(0, 30, size=(10, 300)) ** 3, axis=1
+    )
     for band in ("bootstrap", "quantiles"):
         curve = curve_of(np.arange(1, 301), values, band)
         for side in ("low", "high"):
@@ -328,16 +385,24 @@ def test_figures_for_papers(folder: Path, tmp_path: Path) -> None:
     assert b"/CreationDate" not in (tmp_path / "regret.pdf").read_bytes()
     wide: Any = records.plot(problem="RiverSwim", width="page").figure
     assert wide.get_figwidth() == 6.9
-    for wrong in ({"scale": "log"}, {"band": "sd"}, {"width": "wide"}, {"width": 0.0}, {"problem": "RiverSwam"}):
+    for wrong in (
+        {"scale": "log"},
+        {"band": "sd"},
+        {"width": "wide"},
+        {"width": 0.0},
+        {"problem": "RiverSwam"},
+    ):
         with pytest.raises(orl.InvalidInput, match=next(iter(wrong))):
             records.plot(**{"problem": "RiverSwim", **wrong})  # type: ignore[arg-type]  # wrong on purpose
     plt.close("all")
 
 
-# --------------------------------------------------------------------------------------------------------------- pages
+# -------------------------------------------------------------------------------------------- pages
 
 
-def test_the_page_of_an_answer_has_the_verdict_the_evidence_and_the_policy(result: orl.Result, tmp_path: Path) -> None:
+def test_the_page_of_an_answer_has_the_verdict_the_evidence_and_the_policy(
+    result: orl.Result, tmp_path: Path
+) -> None:
     text = require_self_contained(result.page(tmp_path / "deep" / "answer.html"))
     (title,) = re.findall("<h1>(.*?)</h1>", text)
     assert "two $ signs $" in title
@@ -355,7 +420,9 @@ def test_pages_of_plain_learners_of_nothing_played_and_of_logs(
 
     mdp, models = ladder
     played = orl.run(UniformRandom(), mdp, episodes=5, progress=False)
-    assert played.verdict.sentences[0] in require_self_contained(played.page(tmp_path / "plain.html"))
+    assert played.verdict.sentences[0] in require_self_contained(
+        played.page(tmp_path / "plain.html")
+    )
     answer = orl.select(simulate_log(mdp, episodes=40), models, mdp.known)
     text = require_self_contained(write_page(answer, tmp_path / "log.html"))
     assert answer.sentences[0].split("'")[1] in text
@@ -373,30 +440,55 @@ def test_the_report_is_one_file_with_the_numbers_of_the_records(folder: Path) ->
     for problem in model["problems"]:
         for one in problem["agents"]:
             label = model["agents"][one["agent"]]
-            own = [c for c in now.cells if c["problem"]["label"] == problem["name"] and c["agent"]["label"] == label]
-            np.testing.assert_allclose(one["totals"], [cell["total_regret"] for cell in own], rtol=1e-5)
+            own = [
+                c
+                for c in now.cells
+                if c["problem"]["label"] == problem["name"] and c["agent"]["label"] == label
+            ]
+            np.testing.assert_allclose(
+                one["totals"], [cell["total_regret"] for cell in own], rtol=1e-5
+            )
             assert one["curve"]["mean"][-1] == pytest.approx(one["regret"]["mean"], rel=1e-5)
-    kinds = {one["decisions"]["kind"] for p in model["problems"] for one in p["agents"] if one["decisions"]}
+    kinds = {
+        one["decisions"]["kind"]
+        for p in model["problems"]
+        for one in p["agents"]
+        if one["decisions"]
+    }
     assert kinds == {"class", "features", "norm", "base"}
     assert model["league"]
-    assert model["status"] == {"done": 21, "begun": 0, "missing": 0, "failed": 0, "total": 21, "failures": []}
+    assert model["status"] == {
+        "done": 21,
+        "begun": 0,
+        "missing": 0,
+        "failed": 0,
+        "total": 21,
+        "failures": [],
+    }
     assert write_report(folder).read_text("utf-8") == text  # and the same again
 
 
 def test_an_experiment_without_finished_cells_has_a_page_that_says_why() -> None:
-    failed = record("p", "a", 0, np.ones(1)) | {"status": "failed", "reason": "Traceback\nValueError: no"}
+    failed = record("p", "a", 0, np.ones(1)) | {
+        "status": "failed",
+        "reason": "Traceback\nValueError: no",
+    }
     model = data.build(records([], failed=[failed], missing=["x"]))
     assert model["status"]["failures"][0]["reason"] == "ValueError: no"
     WellFormed(render(model))
 
 
-# ------------------------------------------------------------------------------------------------------------- browser
+# ------------------------------------------------------------------------------------------ browser
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """A real browser; without one the tests are skipped, with OCCAMRL_REQUIRE_BROWSER=1 they fail."""
-    program = os.environ.get("OCCAMRL_BROWSER") or shutil.which("chromium") or shutil.which("chromium-browser")
+    program = (
+        os.environ.get("OCCAMRL_BROWSER")
+        or shutil.which("chromium")
+        or shutil.which("chromium-browser")
+    )
     try:
         from playwright.sync_api import sync_playwright
 
@@ -417,7 +509,9 @@ class Watched:
     """A page of which every request, console message and error is kept."""
 
     def __init__(self, browser: Browser, path: Path, **context: Any) -> None:
-        self.page: Page = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context}).new_page()
+        self.page: Page = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, **context}
+        ).new_page()
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -430,7 +524,9 @@ class Watched:
         """Nothing is asked of a network, nothing complains, and nothing sticks out."""
         assert len(self.requests) == 1
         assert self.complaints == []
-        assert self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert self.page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
 
 
 @pytest.mark.parametrize(
@@ -458,7 +554,9 @@ def test_controls_of_the_report_work_from_the_keyboard_and_downloads_hold_the_da
     page = watched.page
 
     def lines() -> list[str]:
-        found: list[str] = page.eval_on_selector_all("#regret-0 path.line", "all => all.map(a => a.getAttribute('d'))")
+        found: list[str] = page.eval_on_selector_all(
+            "#regret-0 path.line", "all => all.map(a => a.getAttribute('d'))"
+        )
         return found
 
     page.click("label:has(#axes-linear)")
@@ -466,7 +564,9 @@ def test_controls_of_the_report_work_from_the_keyboard_and_downloads_hold_the_da
     page.focus("#axes-linear")
     page.keyboard.press("ArrowRight")
     assert not set(lines()) & set(linear)
-    assert page.evaluate("document.activeElement.id") == "axes-log"  # the focus outlives the drawing
+    assert (
+        page.evaluate("document.activeElement.id") == "axes-log"
+    )  # the focus outlives the drawing
     page.keyboard.press("ArrowLeft")
     page.focus("#key-0-0")
     page.keyboard.press("Enter")
@@ -480,7 +580,9 @@ def test_controls_of_the_report_work_from_the_keyboard_and_downloads_hold_the_da
     with page.expect_download() as download:
         page.click("#csv-totals")
     rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text("utf-8"))))
-    assert f"'{FORMULA}" in {row["agent"] for row in rows}  # a spreadsheet shows it instead of running it
+    assert f"'{FORMULA}" in {
+        row["agent"] for row in rows
+    }  # a spreadsheet shows it instead of running it
     now = orl.load(folder)
     assert sum(float(row["total_regret"]) for row in rows) == pytest.approx(
         sum(cell["total_regret"] for cell in now.cells), rel=1e-4
@@ -488,7 +590,9 @@ def test_controls_of_the_report_work_from_the_keyboard_and_downloads_hold_the_da
     watched.require_quiet()
 
 
-def test_the_page_of_an_answer_in_a_browser(chromium: Browser, result: orl.Result, tmp_path: Path) -> None:
+def test_the_page_of_an_answer_in_a_browser(
+    chromium: Browser, result: orl.Result, tmp_path: Path
+) -> None:
     watched = Watched(chromium, result.page(tmp_path / "answer.html"))
     widths = watched.page.locator("img").evaluate_all("all => all.map(e => e.naturalWidth)")
     assert min(widths) > 200

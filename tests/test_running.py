@@ -28,7 +28,9 @@ def tiny(**changes: Any) -> orl.FiniteMDP:
     """Two states, two actions, three steps; rewards on transitions, a random start."""
     P = np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.5, 0.5], [0.0, 1.0]]])
     r = np.array([[[0.1, 0.9], [0.3, 0.3]], [[0.0, 1.0], [0.5, 0.2]]])
-    return orl.FiniteMDP(**{"transition": P, "reward": r, "horizon": 3, "initial_state": [0.6, 0.4], **changes})
+    return orl.FiniteMDP(
+        **{"transition": P, "reward": r, "horizon": 3, "initial_state": [0.6, 0.4], **changes}
+    )
 
 
 def path_law(mdp: orl.FiniteMDP, policy: np.ndarray) -> dict[tuple[int, ...], float]:
@@ -61,11 +63,18 @@ def test_visits_have_the_law_of_independent_episodes(episodes: int) -> None:
             expected[h, states[h], states[h + 1]] += p
     for h in range(3):
         cells = expected[h].ravel() > 0
-        assert stats.chisquare(totals[h].ravel()[cells], n * episodes * expected[h].ravel()[cells]).pvalue > 1e-4
+        assert (
+            stats.chisquare(
+                totals[h].ravel()[cells], n * episodes * expected[h].ravel()[cells]
+            ).pvalue
+            > 1e-4
+        )
     p_end = sum(p for states, p in path_law(mdp, policy).items() if states[-1] == 1)
     binomial = n * stats.binom.pmf(np.arange(episodes + 1), episodes, p_end)
     seen = np.array([last[k] for k in range(episodes + 1)])
-    assert stats.chisquare(seen, binomial).pvalue > 1e-4  # episodes are independent: not only the means agree
+    assert (
+        stats.chisquare(seen, binomial).pvalue > 1e-4
+    )  # episodes are independent: not only the means agree
 
 
 def test_random_policies_and_coins_keep_their_means() -> None:
@@ -146,7 +155,9 @@ def test_results_are_read_off_blocks() -> None:
     assert np.array_equal(result.regret_at(np.arange(1, 65)), result.cumulative_regret)
     assert result.regret_at(0) == 0.0
     assert result.return_at(64) == pytest.approx(result.total_return)
-    assert f"The last 6 episodes earned {result.returns[-6:].mean():.4g} each" in str(result.verdict)
+    assert f"The last 6 episodes earned {result.returns[-6:].mean():.4g} each" in str(
+        result.verdict
+    )
     phases = result.phases.to_pylist()
     assert [row["half"] for row in phases] == [False, True]
     assert phases[0]["first"] == 1
@@ -203,7 +214,10 @@ def test_addresses_do_not_depend_on_history() -> None:
     first = generator(1, "agent", 10).random(3)
     generator(1, "agent", 9).random(100)
     assert np.array_equal(first, generator(1, "agent", 10).random(3))
-    others = [generator(*address).random() for address in ((1, "agent", 11), (2, "agent", 10), (1, "environment", 10))]
+    others = [
+        generator(*address).random()
+        for address in ((1, "agent", 11), (2, "agent", 10), (1, "environment", 10))
+    ]
     assert len({first[0], *others}) == 4
 
 
@@ -260,12 +274,25 @@ def test_another_problem_or_seed_is_no_continuation() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10**6), episodes=st.integers(1, 10**12), states=st.integers(1, 5), random=st.booleans())
-def test_visitors_are_conserved_and_flows_join(seed: int, episodes: int, states: int, random: bool) -> None:
+@given(
+    seed=st.integers(0, 10**6),
+    episodes=st.integers(1, 10**12),
+    states=st.integers(1, 5),
+    random=st.booleans(),
+)
+def test_visitors_are_conserved_and_flows_join(
+    seed: int, episodes: int, states: int, random: bool
+) -> None:
     draw = np.random.default_rng(seed)
     P = draw.dirichlet(np.full(states, 0.3), size=(states, 2))
-    mdp = orl.FiniteMDP(transition=P, reward=draw.random((states, 2, states)), horizon=4, initial_state=P[0, 0])
-    policy = draw.dirichlet(np.ones(2), size=(4, states)) if random else draw.integers(2, size=(4, states))
+    mdp = orl.FiniteMDP(
+        transition=P, reward=draw.random((states, 2, states)), horizon=4, initial_state=P[0, 0]
+    )
+    policy = (
+        draw.dirichlet(np.ones(2), size=(4, states))
+        if random
+        else draw.integers(2, size=(4, states))
+    )
     flow = simulate(mdp, policy, episodes, draw)
     enters = np.zeros((5, states), dtype=np.int64)
     np.add.at(enters, (flow.step + 1, flow.next_state), flow.count)
@@ -280,12 +307,12 @@ def test_visitors_are_conserved_and_flows_join(seed: int, episodes: int, states:
     assert len(both.step) <= len(flow.step)
     assert both.reward @ both.count == pytest.approx(2 * (flow.reward @ flow.count))
     bonus = flow.reward - mdp.base_reward[flow.state * 2 + flow.action]
-    found = mdp.outcomes.locate(flow.state * 2 + flow.action, flow.next_state, bonus, states)
+    found = mdp.outcomes.index_of(flow.state * 2 + flow.action, flow.next_state, bonus, states)
     assert (found >= 0).all()
     assert np.array_equal(mdp.outcomes.next_state[found], flow.next_state)
 
 
-# Units, discounts and names -------------------------------------------------------------------------------------------
+# Units, discounts and names -----------------------------------------------------------------------
 
 
 def shop(stock: int, order: int, *, chance: float = 0.5) -> Any:
@@ -337,18 +364,28 @@ def test_a_run_speaks_the_users_unit(discount: float) -> None:
         assert mdp.value(policy) == pytest.approx(sum(p * values[s] for s, p in law.items()))
     policy = policies[0]
     result = orl.run(Always(policy), mdp, episodes=20_000, seed=1)
-    earned = expected_return(model, policy, 0, 0.4) * 0.3 + expected_return(model, policy, 1, 0.4) * 0.7
+    earned = (
+        expected_return(model, policy, 0, 0.4) * 0.3 + expected_return(model, policy, 1, 0.4) * 0.7
+    )
     assert result.returns.mean() == pytest.approx(earned, abs=0.2)
     starts = result.state["starts"]
-    gaps = [starts[names.states.index(s)] * (best(mdp, model, s) - expected_return(model, policy, s, 0.4)) for s in law]
+    gaps = [
+        starts[names.states.index(s)]
+        * (best(mdp, model, s) - expected_return(model, policy, s, 0.4))
+        for s in law
+    ]
     assert result.total_regret == pytest.approx(sum(gaps))
     assert f"{result.total_regret:,.4g}" in str(result.verdict)
     truth = orl.FiniteFamily(parameters=np.eye(1), features=orl.FeatureMap.of_simulators([mdp]))
     informed = orl.run(orl.PSRL(ladder=orl.Ladder([truth])), mdp, episodes=10)
     assert informed.total_regret == pytest.approx(0.0, abs=1e-9)
     promised = mdp.known.amount(informed.next_plan.values)[0]
-    assert [promised[names.states.index(s)] for s in law] == pytest.approx([best(mdp, model, s) for s in law])
-    assert result.policy_table().column("state").to_pylist()[:2] == [str(s) for s in names.states[:2]]
+    assert [promised[names.states.index(s)] for s in law] == pytest.approx(
+        [best(mdp, model, s) for s in law]
+    )
+    assert result.policy_table().column("state").to_pylist()[:2] == [
+        str(s) for s in names.states[:2]
+    ]
 
 
 class Shop(gym.Env[Any, Any]):
@@ -356,7 +393,10 @@ class Shop(gym.Env[Any, Any]):
 
     def __init__(self, mdp: orl.FiniteMDP) -> None:
         self.inner = ProblemEnv(mdp)
-        self.observation_space, self.action_space = self.inner.observation_space, self.inner.action_space
+        self.observation_space, self.action_space = (
+            self.inner.observation_space,
+            self.inner.action_space,
+        )
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         return self.inner.reset(seed=seed)
@@ -375,8 +415,12 @@ def test_an_environment_speaks_the_users_unit_too(discount: float) -> None:
     assert np.array_equal(shown.returns, hidden.returns)
     assert shown.total_regret is not None
     assert hidden.total_regret is None
-    assert shown.returns.mean() + shown.total_regret / 60 == pytest.approx(mdp.optimal_value, abs=2.0)
-    assert shown.policy_table().column("state").to_pylist() == [str(name) for name in model.names.states]
+    assert shown.returns.mean() + shown.total_regret / 60 == pytest.approx(
+        mdp.optimal_value, abs=2.0
+    )
+    assert shown.policy_table().column("state").to_pylist() == [
+        str(name) for name in model.names.states
+    ]
     env = ProblemEnv(small_model(start=2).mdp(chance=0.4))
     env.reset(seed=0)
     with pytest.raises(orl.InvalidInput, match="allowed"):
@@ -413,7 +457,7 @@ class Always(orl.Learner):
         np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])
 
 
-# Episodes that go on from each other ----------------------------------------------------------------------------------
+# Episodes that go on from each other --------------------------------------------------------------
 
 
 def going_on(**changes: Any) -> orl.FiniteMDP:
@@ -427,7 +471,9 @@ def going_on(**changes: Any) -> orl.FiniteMDP:
 def test_continuing_episodes_have_the_law_of_one_chain(random: bool) -> None:
     """The starts of three episodes in blocks of one and two, by enumeration of all paths of the chain."""
     mdp, draw = going_on(), np.random.default_rng(0)
-    policy: Any = draw.dirichlet(np.ones(2), size=(3, 2)) if random else np.array([[0, 1], [1, 0], [0, 0]])
+    policy: Any = (
+        draw.dirichlet(np.ones(2), size=(3, 2)) if random else np.array([[0, 1], [1, 0], [0, 0]])
+    )
     law = policy if random else np.eye(2)[policy]
     steps = np.einsum("hsa,sat->hst", law, mdp.kernel())
     whole = steps[0] @ steps[1] @ steps[2]
@@ -442,11 +488,16 @@ def test_continuing_episodes_have_the_law_of_one_chain(random: bool) -> None:
         np.add.at(starts, later[0].state[later[0].step == 0], later[0].count[later[0].step == 0])
         np.add.at(ends, later[0].next_state[later[0].step == 2], later[0].count[later[0].step == 2])
         assert starts[first]
-        second = int(np.flatnonzero(starts - np.eye(2, dtype=int)[first])[0])  # the other start of the block
+        second = int(
+            np.flatnonzero(starts - np.eye(2, dtype=int)[first])[0]
+        )  # the other start of the block
         assert np.array_equal(ends, np.eye(2, dtype=int)[[second, last]].sum(axis=0))
         seen[int(flows[0].state[0]), first, second, last] += 1
     paths = list(itertools.product(range(2), repeat=4))
-    expected = [mdp.initial_distribution[a] * whole[a, b] * whole[b, c] * whole[c, d] for a, b, c, d in paths]
+    expected = [
+        mdp.initial_distribution[a] * whole[a, b] * whole[b, c] * whole[c, d]
+        for a, b, c, d in paths
+    ]
     assert stats.chisquare([seen[path] for path in paths], n * np.array(expected)).pvalue > 1e-4
 
 
@@ -477,19 +528,24 @@ def test_the_regret_of_continuing_episodes_is_that_of_their_starts() -> None:
     assert law_of_starts(mdp.known, np.zeros(2, int)).tolist() == [1.0, 0.0]
 
 
-# Plans that depend on the start ---------------------------------------------------------------------------------------
+# Plans that depend on the start -------------------------------------------------------------------
 
 
 class ByStart(orl.Learner):
     """Another policy from state 1, in blocks of growing length; keeps which policy each (start, action) was told of."""
 
     def begin(self, known: orl.Known) -> dict[str, Any]:
-        return {"told": np.zeros((2, known.states), np.int64), "actions": np.zeros((2, known.actions), np.int64)}
+        return {
+            "told": np.zeros((2, known.states), np.int64),
+            "actions": np.zeros((2, known.actions), np.int64),
+        }
 
     def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
         zeros = np.zeros((known.horizon, known.states), np.int64)
         other = orl.Plan(policy=zeros + 1, carry=1)
-        return orl.Plan(policy=zeros, episodes=1 + int(state["told"].sum()) // 2, carry=0, starts={1: other})
+        return orl.Plan(
+            policy=zeros, episodes=1 + int(state["told"].sum()) // 2, carry=0, starts={1: other}
+        )
 
     def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
         begins = flow.step == 0
@@ -502,7 +558,9 @@ def played(kind: str, agent: Any, mdp: orl.FiniteMDP, episodes: int, earlier: An
     """Play in the simulator or, in the same problem, step by step."""
     if kind == "run":
         return orl.run(agent, mdp, episodes=episodes, continue_from=earlier)
-    return orl.learn(agent, ProblemEnv(mdp), episodes=episodes, continue_from=earlier, progress=False)
+    return orl.learn(
+        agent, ProblemEnv(mdp), episodes=episodes, continue_from=earlier, progress=False
+    )
 
 
 @pytest.mark.parametrize("kind", ["run", "learn"])
@@ -554,14 +612,18 @@ def test_optimism_is_that_of_each_start_and_rare_starts_cost_no_plans() -> None:
     reward = np.random.default_rng(4).random((4, 2))
     mdp = orl.FiniteMDP(transition=kernels[5], reward=reward, horizon=4, initial_state=law)
     agent = orl.UCRLVTR(family=orl.FiniteFamily(kernels))
-    best = [orl.FiniteMDP(transition=P, reward=reward, horizon=4).optimal_values[0] for P in kernels]
+    best = [
+        orl.FiniteMDP(transition=P, reward=reward, horizon=4).optimal_values[0] for P in kernels
+    ]
     for episodes in (1, 20, 300):
         result = orl.run(agent, mdp, episodes=episodes, seed=episodes)
         plan, inside = result.next_plan, agent.confidence_set(result.state)[0]
         assert set(plan.starts) == {0, 2, 3}
         for start, part in plan.starts.items():
             assert part.values is not None
-            assert part.values[0, start] == pytest.approx(max(each[start] for each in np.array(best)[inside]))
+            assert part.values[0, start] == pytest.approx(
+                max(each[start] for each in np.array(best)[inside])
+            )
         assert result.pessimistic_episodes == 0
     assert orl.run(agent, mdp, episodes=10**6).plans < 400
     every = orl.run(replace(agent, replan=0.0), mdp, episodes=30)

@@ -31,7 +31,12 @@ from occamrl.running.storage import load, read_document, save, write_document
 PROBLEM = orl.make_problem("sparse-ladder", states=3, actions=2, horizon=2, dimension=4)
 EPISODES = 6
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"norm_bound": 2.0}}
-GIVEN: dict[str, Any] = {"norm_bound": 2.0, "family": "problem", "episodes": EPISODES, "promised": [1.0, 2.0]}
+GIVEN: dict[str, Any] = {
+    "norm_bound": 2.0,
+    "family": "problem",
+    "episodes": EPISODES,
+    "promised": [1.0, 2.0],
+}
 GIVEN |= {"bases": ["UniformRandom", LINEAR], "rule": "D3RB", "agent": LINEAR, "kernel": "per_step"}
 
 
@@ -60,7 +65,11 @@ def same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):
-        return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
+        return bool(
+            one.dtype == other.dtype
+            and one.shape == other.shape
+            and one.tobytes() == other.tobytes()
+        )
     if isinstance(one, dict):
         return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):
@@ -86,7 +95,11 @@ def test_every_agent_goes_on_from_a_file_as_if_there_had_been_no_end(
     result: Result | None = None
     for i, part in enumerate((1, 3, 2)):
         result = orl.run(
-            agent if result is None else result.agent, PROBLEM, episodes=part, seed=3, continue_from=result
+            agent if result is None else result.agent,
+            PROBLEM,
+            episodes=part,
+            seed=3,
+            continue_from=result,
         )
         save(result, tmp_path / f"{i}.npz")
         again = load(tmp_path / f"{i}.npz", problem=PROBLEM if i % 2 else None)
@@ -114,11 +127,18 @@ class Mine(orl.Learner):
     rule: Callable[[float], float] | None = None
 
     def begin(self, known: Known) -> Any:
-        return {"sums": Sums(np.zeros(known.states), (0, None)), "seen": {}, "past": np.zeros(0), "none": None}
+        return {
+            "sums": Sums(np.zeros(known.states), (0, None)),
+            "seen": {},
+            "past": np.zeros(0),
+            "none": None,
+        }
 
     def plan(self, known: Known, state: Any, draw: np.random.Generator) -> Plan:
         policy = draw.integers(known.actions, size=(known.horizon, known.states))
-        return Plan(policy=policy, episodes=5, facts={"played": len(state["past"]), "mean": np.float64(0.1)})
+        return Plan(
+            policy=policy, episodes=5, facts={"played": len(state["past"]), "mean": np.float64(0.1)}
+        )
 
     def learn(self, known: Known, state: Any, plan: Plan, flow: Flow) -> None:
         np.add.at(state["sums"].visits, flow.state, flow.count)
@@ -133,7 +153,9 @@ def test_states_of_users_come_back(tmp_path: Path) -> None:
     result = orl.run(agent, PROBLEM, episodes=8)
     assert isinstance(result.cut, Cut)  # 8 is in the middle of a block of 5
     result.save(tmp_path / "mine.npz")
-    again = orl.run(agent, PROBLEM, episodes=9, continue_from=orl.Result.load(tmp_path / "mine.npz", agent))
+    again = orl.run(
+        agent, PROBLEM, episodes=9, continue_from=orl.Result.load(tmp_path / "mine.npz", agent)
+    )
     assert same(again.state, whole.state)
     assert again.total_regret == whole.total_regret
 
@@ -198,7 +220,11 @@ def imported(folder: Path, **parts: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("file", "parts"),
-    [("made_by_user.py", {"share": 4}), ("made_by_user.py", {"more": " + 1"}), ("used_by_user.py", {"longer": 1})],
+    [
+        ("made_by_user.py", {"share": 4}),
+        ("made_by_user.py", {"more": " + 1"}),
+        ("used_by_user.py", {"longer": 1}),
+    ],
     ids=["a constant", "a function that is called", "a function of another file"],
 )
 def test_other_code_of_a_user_is_refused(
@@ -271,8 +297,12 @@ def test_damaged_and_foreign_files_are_refused_and_left_in_place(
 
 
 CRAFTED: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
-    "another class": lambda document, arrays: document["objects"][0].update(kind="subprocess:Popen"),
-    "a class that is none": lambda document, arrays: document["objects"][0].update(kind="os:system"),
+    "another class": lambda document, arrays: document["objects"][0].update(
+        kind="subprocess:Popen"
+    ),
+    "a class that is none": lambda document, arrays: document["objects"][0].update(
+        kind="os:system"
+    ),
     "a field is missing": lambda document, arrays: document.pop("identity"),
     "an array is missing": lambda document, arrays: arrays.pop("a0"),
     "another format": lambda document, arrays: document.update(format=1),
@@ -282,7 +312,9 @@ CRAFTED: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
 @pytest.mark.parametrize("craft", CRAFTED.values(), ids=CRAFTED.keys())
 def test_files_that_save_did_not_write_are_refused(craft: Any, tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
-    orl.run(orl.UCRLVTRLin(features=orl.FeatureMap(PROBLEM.phi), norm_bound=2.0), PROBLEM, episodes=8).save(path)
+    orl.run(
+        orl.UCRLVTRLin(features=orl.FeatureMap(PROBLEM.phi), norm_bound=2.0), PROBLEM, episodes=8
+    ).save(path)
     document, arrays = read_document(path)
     assert load(path).total_episodes == 8
     craft(document, arrays)
@@ -291,7 +323,9 @@ def test_files_that_save_did_not_write_are_refused(craft: Any, tmp_path: Path) -
         load(path)
 
 
-def test_a_file_that_cannot_be_written_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_leaves_the_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run.npz"
     result = orl.run(orl.UniformRandom(), PROBLEM, episodes=8)
     result.save(path)

@@ -51,9 +51,14 @@ def test_every_part_has_a_place_in_its_page() -> None:
 
 def test_tables_are_written_between_their_markers_only(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("before\n<!-- a:b -->\nold\ntext\n<!-- end -->\nafter\n<!-- a:c -->\nother\n<!-- end -->\n")
+    page.write_text(
+        "before\n<!-- a:b -->\nold\ntext\n<!-- end -->\nafter\n<!-- a:c -->\nother\n<!-- end -->\n"
+    )
     figures.write(page, "a:b", "new")
-    assert page.read_text() == "before\n<!-- a:b -->\nnew\n<!-- end -->\nafter\n<!-- a:c -->\nother\n<!-- end -->\n"
+    assert (
+        page.read_text()
+        == "before\n<!-- a:b -->\nnew\n<!-- end -->\nafter\n<!-- a:c -->\nother\n<!-- end -->\n"
+    )
     with pytest.raises(SystemExit):
         figures.write(page, "a:d", "new")
 
@@ -63,7 +68,9 @@ def test_a_study_can_be_stopped() -> None:
         figures.each(Size(stop=lambda: True), 3, lambda i: i, "runs")
 
 
-@pytest.mark.parametrize("name", ["coverage-finite-sharp", "coverage-likelihood", "optimism-ellipsoid-sharp"])
+@pytest.mark.parametrize(
+    "name", ["coverage-finite-sharp", "coverage-likelihood", "optimism-ellipsoid-sharp"]
+)
 def test_certificates_hold(name: str) -> None:
     about = certificates.PROMISES[name]
     assert certificates.judged(about, certificates.measure(name, False, 3))[1]

@@ -13,8 +13,8 @@ Ten names to begin with::
     Experiment     many agents on many problems, resumed where they stopped; load reads the results
     preflight      will selection pay, and what can it not find out?
 
-Classes of a ladder count from 1; states, actions and all other indices from 0. ``occamrl.paper`` has the paper's
-algorithms to the letter, ``occamrl.checks`` tests what you add.
+Classes of a ladder count from 1; states, actions and all other indices from 0. ``occamrl.paper``
+has the paper's algorithms to the letter, ``occamrl.checks`` tests what you add.
 
 Public names are loaded when they are first used, so that ``import occamrl`` costs nothing.
 """
@@ -108,7 +108,12 @@ def _homes() -> dict[str, str]:
     tree = ast.parse(Path(__file__).read_text("utf-8"))
     listed = next(node for node in tree.body if isinstance(node, ast.If))
     imports = (node for node in listed.body if isinstance(node, ast.ImportFrom))
-    return {alias.name: str(node.module) for node in imports if node.module != "typing" for alias in node.names}
+    return {
+        alias.name: str(node.module)
+        for node in imports
+        if node.module != "typing"
+        for alias in node.names
+    }
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,9 @@ def kernel_of(outcomes: Outcomes, probability: Floats, known: Known) -> Kernel:
     """Return the kernel with one probability per outcome, and the rewards of a problem."""
     pairs, states = outcomes.start.size - 1, known.states
     discounted = probability if known.discount == 1.0 else known.discount * probability
-    matrix: Any = sp.csr_array((discounted, outcomes.next_state, outcomes.start), shape=(pairs, states))
+    matrix: Any = sp.csr_array(
+        (discounted, outcomes.next_state, outcomes.start), shape=(pairs, states)
+    )
     reward = known.base_reward.ravel()
     if outcomes.bonus.any():
         reward = reward + np.add.reduceat(probability * outcomes.bonus, outcomes.start[:-1])
@@ -85,4 +87,6 @@ def ranges(outcomes: Outcomes, values: Floats) -> tuple[Floats, Floats]:
     target = values[outcomes.next_state]
     if outcomes.bonus.any():
         target = target + outcomes.bonus
-    return np.minimum.reduceat(target, outcomes.start[:-1]), np.maximum.reduceat(target, outcomes.start[:-1])
+    return np.minimum.reduceat(target, outcomes.start[:-1]), np.maximum.reduceat(
+        target, outcomes.start[:-1]
+    )

@@ -1,7 +1,8 @@
 """Contract checks for what you write: learners and selectors, rules, problems.
 
-Each check uses the thing in many ways. It raises a :class:`~occamrl.errors.ContractError` that names the broken clause,
-with the episode and field of the first difference; or prints and returns what it did.
+Each check uses the thing in many ways. It raises a :class:`~occamrl.errors.ContractError` that
+names the broken clause, with the episode and field of the first difference; or prints and returns
+what it did.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from occamrl.errors import ContractError, OccamRLError
 from occamrl.problems.mdp import FiniteMDP, as_mdp, stream
 from occamrl.protocols import Flow, Known, Learner, Plan, Played, Problem, Replay, Rule
 from occamrl.running.flow import simulate
-from occamrl.running.run import Run, Simulator, generator, require_learner, require_plan, tell
+from occamrl.running.run import (
+    Run,
+    Simulator,
+    generator,
+    learn_block,
+    require_learner,
+    require_plan,
+)
 from occamrl.running.storage import Reader, Writer
 
 _MOST = 10**6  # episodes of a plan that are tried at once
@@ -60,30 +68,46 @@ def _restored(tree: Any) -> Any:
     """Return a state or memory as it comes back from a file."""
     writer = Writer()
     text = json.dumps(writer.put(tree))
-    return Reader({name: array.copy() for name, array in writer.arrays.items()}, writer.objects).get(json.loads(text))
+    return Reader(
+        {name: array.copy() for name, array in writer.arrays.items()}, writer.objects
+    ).get(json.loads(text))
 
 
 def _parts(plan: Plan) -> dict[str, Any]:
-    about = {name: getattr(plan, name) for name in ("policy", "episodes", "values", "facts", "grounds")}
+    about = {
+        name: getattr(plan, name)
+        for name in ("policy", "episodes", "values", "facts", "diagnostics")
+    }
     return {**about, "starts": {start: _parts(part) for start, part in plan.starts.items()}}
 
 
 def _plan(
-    agent: Learner, known: Known, state: Any, seed: int, episode: int, clause: str = "plan can be played"
+    agent: Learner,
+    known: Known,
+    state: Any,
+    seed: int,
+    episode: int,
+    clause: str = "plan can be played",
 ) -> Plan:
     """Ask for a plan that can be played."""
     plan = agent.plan(known, state, generator(seed, "agent", episode))
     try:
         require_plan(plan, known)
     except OccamRLError as error:
-        raise ContractError(f"broken contract: {clause} (episode {episode + 1}: {error})") from error
+        raise ContractError(
+            f"broken contract: {clause} (episode {episode + 1}: {error})"
+        ) from error
     shape = (known.horizon + 1, known.states)
-    fine = plan.values is None or (np.shape(plan.values) == shape and np.isfinite(plan.values).all())
+    fine = plan.values is None or (
+        np.shape(plan.values) == shape and np.isfinite(plan.values).all()
+    )
     _require(fine, f"{clause} (episode {episode + 1}: plan.values are finite numbers {shape})")
     return plan
 
 
-def check_learner(agent: Learner, problem: FiniteMDP | Problem, *, episodes: int = 40, seed: int = 0) -> str:
+def check_learner(
+    agent: Learner, problem: FiniteMDP | Problem, *, episodes: int = 40, seed: int = 0
+) -> str:
     """Check a learner, selector or arena on a problem.
 
     >>> import occamrl as orl
@@ -99,7 +123,9 @@ def check_learner(agent: Learner, problem: FiniteMDP | Problem, *, episodes: int
     try:
         require_learner(agent)
     except OccamRLError as error:
-        raise ContractError(f"broken contract: a learner has begin, plan and learn ({error})") from None
+        raise ContractError(
+            f"broken contract: a learner has begin, plan and learn ({error})"
+        ) from None
     mdp, done, played, at = as_mdp(problem), 0, list[Any](), None
     known, source, state = mdp.known, Simulator(mdp), agent.begin(mdp.known)
     fresh = copy.deepcopy(state)
@@ -108,16 +134,22 @@ def check_learner(agent: Learner, problem: FiniteMDP | Problem, *, episodes: int
         before, other = copy.deepcopy(state), _restored(state)
         plan, again = (_plan(agent, known, each, seed, done) for each in (state, other))
         _same(before, state, "plan writes nothing to the state", done)
-        _same(_parts(plan), _parts(again), "the same state and draw give the same plan", done, "plan")
-        block = source.play(plan, done, min(plan.episodes, episodes - done), seed, lambda: False, at)
+        _same(
+            _parts(plan), _parts(again), "the same state and draw give the same plan", done, "plan"
+        )
+        block = source.play(
+            plan, done, min(plan.episodes, episodes - done), seed, lambda: False, at
+        )
         handed = [_parts(plan), *map(vars, block.flows.values())]
         kept = copy.deepcopy(handed)
-        tell(agent, known, state, plan, block.flows)
+        learn_block(agent, known, state, plan, block.flows)
         _same(kept, handed, "learn leaves plan and flow as they are", done, "plan, flow")
-        tell(agent, known, other, again, block.flows)
+        learn_block(agent, known, other, again, block.flows)
         _same(state, other, "a state from a file learns the same", done)
         count = int(block.episodes.sum())
-        played.append([done, count, float(block.regret[0]), float(block.returns[0]), block.pessimistic])
+        played.append(
+            [done, count, float(block.regret[0]), float(block.returns[0]), block.pessimistic]
+        )
         state, done, at = other, done + count, block.end
     _learns_from_anything(agent, mdp, state, seed, done)
     _same(fresh, agent.begin(known), "begin returns the same state every time", 0)
@@ -148,7 +180,9 @@ def _learns_from_anything(agent: Learner, mdp: FiniteMDP, state: Any, seed: int,
     """Let copies of a state learn from flows that are shorter or longer than planned, and from actions of others."""
     known = mdp.known
     plan = agent.plan(known, copy.deepcopy(state), generator(seed, "agent", done))
-    uniform = np.tile(known.allowed / known.allowed.sum(axis=1, keepdims=True), (known.horizon, 1, 1))
+    uniform = np.tile(
+        known.allowed / known.allowed.sum(axis=1, keepdims=True), (known.horizon, 1, 1)
+    )
     most = min(plan.episodes, 100 if known.continuing else _MOST)  # those are walked one by one
     for what, policy, count in (
         ("a flow of one episode", plan.policy, 1),
@@ -160,26 +194,39 @@ def _learns_from_anything(agent: Learner, mdp: FiniteMDP, state: Any, seed: int,
         try:
             agent.learn(known, other, plan, flow)
         except Exception as error:  # of the user's learner, which may raise anything
-            raise ContractError(f"broken contract: {clause} (episode {done + 1}: {error!r})") from error
+            raise ContractError(
+                f"broken contract: {clause} (episode {done + 1}: {error!r})"
+            ) from error
         _plan(agent, known, other, seed, done + count, clause)
 
 
 def check_rule(rule: Rule, *, bases: int = 3, episodes: int = 40, seed: int = 0) -> str:
     """Check a rule over some bases, whose returns are drawn at random: 0 or 1, more often 1 for later bases."""
-    _require(isinstance(rule, Rule), "a rule has start(bases), choose(memory, draw) and update(memory, base, played)")
+    _require(
+        isinstance(rule, Rule),
+        "a rule has start(bases), choose(memory, draw) and update(memory, base, played)",
+    )
     memory, played = rule.start(bases), [0] * bases
     _require(isinstance(memory, dict), "the memory is a dict")
     _same(memory, rule.start(bases), "start returns the same memory every time", 0, "memory")
     for episode in range(episodes):
         before, other = copy.deepcopy(memory), _restored(memory)
         choice, again, resumed = (
-            rule.choose(each, stream(seed, "check_rule", episode)) for each in (memory, memory, other)
+            rule.choose(each, stream(seed, "check_rule", episode))
+            for each in (memory, memory, other)
         )
         _same(before, memory, "choose writes nothing to the memory", episode, "memory")
-        _require(again == choice and type(again) is type(choice), "the same draw gives the same choice")
+        _require(
+            again == choice and type(again) is type(choice), "the same draw gives the same choice"
+        )
         _require(resumed == choice, "a memory from a file makes the same choices")
-        replay, base = isinstance(choice, Replay), choice.base if isinstance(choice, Replay) else choice
-        inside = isinstance(base, (int, np.integer)) and not isinstance(base, bool) and 0 <= base < bases
+        replay, base = (
+            isinstance(choice, Replay),
+            choice.base if isinstance(choice, Replay) else choice,
+        )
+        inside = (
+            isinstance(base, (int, np.integer)) and not isinstance(base, bool) and 0 <= base < bases
+        )
         _require(inside, f"the choice is one of {bases} bases, not {choice!r}")
         if replay:
             _require(getattr(rule, "replays", False), "a rule that replays says so: replays = True")
@@ -206,14 +253,22 @@ def check_problem(problem: Problem) -> str:
     _require(isinstance(mdp, FiniteMDP), "a problem has an mdp")
     best, horizon = mdp.optimal_values, mdp.horizon
     _require(best.shape == (horizon + 1, mdp.states), "optimal values are [H + 1, S]")
-    inside = (best >= -1e-12).all() and (best <= horizon - np.arange(horizon + 1)[:, None] + 1e-9).all()
+    inside = (best >= -1e-12).all() and (
+        best <= horizon - np.arange(horizon + 1)[:, None] + 1e-9
+    ).all()
     _require(inside, "V*_h lies in [0, H - h + 1]")
-    _require(np.allclose(mdp.evaluate(mdp.optimal_policy), best, atol=1e-9), "the optimal policy attains V*")
+    _require(
+        np.allclose(mdp.evaluate(mdp.optimal_policy), best, atol=1e-9),
+        "the optimal policy attains V*",
+    )
     draw = stream(0, "check_problem")
     for _ in range(5):
         policy = draw.integers(mdp.actions, size=(horizon, mdp.states))
         _require((mdp.evaluate(policy) <= best + 1e-9).all(), "no policy beats V*")
-    return _report(repr(problem), "V* is in range, attained by the optimal policy, and beaten by none of 5 others")
+    return _report(
+        repr(problem),
+        "V* is in range, attained by the optimal policy, and beaten by none of 5 others",
+    )
 
 
 def __dir__() -> list[str]:

@@ -1,12 +1,14 @@
 """The command line: thin, it parses, calls and prints.
 
-Exit codes: 0 all is well; 1 some cells failed, something is damaged or could not be written; 2 bad input; 130 stopped
-by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder explains them).
+Exit codes: 0 all is well; 1 some cells failed, something is damaged or could not be written; 2 bad
+input; 130 stopped by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder
+explains them).
 
-A file of models (`--model shop.py:ladder`) and a module (`--import`) are the user's code, run because they are named.
+A file of models (`--model shop.py:ladder`) and a module (`--import`) are the user's code, run
+because they are named.
 
-Lines or JSON go to standard output; an error is one message on standard error and an exit code. What a command needs is
-imported when it is called, so that `--help` does not wait for it.
+Lines or JSON go to standard output; an error is one message on standard error and an exit code.
+What a command needs is imported when it is called, so that `--help` does not wait for it.
 """
 
 from __future__ import annotations
@@ -37,24 +39,46 @@ YOURS = ("select", "learn", "act", "observe", "demo", "new")  # commands that co
 
 FolderName = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of an experiment.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
-Page = Annotated[Path | None, typer.Option(help="Also write an HTML page: answer, evidence, policy.")]
-LadderName = Annotated[str | None, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")]
-ModelName = Annotated[
-    str | None, typer.Option(metavar="FILE.py:NAME", help="Models in a Python file of yours, which is run.")
+Page = Annotated[
+    Path | None, typer.Option(help="Also write an HTML page: answer, evidence, policy.")
 ]
-AgentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An agent's file; a new agent if there is none yet.")]
-StateName = Annotated[str, typer.Option(help="The state, as your models name it; a tuple as 4,0 or 4+0.")]
-Begins = Annotated[bool, typer.Option("--begin", help="Begin a new episode; one that is open counts as truncated.")]
-Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
-Scheduler = Annotated[str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler.")]
+LadderName = Annotated[
+    str | None, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option(metavar="FILE.py:NAME", help="Models in a Python file of yours, which is run."),
+]
+AgentFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="An agent's file; a new agent if there is none yet.")
+]
+StateName = Annotated[
+    str, typer.Option(help="The state, as your models name it; a tuple as 4,0 or 4+0.")
+]
+Begins = Annotated[
+    bool, typer.Option("--begin", help="Begin a new episode; one that is open counts as truncated.")
+]
+Horizon = Annotated[
+    int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of worker processes; by default one per processor."),
+]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler.")
+]
 Rewards = Literal["known", "bernstein", "hoeffding"]
 Evidence = Literal["value", "likelihood"]
 Scope = Literal["smallest", "all"]
 Unlisted = Literal["error", "drop"]
 Modules = Annotated[
     list[str] | None,
-    typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Import a module of your own; the current folder is searched too.",
+    ),
 ]
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -69,7 +93,10 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def occamrl(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Occam's razor for reinforcement learning."""
@@ -92,7 +119,14 @@ def command(name: str = "") -> Callable[[Callable[..., None]], Callable[..., Non
                 tell(*str(error).splitlines())
                 if options.get("as_json"):
                     faults = [fault._asdict() for fault in getattr(error, "faults", ())]
-                    print_lines({"event": "error", "kind": type(error).__name__, "text": str(error), "faults": faults})
+                    print_lines(
+                        {
+                            "event": "error",
+                            "kind": type(error).__name__,
+                            "text": str(error),
+                            "faults": faults,
+                        }
+                    )
                 bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
                 raise typer.Exit(BAD_INPUT if bad else FAILED) from None
             except BrokenPipeError:  # whoever reads has gone: typer ends silently
@@ -102,7 +136,9 @@ def command(name: str = "") -> Callable[[Callable[..., None]], Callable[..., Non
                 raise typer.Exit(FAILED) from None
 
         called = name or function.__name__
-        app.command(called, rich_help_panel="Your system" if called in YOURS else "Experiments")(call)
+        app.command(called, rich_help_panel="Your system" if called in YOURS else "Experiments")(
+            call
+        )
         app.registered_commands.sort(key=lambda each: [*YOURS, each.name].index(each.name))
         return call
 
@@ -122,12 +158,16 @@ def tell(*lines: str) -> None:
 
 def print_lines(lines: Sequence[str] | dict[str, Any]) -> None:
     """Print lines for people, or data as one line of JSON."""
-    for line in [json.dumps(lines, default=str)] if isinstance(lines, dict) else map(printable, lines):
+    for line in (
+        [json.dumps(lines, default=str)] if isinstance(lines, dict) else map(printable, lines)
+    ):
         typer.echo(line)
 
 
 @command()
-def demo(folder: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("demo")) -> None:
+def demo(
+    folder: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("demo"),
+) -> None:
     """Let a selector find out how slippery a lake is; print its answer and a comparison, and draw a figure."""
     from occamrl.demo import demonstrate
 
@@ -136,8 +176,13 @@ def demo(folder: Annotated[Path, typer.Option(help="Folder for the files.")] = P
 
 @command()
 def run(
-    spec: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")],
-    folder: Annotated[Path, typer.Option(help="Folder; created if missing, continued if it holds this experiment.")],
+    spec: Annotated[
+        str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")
+    ],
+    folder: Annotated[
+        Path,
+        typer.Option(help="Folder; created if missing, continued if it holds this experiment."),
+    ],
     workers: Workers = None,
     scheduler: Scheduler = None,
     modules: Modules = None,
@@ -145,7 +190,8 @@ def run(
 ) -> None:
     """Run the cells of an experiment that are not finished yet.
 
-    A spec may list modules of your own under `import`; each of them has to be named with --import as well.
+    A spec may list modules of your own under `import`; each of them has to be named with --import
+    as well.
     """
     _play_cells(folder, spec, modules, as_json, workers=workers, scheduler=scheduler)
 
@@ -162,7 +208,9 @@ def resume(
     _play_cells(folder, None, modules, as_json, workers=workers, scheduler=scheduler)
 
 
-def _play_cells(path: Path, spec: str | None, modules: list[str] | None, as_json: bool, **options: Any) -> None:
+def _play_cells(
+    path: Path, spec: str | None, modules: list[str] | None, as_json: bool, **options: Any
+) -> None:
     """Play the cells of a spec, or without one those of the folder, that are not finished."""
     from occamrl.experiments.execution import Experiment
 
@@ -170,16 +218,23 @@ def _play_cells(path: Path, spec: str | None, modules: list[str] | None, as_json
         if as_json:
             print_lines(event)
         elif event["event"] in ("failed", "retry"):
-            tell(f"{event['event']} {event['problem']} / {event['agent']} / seed {event['seed']}: {event['text']}")
+            tell(
+                f"{event['event']} {event['problem']} / {event['agent']} / seed {event['seed']}: {event['text']}"
+            )
 
-    imports, options = _findable(modules), {**options, "progress": False if as_json else None, "listen": listen}
+    imports, options = (
+        _findable(modules),
+        {**options, "progress": False if as_json else None, "listen": listen},
+    )
     if spec is None:
         records = Experiment.resume(path, imports=imports, **options)
     else:
         records = Experiment.from_toml(spec, imports=imports).run(path, **options)
     failed, name = len(records.failed), shlex.quote(str(path))  # to be pasted into a shell
     if as_json:
-        print_lines({"event": "end", "finished": len(records.cells), "failed": failed, "stopped": False})
+        print_lines(
+            {"event": "end", "finished": len(records.cells), "failed": failed, "stopped": False}
+        )
     else:
         tell(f"{len(records.cells)} cells finished, {failed} failed: {path}")
     if failed:
@@ -198,10 +253,17 @@ def status(folder: FolderName, as_json: Json = False) -> None:
     now = look(folder)
     damaged = {cell: str(error) for cell, error in now.damaged.items()}
     if as_json:
-        counts = {"cells": now.total, "finished": len(now.cells), "begun": len(now.begun), "missing": len(now.missing)}
+        counts = {
+            "cells": now.total,
+            "finished": len(now.cells),
+            "begun": len(now.begun),
+            "missing": len(now.missing),
+        }
         print_lines({"name": now.name, **counts, "failed": now.failures, "damaged": damaged})
     else:
-        lines = [f"failed {each['cell']} ({each['who']}): {each['reason']}" for each in now.failures]
+        lines = [
+            f"failed {each['cell']} ({each['who']}): {each['reason']}" for each in now.failures
+        ]
         lines += [f"damaged {cell}: {error}" for cell, error in damaged.items()]
         print_lines([*str(now).splitlines(), *lines])
     if damaged:
@@ -219,7 +281,9 @@ def verify(folder: FolderName, as_json: Json = False) -> None:
     else:
         moved = [f" (moved to {damage.moved_to})" if damage.moved_to else "" for damage in found]
         lines = [f"{damage.problem}{where}" for damage, where in zip(found, moved, strict=True)]
-        advice = [f"To run them again: occamrl resume {shlex.quote(str(folder))}"] if any(moved) else []
+        advice = (
+            [f"To run them again: occamrl resume {shlex.quote(str(folder))}"] if any(moved) else []
+        )
         print_lines([*lines, *advice] if found else ["Every file is as it was written."])
     if found:
         raise typer.Exit(FAILED)
@@ -228,8 +292,12 @@ def verify(folder: FolderName, as_json: Json = False) -> None:
 @command()
 def report(
     folder: FolderName,
-    out: Annotated[Path | None, typer.Option(help="File of the page; by default FOLDER/report.html.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder for PDF, SVG and PNG files of every plot.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File of the page; by default FOLDER/report.html.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for PDF, SVG and PNG files of every plot.")
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
     from occamrl.report.page import write_report
@@ -248,8 +316,13 @@ def list_names(as_json: Json = False) -> None:
     found: dict[str, dict[str, str]] = {}
     for kind in registry.KINDS:
         every = sorted(registry.named(kind).items())
-        found[kind] = {name: own if name in registry.own(kind) else registry.source_of(each) for name, each in every}
-    found["specs"], found["ladders"] = (dict.fromkeys(names, own) for names in (shipped(), shipped_ladders()))
+        found[kind] = {
+            name: own if name in registry.own(kind) else registry.source_of(each)
+            for name, each in every
+        }
+    found["specs"], found["ladders"] = (
+        dict.fromkeys(names, own) for names in (shipped(), shipped_ladders())
+    )
     lines = []
     for kind, names in found.items():
         listed = [name if source == own else f"{name} ({source})" for name, source in names.items()]
@@ -260,8 +333,12 @@ def list_names(as_json: Json = False) -> None:
 @command()
 def new(
     kind: Annotated[str, typer.Argument(help=f"One of {', '.join(TEMPLATES)}.")],
-    name: Annotated[str, typer.Argument(help="The name of the class, such as UCBVI; or of the ladder or spec.")],
-    out: Annotated[Path | None, typer.Option(help="File to write; by default the name in lower case.")] = None,
+    name: Annotated[
+        str, typer.Argument(help="The name of the class, such as UCBVI; or of the ladder or spec.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; by default the name in lower case.")
+    ] = None,
 ) -> None:
     """Write a template: a class of your own that checks itself, or the TOML file of a ladder or an experiment."""
     from occamrl.errors import ParameterError, require_choice
@@ -270,38 +347,65 @@ def new(
     require_choice("kind", kind, TEMPLATES)
     ending = ".toml" if kind in ("ladder", "spec") else ".py"
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ParameterError("name", got=repr(name), expected="the name of a Python class, such as UCBVI")
+        raise ParameterError(
+            "name", got=repr(name), expected="the name of a Python class, such as UCBVI"
+        )
     path = out if out is not None else Path(f"{name.lower()}{ending}")
     if path.suffix != ending or not path.stem.isidentifier():
-        raise ParameterError("out", got=str(path), expected=f"a file called like {name.lower()}{ending}")
+        raise ParameterError(
+            "out", got=str(path), expected=f"a file called like {name.lower()}{ending}"
+        )
     if path.exists() or path.is_symlink():
-        raise ParameterError("out", got=f"{path}, which exists", expected="a new file; --out names another one")
+        raise ParameterError(
+            "out", got=f"{path}, which exists", expected="a new file; --out names another one"
+        )
     template = resources.files("occamrl").joinpath("templates", f"{kind}.txt").read_text("utf-8")
     write_whole(path, template.replace("NAME", name).replace("MODULE", path.stem).encode())
     file = shlex.quote(str(path))
-    use = {"spec": f"occamrl run {file} --folder {name.lower()}", "ladder": f"occamrl learn ENV_ID --ladder {file} ..."}
-    typer.echo(f"{path} is written; to {'use' if kind in use else 'check'} it: {use.get(kind, f'python {file}')}")
+    use = {
+        "spec": f"occamrl run {file} --folder {name.lower()}",
+        "ladder": f"occamrl learn ENV_ID --ladder {file} ...",
+    }
+    typer.echo(
+        f"{path} is written; to {'use' if kind in use else 'check'} it: {use.get(kind, f'python {file}')}"
+    )
 
 
 @command()
 def learn(
-    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")],
+    env_id: Annotated[
+        str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")
+    ],
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")],
     ladder: LadderName = None,
     model: ModelName = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the environment and the agent.")] = 0,
     horizon: Horizon = None,
-    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--with", help="key=value for the environment.")
+    ] = None,
     modules: Modules = None,
-    delta: Annotated[float, typer.Option(help="Largest probability that the right class is ruled out.")] = 0.05,
-    rewards: Annotated[Rewards, typer.Option(help="Known, or estimated with these bounds.")] = "known",
+    delta: Annotated[
+        float, typer.Option(help="Largest probability that the right class is ruled out.")
+    ] = 0.05,
+    rewards: Annotated[
+        Rewards, typer.Option(help="Known, or estimated with these bounds.")
+    ] = "known",
     evidence: Annotated[
         Evidence | None,
-        typer.Option(help="likelihood: Occam; value: ARL-GEN. Default: Occam unless models are covers."),
+        typer.Option(
+            help="likelihood: Occam; value: ARL-GEN. Default: Occam unless models are covers."
+        ),
     ] = None,
-    scope: Annotated[Scope, typer.Option(help="Be optimistic over the smallest class, or over all.")] = "smallest",
-    compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Save progress there; continue from it if it exists.")] = None,
+    scope: Annotated[
+        Scope, typer.Option(help="Be optimistic over the smallest class, or over all.")
+    ] = "smallest",
+    compare: Annotated[
+        bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")
+    ] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Save progress there; continue from it if it exists.")
+    ] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
@@ -319,7 +423,9 @@ def learn(
 
     import_modules(_findable(modules), field="--import")
     if ":" in env_id:
-        raise ParameterError("ENV_ID", got=env_id, expected="a name without a module; import that with --import")
+        raise ParameterError(
+            "ENV_ID", got=env_id, expected="a name without a module; import that with --import"
+        )
     spec = _models(ladder, model, horizon)
     env, among = make_environment("ENV_ID", env_id, _options(options or ())), spec.ladder
     lists = getattr(among, "finite", False)
@@ -328,13 +434,18 @@ def learn(
     )  # Occam refuses these
     evidence = evidence or ("value" if judged_by_value else "likelihood")
     if compare and not lists:
-        raise ParameterError("--compare", got="models that are no lists", expected="--ladder, with lists of kernels")
+        raise ParameterError(
+            "--compare", got="models that are no lists", expected="--ladder, with lists of kernels"
+        )
     known = spec.known if rewards == "known" else spec.known.without_rewards
     environment = FiniteEnvironment(env, known=known, reward_range=tuple(spec.rewards))
     if not as_json and rewards == "known" and lists:
         settings: dict[str, Any] = {"episodes": episodes, "delta": delta, "evidence": evidence}
         forecast = preflight(among, spec.known, truths=FEW, members=FEW, **settings)
-        tell(*f"preflight: {forecast}".splitlines(), *(["  here: --scope all"] if forecast.unidentifiable else []))
+        tell(
+            *f"preflight: {forecast}".splitlines(),
+            *(["  here: --scope all"] if forecast.unidentifiable else []),
+        )
     name, kind = ("Occam", Occam) if evidence == "likelihood" else ("ARL-GEN", ARLGen)
     agents: dict[str, Any] = {name: kind(ladder=among, scope=scope, delta=delta)}
     if compare:
@@ -356,7 +467,10 @@ def _outcome(name: str, result: Result) -> dict[str, Any]:
     environment, mean = result.environment, result.total_return / max(1, result.total_episodes)
     found = {"agent": name, "environment": environment.name, "episodes": result.total_episodes}
     found |= {"realised_return_per_episode": mean, "regret": result.total_regret}
-    found |= {"regret_unknown_because": environment.why_not or None, "sentences": result.verdict.sentences}
+    found |= {
+        "regret_unknown_because": environment.why_not or None,
+        "sentences": result.verdict.sentences,
+    }
     return found | dict(result.verdict)
 
 
@@ -364,7 +478,9 @@ def _lines(name: str, result: Result) -> list[str]:
     """Return what a person is told of one agent."""
     exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
     mean = result.total_return / max(1, result.total_episodes)
-    found = [f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} per episode, {exact}"]
+    found = [
+        f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} per episode, {exact}"
+    ]
     if result.environment.why_not:
         found.append(f"  ({result.environment.why_not})")
     return found + [f"  {sentence}" for sentence in result.verdict.sentences]
@@ -384,27 +500,46 @@ def _options(options: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, _, value in (option.partition("=") for option in options):
         if not key.isidentifier() or not value:
-            raise ParameterError("--with", got=f"{key}={value}" if value else key, expected="key=value")
+            raise ParameterError(
+                "--with", got=f"{key}={value}" if value else key, expected="key=value"
+            )
         found[key] = _value(value)
     return found
 
 
 @command()
 def select(
-    log: Annotated[str, typer.Argument(help="A Parquet or CSV file, or minari:ID for a Minari dataset.")],
+    log: Annotated[
+        str, typer.Argument(help="A Parquet or CSV file, or minari:ID for a Minari dataset.")
+    ],
     ladder: LadderName = None,
     model: ModelName = None,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="ROLE=COLUMN,...", help="Which column is what: episode=shop,state=stock+weekday."),
+        typer.Option(
+            metavar="ROLE=COLUMN,...",
+            help="Which column is what: episode=shop,state=stock+weekday.",
+        ),
     ] = None,
-    order_by: Annotated[str | None, typer.Option(help="The column that orders the rows of an episode.")] = None,
-    unlisted: Annotated[Unlisted, typer.Option(help="Refuse rows with names no model has, or drop them.")] = "error",
-    delta: Annotated[float, typer.Option(help="Largest probability that the right class is ruled out.")] = 0.05,
+    order_by: Annotated[
+        str | None, typer.Option(help="The column that orders the rows of an episode.")
+    ] = None,
+    unlisted: Annotated[
+        Unlisted, typer.Option(help="Refuse rows with names no model has, or drop them.")
+    ] = "error",
+    delta: Annotated[
+        float, typer.Option(help="Largest probability that the right class is ruled out.")
+    ] = 0.05,
     horizon: Horizon = None,
-    evidence: Annotated[str | None, typer.Option(help="likelihood or value; default: by the ladder.")] = None,
-    agent: Annotated[Path | None, typer.Option(help="Also write an agent that has learned from the log.")] = None,
-    alarm: Annotated[float | None, typer.Option(help="Watch for changes, with so many false alarms per step.")] = None,
+    evidence: Annotated[
+        str | None, typer.Option(help="likelihood or value; default: by the ladder.")
+    ] = None,
+    agent: Annotated[
+        Path | None, typer.Option(help="Also write an agent that has learned from the log.")
+    ] = None,
+    alarm: Annotated[
+        float | None, typer.Option(help="Watch for changes, with so many false alarms per step.")
+    ] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
@@ -427,7 +562,9 @@ def select(
         from occamrl.learners.occam import Occam
         from occamrl.running.agent import Agent
 
-        Agent(Occam(ladder=spec.ladder), known=spec.known, alarm=alarm).learn_from(steps).save(agent)
+        Agent(Occam(ladder=spec.ladder), known=spec.known, alarm=alarm).learn_from(steps).save(
+            agent
+        )
         tell(f"The agent: {agent}")
     if found.status in UNDECIDED:
         raise typer.Exit(UNDECIDED[found.status])
@@ -457,7 +594,9 @@ def observe(
     state: StateName,
     action: Annotated[str, typer.Option(help="What was done, by the agent or by others.")],
     next_state: Annotated[str, typer.Option(help="Where that led.")],
-    reward: Annotated[float | None, typer.Option(help="In your unit; not needed where the models know it.")] = None,
+    reward: Annotated[
+        float | None, typer.Option(help="In your unit; not needed where the models know it.")
+    ] = None,
     ended: Annotated[bool, typer.Option("--ended", help="The episode is over.")] = False,
     begin: Begins = False,
     ladder: LadderName = None,
@@ -489,7 +628,9 @@ def _agent(file: Path, ladder: str | None, model: str | None) -> Any:
     return Agent(algorithm, known=spec.known)
 
 
-def _models(ladder: str | None, model: str | None, horizon: int | None, simulators: bool = False) -> Any:
+def _models(
+    ladder: str | None, model: str | None, horizon: int | None, simulators: bool = False
+) -> Any:
     """Return the ladder in a TOML file, or the models in a Python file, with what is known and the unit of rewards."""
     from types import SimpleNamespace
 
@@ -501,7 +642,9 @@ def _models(ladder: str | None, model: str | None, horizon: int | None, simulato
 
     if (ladder is None) == (model is None):
         got = "neither" if model is None else "both"
-        raise ParameterError("--model", got=got, expected="--model FILE.py:NAME, or --ladder TOML, one of them")
+        raise ParameterError(
+            "--model", got=got, expected="--model FILE.py:NAME, or --ladder TOML, one of them"
+        )
     if ladder is not None:
         return read_ladder(ladder, horizon=horizon)
     found = _named(str(model))
@@ -512,9 +655,13 @@ def _models(ladder: str | None, model: str | None, horizon: int | None, simulato
     if isinstance(found, ParametricLadder):
         known = found.model.known
         if horizon not in (None, known.horizon):
-            raise ParameterError("--horizon", got=horizon, expected=f"{known.horizon}, which the model has")
+            raise ParameterError(
+                "--horizon", got=horizon, expected=f"{known.horizon}, which the model has"
+            )
         return SimpleNamespace(ladder=found, known=known, rewards=known.unit, names=found.names)
-    if isinstance(getattr(found, "ladder", None), Ladder):  # with what is known, as read_ladder returns it
+    if isinstance(
+        getattr(found, "ladder", None), Ladder
+    ):  # with what is known, as read_ladder returns it
         return found
     expected = "model.ladder({...}), an orl.Model, or what read_ladder returns"
     raise ParameterError("--model", got=f"{model}, a {type(found).__name__}", expected=expected)
@@ -528,7 +675,9 @@ def _named(text: str) -> Any:
 
     path, _, name = text.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier() or not Path(path).is_file():
-        raise ParameterError("--model", got=text, expected="FILE.py:NAME, a file that exists and a name in it")
+        raise ParameterError(
+            "--model", got=text, expected="FILE.py:NAME, a file that exists and a name in it"
+        )
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert spec is not None  # noqa: S101  # it ends in .py
     assert spec.loader is not None  # noqa: S101  # as above
@@ -539,7 +688,9 @@ def _named(text: str) -> Any:
         got = f"{type(error).__name__}: {error}"
         raise ParameterError(f"--model {path}", got=got, expected="a file that runs") from error
     if not hasattr(module, name):
-        raise UnknownName(f"--model {path}", got=name, known=[each for each in vars(module) if each[0] != "_"])
+        raise UnknownName(
+            f"--model {path}", got=name, known=[each for each in vars(module) if each[0] != "_"]
+        )
     return getattr(module, name)
 
 

@@ -26,13 +26,18 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     began = time.perf_counter()
     problem = FrozenLake(slip=(6, 6))
     ladder = Ladder.of_problem(problem)
-    sizes = " < ".join(f"{name} ({size})" for name, size in zip(ladder.names, ladder.sizes, strict=True))
+    sizes = " < ".join(
+        f"{name} ({size})" for name, size in zip(ladder.names, ladder.sizes, strict=True)
+    )
     say(f"FrozenLake 4x4: how slippery is the ice? Candidate models: {sizes}.\n")
     result = run(Occam(ladder=ladder), problem, episodes=EPISODES, progress=False)
     say(f"Occam, {EPISODES:,} episodes:")
     say("".join(f"  {sentence}\n" for sentence in result.verdict.sentences))
     agents: dict[str, Learner] = {"Occam": Occam(ladder=ladder), "ARL-GEN": ARLGen(ladder=ladder)}
-    agents |= {"largest class": largest(agents["ARL-GEN"]), "smallest class": smallest(agents["ARL-GEN"])}
+    agents |= {
+        "largest class": largest(agents["ARL-GEN"]),
+        "smallest class": smallest(agents["ARL-GEN"]),
+    }
     found = compare(agents, problem, episodes=EPISODES, seeds=SEEDS, progress=False)
     say(str(found))
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
@@ -41,5 +46,7 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     picture = folder / "demo.png"
     figure.savefig(picture, dpi=150)
     page = result.page(folder / "answer.html")
-    say(f"\nThe figure: {picture}\nThe answer as a page: {page}\n{time.perf_counter() - began:.1f} s in all.")
+    say(
+        f"\nThe figure: {picture}\nThe answer as a page: {page}\n{time.perf_counter() - began:.1f} s in all."
+    )
     return picture

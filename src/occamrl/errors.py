@@ -1,7 +1,8 @@
 """Typed errors, and the checks of single arguments that raise them.
 
-Every error that a user can cause derives from :class:`OccamRLError` (Ctrl-C is not an error). An error about input
-carries what was wrong, where, what was got and what was expected as attributes, and puts them into one sentence.
+Every error that a user can cause derives from :class:`OccamRLError` (Ctrl-C is not an error). An
+error about input carries what was wrong, where, what was got and what was expected as attributes,
+and puts them into one sentence.
 """
 
 from __future__ import annotations
@@ -32,11 +33,17 @@ class OccamRLError(Exception):
 class InvalidInput(OccamRLError, ValueError):
     """A value given by the user cannot be used.
 
-    ``field`` is the name of the argument as the user wrote it, ``index`` where in the array, for instance (s, a, s').
+    ``field`` is the name of the argument as the user wrote it, ``index`` where in the array, for
+    instance (s, a, s').
     """
 
     def __init__(
-        self, field: str | Path, *, got: object, expected: object, index: tuple[int, ...] | None = None
+        self,
+        field: str | Path,
+        *,
+        got: object,
+        expected: object,
+        index: tuple[int, ...] | None = None,
     ) -> None:
         self.field, self.index, self.got, self.expected = str(field), index, got, expected
         super().__init__(f"{self.where}: got {got!s:.2000}, expected {expected}")
@@ -44,7 +51,11 @@ class InvalidInput(OccamRLError, ValueError):
     @property
     def where(self) -> str:
         """The field and the index, as the message begins."""
-        return self.field if self.index is None else f"{self.field}[{', '.join(str(i) for i in self.index)}]"
+        return (
+            self.field
+            if self.index is None
+            else f"{self.field}[{', '.join(str(i) for i in self.index)}]"
+        )
 
 
 class ProbabilityError(InvalidInput):
@@ -88,7 +99,11 @@ class UnknownName(InvalidInput):
         near = difflib.get_close_matches(f"{got!s:.100}".casefold(), list(folded), n=1)
         self.suggestion = folded[near[0]] if near else None
         hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
-        listed = "one of " * (len(names) > 1) + ", ".join(map(repr, names)) if names else "nothing: there is none"
+        listed = (
+            "one of " * (len(names) > 1) + ", ".join(map(repr, names))
+            if names
+            else "nothing: there is none"
+        )
         super().__init__(field, got=repr(got), expected=listed + hint)
 
 
@@ -107,7 +122,8 @@ class Interrupted(KeyboardInterrupt):
 class EnvironmentFault(InvalidInput):
     """An environment cannot be used, or did what it may not; ``index`` is (episode, step), both from 0.
 
-    In the middle of learning it carries the ``result`` up to there: ``learn(..., continue_from=error.result)`` goes on.
+    In the middle of learning it carries the ``result`` up to there: ``learn(...,
+    continue_from=error.result)`` goes on.
     """
 
     result: Any = None
@@ -115,7 +131,10 @@ class EnvironmentFault(InvalidInput):
     @property
     def where(self) -> str:
         """The field, the episode and the step in words."""
-        at = [f"{word} {number}" for word, number in zip(("episode", "step"), self.index or (), strict=False)]
+        at = [
+            f"{word} {number}"
+            for word, number in zip(("episode", "step"), self.index or (), strict=False)
+        ]
         return f"{self.field} in {', '.join(at)} (from 0)" if at else self.field
 
 
@@ -154,7 +173,9 @@ class StorageError(OccamRLError):
 
     def __init__(self, path: str | Path, error: OSError) -> None:
         self.path, self.errno = str(path), error.errno
-        super().__init__(f"{path}: cannot be written ({error.strerror or error}); earlier results are intact")
+        super().__init__(
+            f"{path}: cannot be written ({error.strerror or error}); earlier results are intact"
+        )
 
 
 class FolderInUse(OccamRLError):
@@ -172,13 +193,21 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
         raise UnknownName(field, got=value, known=names)
 
 
-def require_number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
+def require_number(
+    field: str, value: Any, low: float, high: float, *, open_low: bool = False
+) -> float:
     """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
-    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    number = (
+        float(value)
+        if isinstance(value, numbers.Real) and not isinstance(value, bool)
+        else math.nan
+    )
     if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
         first = "(" if open_low or math.isinf(low) else "["
         last = ")" if math.isinf(high) else "]"
-        raise ParameterError(field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}")
+        raise ParameterError(
+            field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}"
+        )
     return number
 
 
@@ -193,12 +222,16 @@ def require_integer(
     least: int,
     error: type[InvalidInput] = ParameterError,
     index: tuple[int, ...] | None = None,
-    most: int = _LARGEST_INTEGER,
+    maximum: int = _LARGEST_INTEGER,
 ) -> int:
-    """Return ``value`` as an int in [least, most], or refuse it; a bool is no integer."""
+    """Return ``value`` as an int in [least, maximum], or refuse it; a bool is no integer."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
-        expected = f"an integer >= {least}" if most == _LARGEST_INTEGER else f"an integer in [{least}, {most}]"
+    if not whole or not least <= value <= maximum:
+        expected = (
+            f"an integer >= {least}"
+            if maximum == _LARGEST_INTEGER
+            else f"an integer in [{least}, {maximum}]"
+        )
         raise error(field, got=value if whole else repr(value), expected=expected, index=index)
     return int(value)
 
@@ -209,7 +242,9 @@ def require_integers(owner: object, **least: int) -> None:
         require_integer(name, getattr(owner, name), lowest)
 
 
-def require_sequences(owner: object, low: float, high: float, *names: str, open_low: bool = False) -> None:
+def require_sequences(
+    owner: object, low: float, high: float, *names: str, open_low: bool = False
+) -> None:
     """Check several attributes of an object: each is a tuple or list of numbers as :func:`require_number` has them."""
     for name in names:
         require_kind(name, getattr(owner, name), (tuple, list))
@@ -221,7 +256,9 @@ def require_kind(field: str, value: object, kind: type[Any] | tuple[type[Any], .
     """Refuse a value that is not of a class."""
     if not isinstance(value, kind):
         name = kind[0].__name__ if isinstance(kind, tuple) else kind.__name__
-        raise ParameterError(field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {name}(...)")
+        raise ParameterError(
+            field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {name}(...)"
+        )
 
 
 def require_undiscounted(known: Any) -> None:
@@ -248,7 +285,9 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ParameterError(field, got=ends, expected="(low, high), finite numbers with low < high")
+        raise ParameterError(
+            field, got=ends, expected="(low, high), finite numbers with low < high"
+        )
     return low, high
 
 
@@ -258,7 +297,9 @@ def sum_to_one(total: float, least: float = 0.0) -> str:
     return f"probabilities >= 0 that sum to 1{advice}"
 
 
-def as_array(field: str, value: Any, expected: object = "an array", kinds: str = "") -> NDArray[Any]:
+def as_array(
+    field: str, value: Any, expected: object = "an array", kinds: str = ""
+) -> NDArray[Any]:
     """Return an array of these kinds of numbers, and of the shape ``expected`` if that is one."""
     try:
         array = np.asarray(value)
@@ -271,7 +312,9 @@ def as_array(field: str, value: Any, expected: object = "an array", kinds: str =
     return array
 
 
-def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:
+def as_floats(
+    field: str, value: Any, expected: object = "an array of real numbers"
+) -> NDArray[np.float64]:
     """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
     return as_array(field, value, expected, "biuf").astype("float64")
 
@@ -281,7 +324,9 @@ def as_flags(field: str, value: Any, expected: object) -> NDArray[np.bool_]:
     return as_array(field, value, expected, "biuf").astype("bool")
 
 
-def as_integers(field: str, value: Any, expected: object = "an array of integers") -> NDArray[np.int64]:
+def as_integers(
+    field: str, value: Any, expected: object = "an array of integers"
+) -> NDArray[np.int64]:
     """Return a new array of integers, or refuse what is ragged or not made of integers."""
     return as_array(field, value, expected, "iu").astype("int64")
 
@@ -305,5 +350,7 @@ def as_path(field: str, value: Any) -> Path:
 
 def __dir__() -> list[str]:
     return sorted(
-        name for name, each in globals().items() if isinstance(each, type) and issubclass(each, BaseException)
+        name
+        for name, each in globals().items()
+        if isinstance(each, type) and issubclass(each, BaseException)
     )

@@ -1,22 +1,24 @@
 """Every contract on one page: what an agent knows, what it plans, what it is told, and the three methods of a learner.
 
-The simulator knows no learner, and a learner no loop. A driver asks for a plan, plays it for as many episodes as the
-plan says, and hands back what was counted::
+The simulator knows no learner, and a learner no loop. A driver asks for a plan, plays it for as
+many episodes as the plan says, and hands back what was counted::
 
     state = learner.begin(known)
     while episodes are left:
-        plan = learner.plan(known, state, draw)
-        flow = ...                                  # plan.episodes episodes under plan.policy
-        learner.learn(known, state, plan, flow)     # or once for each part of a plan that depends on the start
+        plan = learner.plan(known, state, draw) flow = ...                                  #
+        plan.episodes episodes under plan.policy learner.learn(known, state, plan, flow)     # or
+        once for each part of a plan that depends on the start
 
-**Flow.** Under a fixed policy episodes are independent chains. Given that N visitors are in s at step h, their outcomes
-are Multinomial(N, P(.|s, pi_h(s))), independently over s. The counts are therefore all that a learner can use of a
-block, and a block costs the same for ten episodes and for a billion.
+**Flow.** Under a fixed policy episodes are independent chains. Given that N visitors are in s at
+step h, their outcomes are Multinomial(N, P(.|s, pi_h(s))), independently over s. The counts are
+therefore all that a learner can use of a block, and a block costs the same for ten episodes and for
+a billion.
 
-**Outcome layout.** Everything that can happen at (s, a) is a list of *outcomes*, each a next state and a reward. The
-lists of all pairs s*A + a are concatenated; that of a pair occupies ``start[pair] : start[pair + 1]``. A dense kernel
-lists every state, a sparse one its successors, a Gymnasium table its rows. A kernel is then one probability per
-outcome, a feature map one vector per outcome, and each formula is written once for all of them.
+**Outcome layout.** Everything that can happen at (s, a) is a list of *outcomes*, each a next state
+and a reward. The lists of all pairs s*A + a are concatenated; that of a pair occupies ``start[pair]
+: start[pair + 1]``. A dense kernel lists every state, a sparse one its successors, a Gymnasium
+table its rows. A kernel is then one probability per outcome, a feature map one vector per outcome,
+and each formula is written once for all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ from occamrl.errors import ParameterError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-State = Any  # a dict or NamedTuple of named arrays and plain numbers; it may contain others of its kind
+State = (
+    Any  # a dict or NamedTuple of named arrays and plain numbers; it may contain others of its kind
+)
 
 MOST_EPISODES = 10**15  # beyond which sums of likelihoods lose digits
 
@@ -73,13 +77,17 @@ class Names(NamedTuple):
 
     states: tuple[Any, ...]
     actions: tuple[Any, ...]
-    rests: tuple[bool, ...] = ()  # in which states nothing more happens
+    absorbing: tuple[bool, ...] = ()  # in which states nothing more happens
 
 
 def _number(field: str, name: Any, numbers: dict[Any, int] | None, size: int) -> int:
     """Return the number of a name, or refuse it with those that are near."""
     try:
-        known = name in numbers if numbers is not None else isinstance(name, (int, np.integer)) and 0 <= name < size
+        known = (
+            name in numbers
+            if numbers is not None
+            else isinstance(name, (int, np.integer)) and 0 <= name < size
+        )
     except TypeError:  # a list, say
         known = False
     if not known:
@@ -123,20 +131,27 @@ class Outcomes(NamedTuple):
         """The pair s*A + a of each outcome [O]."""
         return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
 
-    def locate(self, pair: Ints, next_state: Ints, bonus: Floats, states: int) -> Ints:
+    def index_of(self, pair: Ints, next_state: Ints, bonus: Floats, states: int) -> Ints:
         """Return the index of each given outcome, -1 where it is not listed; of equal next states the nearest bonus."""
         keys, wanted = self.pair * states + self.next_state, pair * states + next_state
         order = np.lexsort((self.bonus, keys))
-        first, last = (np.searchsorted(keys[order], wanted, side=side) for side in ("left", "right"))
+        first, last = (
+            np.searchsorted(keys[order], wanted, side=side) for side in ("left", "right")
+        )
         found, gap = np.full(wanted.size, -1), np.full(wanted.size, np.inf)
         for k in range(int((last - first).max(initial=0))):
             at = order[np.minimum(first + k, order.size - 1)]
             nearer = (first + k < last) & (np.abs(self.bonus[at] - bonus) < gap)
-            found, gap = np.where(nearer, at, found), np.where(nearer, np.abs(self.bonus[at] - bonus), gap)
+            found, gap = (
+                np.where(nearer, at, found),
+                np.where(nearer, np.abs(self.bonus[at] - bonus), gap),
+            )
         return found
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, so that what was solved for it can be remembered
+@dataclass(
+    frozen=True, eq=False
+)  # compared by identity, so that what was solved for it can be remembered
 class Known:
     """What an agent may know of a problem: its sizes, its rewards and where episodes start, never its kernel.
 
@@ -146,9 +161,10 @@ class Known:
     (3, 2, 12)
     >>> sizes = orl.Known.of_sizes(states=3, actions=2, horizon=5)  # where rewards are not known
 
-    ``transition_rewards`` is None when the reward is a function of (s, a) alone; otherwise it lists, by (s, a), the
-    next states and bonuses that the reward table defines. Where ``rewards_known`` is False the rewards say nothing, and
-    the agent has to estimate them. ``initial`` is the law of the first state; None where that is not known.
+    ``transition_rewards`` is None when the reward is a function of (s, a) alone; otherwise it
+    lists, by (s, a), the next states and bonuses that the reward table defines. Where
+    ``rewards_known`` is False the rewards say nothing, and the agent has to estimate them.
+    ``initial`` is the law of the first state; None where that is not known.
     """
 
     states: int
@@ -170,9 +186,9 @@ class Known:
         return np.isfinite(self.base_reward)
 
     @cached_property
-    def rests(self) -> NDArray[np.bool_]:
+    def absorbing(self) -> NDArray[np.bool_]:
         """In which states [S] an episode of a model rests: nothing happens, and nothing is earned."""
-        marks = () if self.names is None else self.names.rests
+        marks = () if self.names is None else self.names.absorbing
         return np.array(marks, bool) if marks else np.zeros(self.states, bool)
 
     def state_name(self, s: int) -> Any:
@@ -209,13 +225,17 @@ class Known:
         axis = (counted or list(axes) or [-1])[-1]  # which of several parts runs on
         groups: dict[Any, list[Any]] = {}
         for name in names:
-            front, last = ((*name[:axis], *name[axis + 1 :]), name[axis]) if axis >= 0 else ((), name)
+            front, last = (
+                ((*name[:axis], *name[axis + 1 :]), name[axis]) if axis >= 0 else ((), name)
+            )
             groups.setdefault(front, []).append(last)
         alike: dict[str, list[Any]] = {}
         for front, lasts in groups.items():
             named = front[0] if len(front) == 1 else f"({', '.join(map(str, front))})"
             alike.setdefault(_runs(lasts), []).append(named)
-        return "; ".join(f"{_runs(fronts)}: {text}" if axis >= 0 else text for text, fronts in alike.items())
+        return "; ".join(
+            f"{_runs(fronts)}: {text}" if axis >= 0 else text for text, fronts in alike.items()
+        )
 
     @property
     def may_start(self) -> NDArray[np.bool_]:
@@ -226,7 +246,9 @@ class Known:
     def amount(self, values: Any, steps: Any = None) -> Any:
         """Return the value of the last ``steps`` steps, all of them by default, in the user's unit."""
         left = self.horizon if steps is None else steps
-        count = left if self.discount == 1.0 else (1.0 - self.discount**left) / (1.0 - self.discount)
+        count = (
+            left if self.discount == 1.0 else (1.0 - self.discount**left) / (1.0 - self.discount)
+        )
         return self.unit.scale * values + self.unit.low * count
 
     @classmethod
@@ -252,11 +274,21 @@ class Plan:
 
     policy: NDArray[Any]  # actions [H, S], or probabilities of actions [H, S, A]
     episodes: int = 1  # how long it lasts
-    values: Floats | None = None  # [H + 1, S] that the plan counts on: targets of regressions, optimism
-    facts: Mapping[str, Any] = field(default_factory=dict)  # what was decided: equal facts are one phase of a run
-    grounds: Mapping[str, Any] = field(default_factory=dict)  # on what grounds: statistics, thresholds, diagnostics
-    carry: Any = None  # whatever the learner wants to be handed back by ``learn``; nobody else reads it
-    starts: Mapping[int, Plan] = field(default_factory=dict)  # what to play instead from some first states
+    values: Floats | None = (
+        None  # [H + 1, S] that the plan counts on: targets of regressions, optimism
+    )
+    facts: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what was decided: equal facts are one phase of a run
+    diagnostics: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # on what grounds: statistics, thresholds, diagnostics
+    carry: Any = (
+        None  # whatever the learner wants to be handed back by ``learn``; nobody else reads it
+    )
+    starts: Mapping[int, Plan] = field(
+        default_factory=dict
+    )  # what to play instead from some first states
 
     def part(self, start: int | None) -> Plan:
         """Return what is played from a first state, or from one that is not known."""
@@ -267,8 +299,9 @@ class Plan:
 class Flow:
     """What was counted in a block of episodes, in long form: parallel arrays, a row for each kind of transition.
 
-    A tabular model is ``np.add.at(counts, (flow.state, flow.action, flow.next_state), flow.count)``. After the
-    end of an episode its rows stay in a resting state; a truncated episode has no rows after its end.
+    A tabular model is ``np.add.at(counts, (flow.state, flow.action, flow.next_state),
+    flow.count)``. After the end of an episode its rows stay in a resting state; a truncated episode
+    has no rows after its end.
     """
 
     step: Ints  # from 0
@@ -284,7 +317,9 @@ class Flow:
         """Return the flow of one episode: states [n + 1], actions [n], rewards [n]."""
         visited, steps = np.asarray(states, dtype=np.int64), len(actions)
         chosen, earned = np.asarray(actions, dtype=np.int64), np.asarray(rewards, dtype=np.float64)
-        return cls(np.arange(steps), visited[:-1], chosen, visited[1:], earned, np.ones(steps, np.int64), 1)
+        return cls(
+            np.arange(steps), visited[:-1], chosen, visited[1:], earned, np.ones(steps, np.int64), 1
+        )
 
     def take(self, rows: Any) -> Flow:
         """Return some of the rows."""
@@ -298,11 +333,17 @@ class Flow:
     @classmethod
     def joined(cls, flows: Sequence[Flow]) -> Flow:
         """Return several flows as one; equal rows are added up."""
-        columns = [np.concatenate(parts) for parts in zip(*(flow.columns for flow in flows), strict=True)]
-        order, first = distinct_rows(*columns[:4], np.nan_to_num(columns[4], nan=np.inf))  # missing rewards are equal
+        columns = [
+            np.concatenate(parts) for parts in zip(*(flow.columns for flow in flows), strict=True)
+        ]
+        order, first = distinct_rows(
+            *columns[:4], np.nan_to_num(columns[4], nan=np.inf)
+        )  # missing rewards are equal
         total = np.add.reduceat(columns[5][order], first) if first.size else columns[5]
         step, state, action, next_state, reward = (column[order[first]] for column in columns[:5])
-        return cls(step, state, action, next_state, reward, total, sum(flow.episodes for flow in flows))
+        return cls(
+            step, state, action, next_state, reward, total, sum(flow.episodes for flow in flows)
+        )
 
     def bonus(self, known: Known, outcomes: Outcomes) -> Floats:
         """Return the part of each reward that depends on the outcome; zeros where no outcome has one."""
@@ -328,9 +369,9 @@ class Learner(Protocol):
     >>> int(result.state["visits"].sum())
     12000
 
-    A learner is an immutable set of parameters, best a frozen, keyword-only dataclass. Everything that changes is in
-    the state: a dict or a NamedTuple of arrays and plain data that holds all that the next call needs and nothing that
-    can be derived. A run copies, saves and restores it.
+    A learner is an immutable set of parameters, best a frozen, keyword-only dataclass. Everything
+    that changes is in the state: a dict or a NamedTuple of arrays and plain data that holds all
+    that the next call needs and nothing that can be derived. A run copies, saves and restores it.
     """
 
     def begin(self, known: Known) -> State:
@@ -339,16 +380,16 @@ class Learner(Protocol):
     def plan(self, known: Known, state: State, draw: np.random.Generator) -> Plan:
         """Return what to play next; writes nothing to the state.
 
-        ``draw`` is a generator at the address (seed, first episode of the block): what it draws does not depend on
-        earlier calls. It is not to be kept.
+        ``draw`` is a generator at the address (seed, first episode of the block): what it draws
+        does not depend on earlier calls. It is not to be kept.
         """
 
     def learn(self, known: Known, state: State, plan: Plan, flow: Flow) -> None:
         """Write what was counted in the block to the state.
 
-        ``flow.episodes`` may be smaller than ``plan.episodes`` (the run ended), and ``flow.action`` need not be what
-        the plan said (somebody else may have acted). Of a plan with ``starts`` each different part is handed back with
-        the episodes that were played under it.
+        ``flow.episodes`` may be smaller than ``plan.episodes`` (the run ended), and ``flow.action``
+        need not be what the plan said (somebody else may have acted). Of a plan with ``starts``
+        each different part is handed back with the episodes that were played under it.
         """
 
 
@@ -365,7 +406,8 @@ class Played(NamedTuple):
 class Replay(NamedTuple):
     """A rule's choice: play a policy drawn uniformly from those that a base has played, without learning from it.
 
-    A rule that makes such choices has the class attribute ``replays = True``, so that past policies are kept.
+    A rule that makes such choices has the class attribute ``replays = True``, so that past policies
+    are kept.
     """
 
     base: int
@@ -387,8 +429,8 @@ class Rule(Protocol):
     >>> orl.run(arena, orl.make_problem("river-swim", states=3), episodes=20).state["plays"]
     [10, 10]
 
-    Rules are frozen, keyword-only dataclasses of parameters. Everything that changes is in the memory: a dict of plain
-    data and NumPy arrays, which a run copies, saves and restores.
+    Rules are frozen, keyword-only dataclasses of parameters. Everything that changes is in the
+    memory: a dict of plain data and NumPy arrays, which a run copies, saves and restores.
     """
 
     def start(self, bases: int) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Registries without registration: a class is found by its name, in one of three places.
 
-A folder of this package, which is imported when it is asked for. An installed package that declares entry points in the
-groups ``occamrl.problems``, ``occamrl.learners``, ``occamrl.selectors`` and ``occamrl.rules``: names are read from
-metadata, and a class is imported when somebody asks for it by name. A module that the user named (``--import``,
-``imports=``), as ``module:Class``. Text alone, such as a spec, never causes an import.
+A folder of this package, which is imported when it is asked for. An installed package that declares
+entry points in the groups ``occamrl.problems``, ``occamrl.learners``, ``occamrl.selectors`` and
+``occamrl.rules``: names are read from metadata, and a class is imported when somebody asks for it
+by name. A module that the user named (``--import``, ``imports=``), as ``module:Class``. Text alone,
+such as a spec, never causes an import.
 """
 
 from __future__ import annotations
@@ -44,9 +45,15 @@ def discover(package: str, protocol: type) -> dict[str, type[Any]]:
     """Return, by name, the public classes defined in a package's public modules that satisfy a protocol."""
     found: dict[str, type[Any]] = {}
     public = [each.name for each in pkgutil.iter_modules(importlib.import_module(package).__path__)]
-    for module in [importlib.import_module(f"{package}.{name}") for name in public if not name.startswith("_")]:
+    for module in [
+        importlib.import_module(f"{package}.{name}") for name in public if not name.startswith("_")
+    ]:
         for name, value in vars(module).items():
-            own = inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_")
+            own = (
+                inspect.isclass(value)
+                and value.__module__ == module.__name__
+                and not name.startswith("_")
+            )
             if own and not inspect.isabstract(value) and satisfies(value, protocol):
                 found[name] = value
     return dict(sorted(found.items()))
@@ -61,7 +68,9 @@ def own(kind: str) -> Mapping[str, type[Any]]:
 
 def named(*kinds: str) -> dict[str, Any]:
     """Return all that can be called by name: classes of this package, and entry points that are not loaded."""
-    declared = {point.name: point for kind in kinds for point in entry_points(group=f"occamrl.{kind}")}
+    declared = {
+        point.name: point for kind in kinds for point in entry_points(group=f"occamrl.{kind}")
+    }
     return declared | {name: value for kind in kinds for name, value in own(kind).items()}
 
 
@@ -111,7 +120,9 @@ def find(field: str, name: object, *kinds: str) -> Any:
             found = found.load()
         except (Exception, SystemExit) as error:  # whatever the package's code raises
             got = f"{where}: {type(error).__name__}: {error}"
-            raise ParameterError(field, got=got, expected="a package that can be imported") from error
+            raise ParameterError(
+                field, got=got, expected="a package that can be imported"
+            ) from error
     protocols = {KINDS[kind][1] for kind in kinds}
     if not inspect.isclass(found) or not any(satisfies(found, protocol) for protocol in protocols):
         wanted = " or ".join(sorted(", ".join(_members(protocol)) for protocol in protocols))
@@ -149,4 +160,8 @@ def make_problem(name: str, **parameters: Any) -> Any:
             raise UnknownName(f"parameters.{each}", got=each, known=known)
     noise = parameters.pop("reward_noise", None)
     problem = kind(**parameters)
-    return problem if noise is None else importlib.import_module("occamrl.problems.mdp").NoisyProblem(problem, noise)
+    return (
+        problem
+        if noise is None
+        else importlib.import_module("occamrl.problems.mdp").NoisyProblem(problem, noise)
+    )

@@ -79,7 +79,10 @@ class Table:
     def nbytes(self) -> int: ...
     @classmethod
     def from_pydict(
-        cls, mapping: Mapping[str, Any], schema: Schema | None = None, metadata: Mapping[Any, Any] | None = None
+        cls,
+        mapping: Mapping[str, Any],
+        schema: Schema | None = None,
+        metadata: Mapping[Any, Any] | None = None,
     ) -> Self: ...
     @classmethod
     def from_pylist(
@@ -107,9 +110,12 @@ def array(
     obj: Iterable[Any] | NDArray[Any], type: DataType | None = None, from_pandas: bool | None = None
 ) -> Array: ...
 def concat_tables(tables: Iterable[Table]) -> Table: ...
-def field(name: str, type: DataType, nullable: bool = True, metadata: Mapping[Any, Any] | None = None) -> Field: ...
+def field(
+    name: str, type: DataType, nullable: bool = True, metadata: Mapping[Any, Any] | None = None
+) -> Field: ...
 def schema(
-    fields: Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType], metadata: Mapping[Any, Any] | None = None
+    fields: Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType],
+    metadata: Mapping[Any, Any] | None = None,
 ) -> Schema: ...
 def table(
     data: Mapping[str, Any] | Sequence[Any],

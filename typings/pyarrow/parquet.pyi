@@ -44,11 +44,18 @@ class ParquetFile:
     def schema_arrow(self) -> Schema: ...
     def read(self, columns: Sequence[str] | None = None, use_threads: bool = True) -> Table: ...
     def iter_batches(
-        self, batch_size: int, row_groups: Sequence[int] | None = None, columns: Sequence[str] | None = None
+        self,
+        batch_size: int,
+        row_groups: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[Any]: ...
 
 def read_schema(where: str | PathLike[str]) -> Schema: ...
 def read_table(source: str | PathLike[str], *, columns: Sequence[str] | None = None) -> Table: ...
 def write_table(
-    table: Table, where: str | PathLike[str] | IO[bytes], *, compression: str = "snappy", **kwargs: Any
+    table: Table,
+    where: str | PathLike[str] | IO[bytes],
+    *,
+    compression: str = "snappy",
+    **kwargs: Any,
 ) -> None: ...

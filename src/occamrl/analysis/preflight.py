@@ -1,17 +1,19 @@
 r"""Preflight of a ladder, before any data: whether its classes can be told apart by playing them.
 
-An *unidentifiable pair* is a kernel P of a class and a kernel Q outside it such that P's policy earns much less under Q
-than Q's own, while what it sees there does not reject P within the run. A small class that is wrong can then confirm
-itself for ever: its policy never goes where it is wrong. The remedy is optimism over all kernels that are left.
+An *unidentifiable pair* is a kernel P of a class and a kernel Q outside it such that P's policy
+earns much less under Q than Q's own, while what it sees there does not reject P within the run. A
+small class that is wrong can then confirm itself for ever: its policy never goes where it is wrong.
+The remedy is optimism over all kernels that are left.
 
-Members P of each class are tried against kernels Q outside it. If Q is true and P's policy is played, the evidence
-against a kernel grows by its *rate* d per episode; M26 of the mathematics has the rates, and what n d - sqrt(2 n d) has
-to exceed. A class is rejected with the last of its kernels.
+Members P of each class are tried against kernels Q outside it. If Q is true and P's policy is
+played, the evidence against a kernel grows by its *rate* d per episode; M26 of the mathematics has
+the rates, and what n d - sqrt(2 n d) has to exceed. A class is rejected with the last of its
+kernels.
 
-Of classes with real parameters, truths are points inside the boxes of richer classes. The class plays the best policy
-of its fit and fits what that policy shows: both are found in turns. What is left of the relative entropy is the rate,
-and it has to exceed log((M + 1)/delta) + (p/2) log(1 + steps), for the fits of the p parameters of the truth's class
-have to be learned, too.
+Of classes with real parameters, truths are points inside the boxes of richer classes. The class
+plays the best policy of its fit and fits what that policy shows: both are found in turns. What is
+left of the relative entropy is the rate, and it has to exceed log((M + 1)/delta) + (p/2) log(1 +
+steps), for the fits of the p parameters of the truth's class have to be learned, too.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import ParameterError, require_choice, require_integer, require_kind, require_number
+from occamrl.errors import (
+    ParameterError,
+    require_choice,
+    require_integer,
+    require_kind,
+    require_number,
+)
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
 from occamrl.evidence.parametric import Counts, Parametric
@@ -52,7 +60,9 @@ class UnidentifiablePair:
     member: int  # P: a member of the ladder's list, or counted among those drawn from its class
     truth_class: int
     truth: int  # Q, likewise
-    loss_per_episode: float  # how much less P's policy earns under Q than Q's own, in the unit of the rewards
+    loss_per_episode: (
+        float  # how much less P's policy earns under Q than Q's own, in the unit of the rewards
+    )
     episodes_to_reject: float  # until what P's policy sees rejects every kernel of the class
     parameters: str = ""  # of Q, where these are real; P is then the best fit
 
@@ -67,8 +77,12 @@ class Preflight:
     evidence: str
     pairs_tried: int
     unidentifiable: list[UnidentifiablePair]
-    rejection: list[float]  # of each class but the largest: median episodes until it is rejected, if it is wrong
-    grid_episodes: float = math.inf  # after which the cover radius, not noise, limits what can be told apart
+    rejection: list[
+        float
+    ]  # of each class but the largest: median episodes until it is rejected, if it is wrong
+    grid_episodes: float = (
+        math.inf
+    )  # after which the cover radius, not noise, limits what can be told apart
 
     @property
     def remedy(self) -> str:
@@ -82,8 +96,14 @@ class Preflight:
         given: dict[str, Any] = {"delta": self.delta, **parameters}
         if self.remedy == "largest" and isinstance(self.ladder, Ladder):
             largest = self.ladder.families[-1]
-            return UCRLVTRLin(**{"features": largest.own_features, "norm_bound": largest.norm_bound, **given})
-        given = {"ladder": self.ladder, "scope": "all" if self.unidentifiable else "smallest", **given}
+            return UCRLVTRLin(
+                **{"features": largest.own_features, "norm_bound": largest.norm_bound, **given}
+            )
+        given = {
+            "ladder": self.ladder,
+            "scope": "all" if self.unidentifiable else "smallest",
+            **given,
+        }
         return Occam(**given) if self.evidence == "likelihood" else ARLGen(**given)
 
     def __str__(self) -> str:
@@ -91,12 +111,18 @@ class Preflight:
         sizes = zip(names, self.ladder.sizes, strict=True)
         what = "model" if self.ladder.finite else "parameter"
         told = listed([f"{name!r} ({count_of(size, what)})" for name, size in sizes])
-        lines = [f"{told}: {count_of(self.episodes, 'episode')}, judged by {self.evidence}, delta {self.delta:g}"]
+        lines = [
+            f"{told}: {count_of(self.episodes, 'episode')}, judged by {self.evidence}, delta {self.delta:g}"
+        ]
         for name, after in zip(names, self.rejection, strict=False):
-            when = "never" if math.isinf(after) else f"after about {count_of(round(after), 'episode')}"
+            when = (
+                "never" if math.isinf(after) else f"after about {count_of(round(after), 'episode')}"
+            )
             lines.append(f"  {name!r}, if wrong, is rejected {when} by playing it")
         if not self.unidentifiable:
-            lines.append(f"  no unidentifiable pairs among {self.pairs_tried:,} tried: plain selection is enough")
+            lines.append(
+                f"  no unidentifiable pairs among {self.pairs_tried:,} tried: plain selection is enough"
+            )
         else:
             worst = max(self.unidentifiable, key=lambda pair: pair.loss_per_episode)
             after = worst.episodes_to_reject
@@ -105,13 +131,19 @@ class Preflight:
             pair = f"kernel {worst.member} of {names[worst.wrong_class - 1]!r} under kernel {worst.truth} of"
             if worst.parameters:
                 pair = f"the fit of {names[worst.wrong_class - 1]!r} under {worst.parameters} of"
-            what = "optimism over all kernels that are left" if self.remedy == "all" else "play the largest class"
+            what = (
+                "optimism over all kernels that are left"
+                if self.remedy == "all"
+                else "play the largest class"
+            )
             pair += f" {names[worst.truth_class - 1]!r} loses {worst.loss_per_episode:.3g} per episode, {unseen}"
             many = f"{len(self.unidentifiable):,} unidentifiable pairs among {self.pairs_tried:,} tried"
             lines.append(f"  {many}: a wrong class can confirm itself")
             lines += [f"  worst: {pair}", f"  remedy, in selector(): {what}"]
         if math.isfinite(self.grid_episodes):
-            fine = "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
+            fine = (
+                "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
+            )
             when = f"after about {count_of(round(self.grid_episodes), 'episode')}"
             lines.append(f"  grid: limits what can be told apart {when}: {fine}")
         return "\n".join(lines)
@@ -129,7 +161,9 @@ class Candidate(NamedTuple):
     policy: Ints  # [H, S]
 
 
-def candidates(ladder: Ladder, known: Known, members: int, truths: int) -> list[tuple[list[Any], list[Any]]]:
+def candidates(
+    ladder: Ladder, known: Known, members: int, truths: int
+) -> list[tuple[list[Any], list[Any]]]:
     """Return kernels inside and outside of each class but the largest, drawn at random where there are more."""
     draw, pairs = stream(0, "preflight"), list[tuple[list[Any], list[Any]]]()
 
@@ -149,12 +183,17 @@ def candidates(ladder: Ladder, known: Known, members: int, truths: int) -> list[
         return [(some(0, n, members), some(n, ladder.sizes[-1], truths)) for n in ladder.sizes[:-1]]
     drawn: list[list[Candidate]] = []
     for m, family in enumerate(ladder.families, start=1):
-        found = (ladder.families[-1].find(family.kernel(one)) for one in family.members(draw, max(members, truths)))
+        found = (
+            ladder.families[-1].find(family.kernel(one))
+            for one in family.members(draw, max(members, truths))
+        )
         thetas = [ladder.features.as_theta(theta) for theta in found if theta is not None]
         drawn.append([solved(i, m, theta) for i, theta in enumerate(thetas)])
     for m in range(1, ladder.classes):
         each = math.ceil(truths / (ladder.classes - m))  # of every larger class
-        pairs.append((drawn[m - 1][:members], [one for larger in drawn[m:] for one in larger[:each]]))
+        pairs.append(
+            (drawn[m - 1][:members], [one for larger in drawn[m:] for one in larger[:each]])
+        )
     return pairs
 
 
@@ -170,9 +209,13 @@ def visits(kernel: bellman.Kernel, policy: Ints, start: Floats, discount: float 
 
 def at_stake(kernel: bellman.Kernel, known: Known, start: Floats) -> float:
     """Return how much more the best policy earns than the worst."""
-    negative = np.where(np.isfinite(kernel.reward), -kernel.reward, -np.inf)  # what is not allowed stays so
+    negative = np.where(
+        np.isfinite(kernel.reward), -kernel.reward, -np.inf
+    )  # what is not allowed stays so
     both = (kernel, bellman.Kernel(kernel.matrix, negative))
-    return float(sum(start @ bellman.solve([each], known.states, known.horizon)[0][0] for each in both))
+    return float(
+        sum(start @ bellman.solve([each], known.states, known.horizon)[0][0] for each in both)
+    )
 
 
 def episodes_until(rate: float, most: Callable[[float], float]) -> float:
@@ -197,32 +240,48 @@ class Rates:
 
     def __init__(self, ladder: Ladder, known: Known, delta: float, evidence: str) -> None:
         self.ladder, self.known, self.delta, self.radius = ladder, known, delta, ladder.reach[-1]
-        self.by_likelihood, self.pairs = evidence == "likelihood", np.arange(known.states) * known.actions
+        self.by_likelihood, self.pairs = (
+            evidence == "likelihood",
+            np.arange(known.states) * known.actions,
+        )
         if ladder.finite:
-            self.log_prior = likelihood.log_weights(ladder) if self.by_likelihood else np.log(ladder.prior)
+            self.log_prior = (
+                likelihood.log_weights(ladder) if self.by_likelihood else np.log(ladder.prior)
+            )
         if self.by_likelihood:
             members = Members.of(ladder.family, known)
             self.symbols = members.symbols
             with np.errstate(divide="ignore"):
-                self.logs = np.log(members.probability(slice(0, ladder.sizes[-2] if ladder.classes > 1 else 0)))
+                self.logs = np.log(
+                    members.probability(slice(0, ladder.sizes[-2] if ladder.classes > 1 else 0))
+                )
 
     def rows(self, plan: Candidate) -> Floats:
         """Return the rows x [H, S, n] of a plan."""
-        each = (value.rows(self.ladder.features, self.known, following).x for following in plan.values[1:])
+        each = (
+            value.rows(self.ladder.features, self.known, following).x
+            for following in plan.values[1:]
+        )
         return np.array([x[self.pairs + acts] for x, acts in zip(each, plan.policy, strict=True)])
 
     def gram(self, plan: Candidate, rows: Floats, visited: Floats) -> Floats:
         """Return the expected sum of x x' in an episode [G, n, n]."""
         features = self.ladder.features
-        found, group = np.zeros((features.groups, *[features.width] * 2)), features.group[self.pairs + plan.policy]
+        found, group = (
+            np.zeros((features.groups, *[features.width] * 2)),
+            features.group[self.pairs + plan.policy],
+        )
         for g in np.unique(group):
             found[g] = (rows[group == g] * visited[group == g][:, None]).T @ rows[group == g]
         return found
 
-    def until(self, m: int, plan: Candidate, rows: Floats, truth: Candidate, visited: Floats) -> tuple[float, float]:
+    def until(
+        self, m: int, plan: Candidate, rows: Floats, truth: Candidate, visited: Floats
+    ) -> tuple[float, float]:
         """Return the episodes until class m is rejected, and until the kernel that is played is.
 
-        ``rows`` are those of the plan, and ``visited`` [H, S] how probable its states are under the truth.
+        ``rows`` are those of the plan, and ``visited`` [H, S] how probable its states are under the
+        truth.
         """
         ladder = self.ladder
         if not ladder.finite:
@@ -246,20 +305,27 @@ class Rates:
             rates = float(weight[seen] @ np.log(law[seen])) - self.logs[:size, seen] @ weight[seen]
         else:
             gram = self.gram(plan, rows, visited)
-            rates = 2.0 * value.losses(ladder.family.theta[:size] - truth.theta, gram, np.zeros(gram.shape[:2]))
+            rates = 2.0 * value.losses(
+                ladder.family.theta[:size] - truth.theta, gram, np.zeros(gram.shape[:2])
+            )
         price = math.log(1.0 / level(self.radius, self.delta)) - float(self.log_prior[truth.number])
         price += math.log(2.0 / self.delta) if self.radius else 0.0
 
         def most(n: float) -> float:
             return price + n * self.known.horizon * self.radius**2
 
-        return episodes_until(float(rates.min()), most), episodes_until(float(rates[plan.number]), most)
+        return episodes_until(float(rates.min()), most), episodes_until(
+            float(rates[plan.number]), most
+        )
 
 
-def played_alone(by: Parametric, m: int, truth: Floats, start: Floats) -> tuple[float, float, float]:
+def played_alone(
+    by: Parametric, m: int, truth: Floats, start: Floats
+) -> tuple[float, float, float]:
     """Return how fast evidence against class m (from 1) grows in an episode if it plays alone, steps, and its loss.
 
-    ``truth`` are parameters as shares of the box. The class plays the best policy of its fit and fits what it sees.
+    ``truth`` are parameters as shares of the box. The class plays the best policy of its fit and
+    fits what it sees.
     """
     known, free, theta = by.known, by.free[m - 1], by.default.copy()
     theta[free] = truth[free]
@@ -272,7 +338,13 @@ def played_alone(by: Parametric, m: int, truth: Floats, start: Floats) -> tuple[
         steps = np.bincount(row[row >= 0], seen[row >= 0], len(by.model.pairs))
         counts = steps[by.row] * law
         came = np.flatnonzero(counts > 0.0)
-        data = Counts(np.flatnonzero(steps).tolist(), came, counts[came], np.log(law[came]), np.zeros(steps.size))
+        data = Counts(
+            np.flatnonzero(steps).tolist(),
+            came,
+            counts[came],
+            np.log(law[came]),
+            np.zeros(steps.size),
+        )
         fit = by.fit(data, free, by.starts(theta, True))
         theta = fit.theta
     loss = start @ (best - bellman.evaluate([kernel], policy)[0])
@@ -280,24 +352,40 @@ def played_alone(by: Parametric, m: int, truth: Floats, start: Floats) -> tuple[
 
 
 def _real(
-    ladder: ParametricLadder, known: Known, episodes: int, delta: float, truths: int, least_loss: float | None
+    ladder: ParametricLadder,
+    known: Known,
+    episodes: int,
+    delta: float,
+    truths: int,
+    least_loss: float | None,
 ) -> Preflight:
     """Try truths inside the boxes of richer classes against each class with real parameters."""
-    by, start = Parametric(ladder, known, delta), law_of_starts(known, np.zeros(known.states, np.int64))
+    by, start = (
+        Parametric(ladder, known, delta),
+        law_of_starts(known, np.zeros(known.states, np.int64)),
+    )
     found, typical, tried = list[UnidentifiablePair](), list[float](), 0
     for m in range(1, ladder.classes):
         times = []
-        for richer, number in ((m2, i) for m2 in range(m + 1, ladder.classes + 1) for i in range(truths)):
+        for richer, number in (
+            (m2, i) for m2 in range(m + 1, ladder.classes + 1) for i in range(truths)
+        ):
             truth, free = by.default.copy(), by.free[richer - 1]
             truth[free] = spread_points(len(free), truths)[number]
             rate, steps, loss = played_alone(by, m, truth, start)
             price, half = math.log((ladder.classes + 1) / delta), 0.5 * len(free)
 
-            def most(n: float, price: float = price, half: float = half, steps: float = steps) -> float:
+            def most(
+                n: float, price: float = price, half: float = half, steps: float = steps
+            ) -> float:
                 return price + half * math.log1p(n * steps)
 
             times.append(max(1.0, episodes_until(rate, most)))
-            least = _SHARE * at_stake(by.kernel(truth), known, start) if least_loss is None else least_loss
+            least = (
+                _SHARE * at_stake(by.kernel(truth), known, start)
+                if least_loss is None
+                else least_loss
+            )
             if loss > least and times[-1] > episodes:
                 point = by.point(truth)
                 named = ", ".join(f"{name} = {point[name]:.3g}" for name in ladder.free[richer - 1])
@@ -332,19 +420,19 @@ def preflight(
     ----------
     ladder : Ladder or ParametricLadder
     known : Known
-        ``mdp.known`` of the problem; episodes start anywhere where it does not say. Models with real parameters know
-        it themselves.
+        ``mdp.known`` of the problem; episodes start anywhere where it does not say. Models with
+        real parameters know it themselves.
     episodes : int
     delta : float
     evidence : "value" | "likelihood", optional
-        By what classes are to be rejected, as :class:`ARLGen` (the default) or as :class:`Occam` does, which alone
-        judges real parameters.
+        By what classes are to be rejected, as :class:`ARLGen` (the default) or as :class:`Occam`
+        does, which alone judges real parameters.
     truths, members : int, optional
-        The most kernels outside and inside each class to try; 64 of a list, 6 of a linear class. Of real parameters 6
-        truths in each richer class, and the best fit inside.
+        The most kernels outside and inside each class to try; 64 of a list, 6 of a linear class. Of
+        real parameters 6 truths in each richer class, and the best fit inside.
     least_loss : float, optional
-        What counts as much, per episode, in the unit of the rewards; by default 1 % of the most that the best policy
-        earns above the worst.
+        What counts as much, per episode, in the unit of the rewards; by default 1 % of the most
+        that the best policy earns above the worst.
     """
     require_kind("ladder", ladder, (Ladder, ParametricLadder))
     if isinstance(ladder, ParametricLadder):
@@ -360,12 +448,18 @@ def preflight(
     members = require_integer("members", few if members is None else members, 1)
     require_number("least_loss", 0.0 if least_loss is None else least_loss, 0.0, math.inf)
     if not known.rewards_known:
-        raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
+        raise ParameterError(
+            "known", got="sizes alone", expected="rewards too: policies are compared by them"
+        )
     if least_loss is not None:
         least_loss /= known.unit.scale
     if isinstance(ladder, ParametricLadder):
         if evidence == "value":
-            raise ParameterError("evidence", got='"value"', expected='"likelihood", or a list of models for value rows')
+            raise ParameterError(
+                "evidence",
+                got='"value"',
+                expected='"likelihood", or a list of models for value rows',
+            )
         return _real(ladder, known, episodes, delta, truths, least_loss)
     if evidence == "likelihood":
         Occam(ladder=ladder)  # refuses what it cannot play
@@ -381,19 +475,34 @@ def preflight(
         for plan in ours:
             rows = rates.rows(plan)
             for truth in theirs:
-                loss = float(start @ (truth.values[0] - bellman.evaluate([truth.kernel], plan.policy)[0]))
+                loss = float(
+                    start @ (truth.values[0] - bellman.evaluate([truth.kernel], plan.policy)[0])
+                )
                 of_class, own = rates.until(
                     m, plan, rows, truth, visits(truth.kernel, plan.policy, start, known.discount)
                 )
                 times.append(of_class)
                 if loss > least_loss and own > episodes:
                     loss = known.unit.scale * loss
-                    pair = UnidentifiablePair(m, plan.number, truth.first, truth.number, loss, of_class)
+                    pair = UnidentifiablePair(
+                        m, plan.number, truth.first, truth.number, loss, of_class
+                    )
                     unidentifiable.append(pair)
         typical.append(float(np.median(times)) if times else math.inf)
         tried += len(times)
     grid = math.inf
     if rates.radius:  # until the cover radius outweighs the noise
         grid = math.log(ladder.family.size / delta) / (known.horizon * rates.radius**2)
-    found: dict[str, Any] = {"pairs_tried": tried, "unidentifiable": unidentifiable, "rejection": typical}
-    return Preflight(ladder=ladder, episodes=episodes, delta=delta, evidence=evidence, grid_episodes=grid, **found)
+    found: dict[str, Any] = {
+        "pairs_tried": tried,
+        "unidentifiable": unidentifiable,
+        "rejection": typical,
+    }
+    return Preflight(
+        ladder=ladder,
+        episodes=episodes,
+        delta=delta,
+        evidence=evidence,
+        grid_episodes=grid,
+        **found,
+    )

@@ -1,15 +1,16 @@
 """OccamControl: act in a continuous system while finding out which simulator it needs.
 
-The evidence (:mod:`occamrl.control.evidence`) never depends on how one acts. Acting is model-predictive control, in
+The evidence (:mod:`occamrl.control.evidence`) never depends on how one acts. Acting is
+model-predictive control, in
 
 - ``"plausible"``: the heaviest member that is not rejected, at every step;
 - ``"sampling"``: a member drawn by weight at the beginning of an episode;
 - ``"average"``: the heaviest few at once, each with its share of the planner's particles;
 - ``"optimism"``: of the heaviest few, the one that promises most at the beginning of an episode.
 
-When every member is rejected (misspecified), it is the best one corrected by what was learned of its errors. Random
-numbers have an address, (seed, purpose, step of all): a run that goes on from a file equals an uninterrupted one, and
-draws are fresh at every step.
+When every member is rejected (misspecified), it is the best one corrected by what was learned of
+its errors. Random numbers have an address, (seed, purpose, step of all): a run that goes on from a
+file equals an uninterrupted one, and draws are fresh at every step.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ from occamrl.running.verdict import Verdict
 if TYPE_CHECKING:
     from occamrl.control.answer import Answer
 
-FEW, RANGE = 4, math.log(20.0)  # members that average and optimism look at, and how much lighter they may be
+FEW, RANGE = (
+    4,
+    math.log(20.0),
+)  # members that average and optimism look at, and how much lighter they may be
 REFINE_EVERY, MOST_ADDED, FINEST = 25, 64, 1e-3  # steps; members; share of a parameter's range
 
 
@@ -71,14 +75,16 @@ class OccamControl:
     ----------
     ladder : SimulatorLadder
     delta : float
-        The smallest class that holds the true simulator is ever rejected with probability at most delta.
+        The smallest class that holds the true simulator is ever rejected with probability at most
+        delta.
     acting : "plausible" | "sampling" | "average" | "optimism"
     planner : Planner
         CEM, MPPI, or an object of yours with one method (:mod:`occamrl.control.planners`).
     refine : bool
-        Add members between the best one and its neighbours while learning, where they are ``functools.partial`` with
-        numeric keywords. A member begins with capital 1 when it is added: the guarantee is for listed members, and
-        for an added one from then on; a truth that is never listed may be rejected.
+        Add members between the best one and its neighbours while learning, where they are
+        ``functools.partial`` with numeric keywords. A member begins with capital 1 when it is
+        added: the guarantee is for listed members, and for an added one from then on; a truth that
+        is never listed may be rejected.
     seed : int
     """
 
@@ -111,7 +117,7 @@ class OccamControl:
             made.append(partial(made[parent], **keywords))
         return made
 
-    # acting ----------------------------------------------------------------------------------------------------------
+    # acting ---------------------------------------------------------------------------------------
 
     def begin_episode(self) -> None:
         """Begin an episode; the one before counts as over."""
@@ -124,7 +130,9 @@ class OccamControl:
         """Return an action [m] for a state [n]."""
         now, at = self.state, self._vector("state", state, self.dimension)
         left = self.ladder.horizon - now["step"]
-        action, now["warm"] = self.plan(self._model(at, left), at, left, self._address("plan"), now["warm"])
+        action, now["warm"] = self.plan(
+            self._model(at, left), at, left, self._address("plan"), now["warm"]
+        )
         return self._vector("action of the planner", action, self.ladder.actions.dimension)
 
     def _model(self, at: Floats, left: int) -> Simulator:
@@ -135,7 +143,11 @@ class OccamControl:
         weight = now["evidence"]["log_weight"]
         few = order[:FEW][weight[order[:FEW]] > weight[order[0]] - RANGE]
         if self.acting == "average" and few.size > 1:
-            return averaged([members[i] for i in few], np.exp(weight[few]), getattr(self.planner, "particles", 4))
+            return averaged(
+                [members[i] for i in few],
+                np.exp(weight[few]),
+                getattr(self.planner, "particles", 4),
+            )
         if self.acting in ("plausible", "average"):
             return members[int(order[0])]
         if now["member"] not in order and self.acting == "sampling":  # none yet, or rejected
@@ -146,11 +158,17 @@ class OccamControl:
             now["member"] = int(few[np.argmax([getattr(each, "value", 0.0) for each in warm])])
         return members[int(now["member"])]
 
-    def plan(self, model: Simulator, at: Floats, left: int, rng: np.random.Generator, warm: Any) -> tuple[Floats, Any]:
+    def plan(
+        self, model: Simulator, at: Floats, left: int, rng: np.random.Generator, warm: Any
+    ) -> tuple[Floats, Any]:
         """Return an action in a model, and what the planner begins with next."""
-        found = self.planner.plan(model, self.ladder.reward, at, left, self.ladder.actions, rng, warm)
+        found = self.planner.plan(
+            model, self.ladder.reward, at, left, self.ladder.actions, rng, warm
+        )
         if not isinstance(found, tuple) or len(found) != 2:
-            raise ParameterError("planner", got=f"{found!r:.80}", expected="plan(...) -> (action, warm)")
+            raise ParameterError(
+                "planner", got=f"{found!r:.80}", expected="plan(...) -> (action, warm)"
+            )
         return found
 
     def corrected(self, member: int) -> Simulator:
@@ -164,19 +182,26 @@ class OccamControl:
 
         return corrected
 
-    # learning --------------------------------------------------------------------------------------------------------
+    # learning -------------------------------------------------------------------------------------
 
-    def observe(self, state: Any, action: Any, reward: float | None, next_state: Any, ended: bool = False) -> None:
+    def observe(
+        self, state: Any, action: Any, reward: float | None, next_state: Any, ended: bool = False
+    ) -> None:
         """Take note of a real step, whoever chose the action; ``ended`` where the episode is over.
 
         A reward of None is that of the ladder.
         """
-        s, y = self._vector("state", state, self.dimension), self._vector("next_state", next_state, self.dimension)
+        s, y = (
+            self._vector("state", state, self.dimension),
+            self._vector("next_state", next_state, self.dimension),
+        )
         now, a = self.state, self._vector("action", action, self.ladder.actions.dimension)
         checked("view", self.ladder.view, (np.stack([s, y]),), (2, None))
         due = float(self.ladder.reward(s[None], a[None], y[None])[0])
         paid = due if reward is None else float(self._vector("reward", reward, 1)[0])
-        record = evidence.observe(now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta)
+        record = evidence.observe(
+            now["evidence"], self.ladder, self.members, (s, a, y), self._address, self.delta
+        )
         now["path"] = now["path"] if now["step"] else []
         now["path"].append(record)
         now["step"] += 1
@@ -196,13 +221,22 @@ class OccamControl:
         now, best = self.state["evidence"], int(np.argmax(self.state["evidence"]["log_weight"]))
         members, chosen = self.members, self.members[best]
         for name, value in parameters(chosen).items():
-            near = {parameters(each)[name]: i for i, each in enumerate(members) if _differ_in(each, chosen, name)}
+            near = {
+                parameters(each)[name]: i
+                for i, each in enumerate(members)
+                if _differ_in(each, chosen, name)
+            }
             span = max(near) - min(near)  # its own is one of them
             above, below = [v for v in near if v > value], [v for v in near if v < value]
             for other in (min(above, default=value), max(below, default=value)):
-                middle, room = float(f"{(other + value) / 2:.6g}"), len(self.state["added"]) < MOST_ADDED
+                middle, room = (
+                    float(f"{(other + value) / 2:.6g}"),
+                    len(self.state["added"]) < MOST_ADDED,
+                )
                 if room and abs(other - value) > FINEST * span and middle not in (value, other):
-                    level = max(int(now["level"][best]), int(now["level"][near[other]]))  # of the richer neighbour
+                    level = max(
+                        int(now["level"][best]), int(now["level"][near[other]])
+                    )  # of the richer neighbour
                     self.state["added"].append((best, {name: middle}))
                     evidence.enlarge(now, level, float(now["log_weight"][best]) - math.log(4.0))
 
@@ -213,9 +247,11 @@ class OccamControl:
         return found
 
     def _address(self, purpose: str) -> np.random.Generator:
-        return generator(self.seed, purpose, self.state["evidence"]["steps"])  # no two steps share one
+        return generator(
+            self.seed, purpose, self.state["evidence"]["steps"]
+        )  # no two steps share one
 
-    # answers and files -----------------------------------------------------------------------------------------------
+    # answers and files ----------------------------------------------------------------------------
 
     @property
     def total_episodes(self) -> int:
@@ -252,7 +288,11 @@ class OccamControl:
     def save(self, path: str | Path) -> None:
         """Write all that was learned to one file: data, never code."""
         writer = Writer()
-        document = {"identity": identity(self), "state": writer.put(self.state), "objects": writer.objects}
+        document = {
+            "identity": identity(self),
+            "state": writer.put(self.state),
+            "objects": writer.objects,
+        }
         write_document(as_path("path", path), document, writer.arrays)
 
     def load(self, path: str | Path) -> OccamControl:
@@ -266,7 +306,9 @@ class OccamControl:
                 raise ValueError("another kind of state")
         except Exception as error:  # whatever a foreign file leads to
             expected = "what save of the same agent wrote"
-            raise CheckpointError(path, got=f"{type(error).__name__}: {error}", expected=expected) from error
+            raise CheckpointError(
+                path, got=f"{type(error).__name__}: {error}", expected=expected
+            ) from error
         return self.fresh(state=state)
 
     def learn_in(self, env: Any, **options: Any) -> OccamControl:
@@ -293,7 +335,11 @@ def averaged(members: list[Simulator], weights: Floats, particles: int) -> Simul
 def parameters(member: Any) -> dict[str, float]:
     """Return the numeric keywords that a partial fixes."""
     found = member.keywords if isinstance(member, partial) else {}
-    return {k: float(v) for k, v in found.items() if isinstance(v, numbers.Real) and not isinstance(v, bool)}
+    return {
+        k: float(v)
+        for k, v in found.items()
+        if isinstance(v, numbers.Real) and not isinstance(v, bool)
+    }
 
 
 def _differ_in(one: Any, other: Any, name: str) -> bool:

@@ -1,9 +1,10 @@
 r"""What the data say of simulators: which one is needed, what to do, what that is worth, where they misfit.
 
-**Worth.** With probability :math:`1-\delta` the true simulator, if it is listed, is among those that are left. So the
-least and the largest mean return of a policy over them, give or take two standard errors of the Monte Carlo mean, bound
-what the policy earns in truth. Two policies are compared simulator by simulator, with common random numbers. *The price
-of simplicity* is what planning with a class that was ruled out would lose.
+**Worth.** With probability :math:`1-\delta` the true simulator, if it is listed, is among those
+that are left. So the least and the largest mean return of a policy over them, give or take two
+standard errors of the Monte Carlo mean, bound what the policy earns in truth. Two policies are
+compared simulator by simulator, with common random numbers. *The price of simplicity* is what
+planning with a class that was ruled out would lose.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from occamrl.control.ladder import Simulator, checked, label_of
 from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.protocols import Floats
 from occamrl.running.run import Progress, generator
-from occamrl.running.verdict import USE_IT, Verdict, count, listed, ordinal, plain
+from occamrl.running.verdict import USE_IT, Verdict, count, format_number, listed, ordinal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,9 @@ class Worth(NamedTuple):
     rows: list[dict[str, Any]]  # for each simulator: its weight, the mean and its standard error
 
     def __str__(self) -> str:
-        return f"{plain(self.value)} ({plain(self.low)} to {plain(self.high)})"
+        return (
+            f"{format_number(self.value)} ({format_number(self.low)} to {format_number(self.high)})"
+        )
 
 
 class Answer:
@@ -60,15 +63,20 @@ class Answer:
         inside = order if self.misspecified else order[self.evidence["level"][order] < self.chosen]
         self.index = int(inside[0])  # the heaviest of the class
         self.planned = int(order[0])  # the heaviest of all, which the agent plans with
-        self.member, self.parameters = label_of(agent.members[self.index]), parameters(agent.members[self.index])
+        self.member, self.parameters = (
+            label_of(agent.members[self.index]),
+            parameters(agent.members[self.index]),
+        )
         self._played: dict[Any, Floats] = {}
 
-    # Which simulator --------------------------------------------------------------------------------------------------
+    # Which simulator ------------------------------------------------------------------------------
 
     @property
     def verdict(self) -> Verdict:
         """Facts by name, and sentences."""
-        found = Verdict(self.facts, threshold=self.threshold, member=self.member, parameters=self.parameters)
+        found = Verdict(
+            self.facts, threshold=self.threshold, member=self.member, parameters=self.parameters
+        )
         found["status"], found.sentences = self.status, self.sentences
         return found
 
@@ -79,7 +87,10 @@ class Answer:
 
     def as_data(self) -> dict[str, Any]:
         """Return the answer as plain data, as JSON takes it."""
-        facts = {name: getattr(self, name) for name in ("headline", "status", "chosen", "misspecified", "delta")}
+        facts = {
+            name: getattr(self, name)
+            for name in ("headline", "status", "chosen", "misspecified", "delta")
+        }
         return facts | {
             "classes": self.rows,
             "simulator": self.member,
@@ -95,7 +106,11 @@ class Answer:
         if self.misspecified:
             return "None of your simulators explains the data."
         classes = len(self.ladder.names)
-        place = f"{ordinal(self.chosen)} of {count(classes)} classes" if classes > 1 else "the only class"
+        place = (
+            f"{ordinal(self.chosen)} of {count(classes)} classes"
+            if classes > 1
+            else "the only class"
+        )
         return f"You need {self.name!r} ({place})."
 
     @property
@@ -107,11 +122,19 @@ class Answer:
         found = [self.headline, *self._which(), *self._next()]
         if returns.any():
             lately = returns[-max(1, len(returns) // 4) :]
-            episodes = "The last episode" if lately.size == 1 else f"Each of the last {lately.size:,} episodes"
-            found.append(f"{episodes} earned {lately.mean():,.4g}{' on average' * (lately.size > 1)}.")
+            episodes = (
+                "The last episode"
+                if lately.size == 1
+                else f"Each of the last {lately.size:,} episodes"
+            )
+            found.append(
+                f"{episodes} earned {lately.mean():,.4g}{' on average' * (lately.size > 1)}."
+            )
         off = self.agent.state["off"] / self.evidence["steps"]
         if off > 1e-6 * np.abs(returns).max(initial=1.0):
-            found.append(f"The rewards that came differ from the ladder's reward by {off:.3g} per step on average.")
+            found.append(
+                f"The rewards that came differ from the ladder's reward by {off:.3g} per step on average."
+            )
         return tuple(found)
 
     def _which(self) -> list[str]:
@@ -133,28 +156,49 @@ class Answer:
                 f"A class that contains the truth is ruled out with probability at most {self.delta:g}.",
             ]
             if self.chosen < len(facts["names"]):
-                found.append(f"Richer classes are not excluded: {self.evidence['steps']:,} steps did not need them.")
+                found.append(
+                    f"Richer classes are not excluded: {self.evidence['steps']:,} steps did not need them."
+                )
         if added := len(self.agent.state["added"]):
-            found.append(f"{added} simulators were added between listed ones; the guarantee is for those listed.")
-            if not self.misspecified and (self.evidence["rejected"][: len(self.ladder.members)] >= 0).all():
+            found.append(
+                f"{added} simulators were added between listed ones; the guarantee is for those listed."
+            )
+            if (
+                not self.misspecified
+                and (self.evidence["rejected"][: len(self.ladder.members)] >= 0).all()
+            ):
                 found.append("All listed simulators are ruled out: those left were added.")
         return found
 
     def _next(self) -> list[str]:
         """Say what to do next."""
         if self.misspecified:
-            return ["Next: add what is missing as a richer class, or list finer values of the parameters."]
+            return [
+                "Next: add what is missing as a richer class, or list finer values of the parameters."
+            ]
         return [USE_IT]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each class: its size, members left, the evidence against it, since when it is ruled out."""
-        facts, names = self.facts, ("class", "name", "size", "left", "evidence_against", "rejected_after")
+        facts, names = (
+            self.facts,
+            ("class", "name", "size", "left", "evidence_against", "rejected_after"),
+        )
         sizes = [int((self.evidence["level"] <= m).sum()) for m in range(len(facts["names"]))]
-        columns = facts["names"], sizes, facts["alive"], facts["statistics"], facts["rejected_after"]
-        return [dict(zip(names, row, strict=True)) for row in zip(range(1, len(sizes) + 1), *columns, strict=True)]
+        columns = (
+            facts["names"],
+            sizes,
+            facts["alive"],
+            facts["statistics"],
+            facts["rejected_after"],
+        )
+        return [
+            dict(zip(names, row, strict=True))
+            for row in zip(range(1, len(sizes) + 1), *columns, strict=True)
+        ]
 
-    # Where it misfits -------------------------------------------------------------------------------------------------
+    # Where it misfits -----------------------------------------------------------------------------
 
     def strongest(self) -> tuple[int, Floats, Floats, Floats]:
         """Return the feature with the clearest effect on the errors, all effects, their z-scores and the noise."""
@@ -177,9 +221,16 @@ class Answer:
 
         def off(error: Floats) -> str:
             names, signs = ladder.coordinates, ("lower", "higher")
-            return listed([f"{names[i]} comes out {abs(error[i]):.3g} {signs[int(error[i] > 0)]}" for i in which])
+            return listed(
+                [
+                    f"{names[i]} comes out {abs(error[i]):.3g} {signs[int(error[i] > 0)]}"
+                    for i in which
+                ]
+            )
 
-        size = f"than it says ({np.abs(beta[k, which] / scale[which]).max():.2g} standard deviations)"
+        size = (
+            f"than it says ({np.abs(beta[k, which] / scale[which]).max():.2g} standard deviations)"
+        )
         if k == 0:
             return f"On average {off(beta[0])} {size}."
         spread = k <= ladder.resolution.size
@@ -188,7 +239,7 @@ class Answer:
         high, low = off(beta[0] + beta[k]), off(beta[0] - beta[k])
         return f"Where {ladder.features[k - 1]} is {up}, {high}; {down}, {low} {size}."
 
-    # What it is worth -------------------------------------------------------------------------------------------------
+    # What it is worth -----------------------------------------------------------------------------
 
     def worth_of(self, policy: Policy = None, *, runs: int = 8, most: int | None = None) -> Worth:
         """Return what a policy earns in an episode, by Monte Carlo in the simulators that are left.
@@ -196,12 +247,14 @@ class Answer:
         Parameters
         ----------
         policy : callable, name of a class, or None
-            ``policy(states [N, n], step) -> actions [N, m]``; or the planner in the most plausible simulator of a
-            class; by default in the most plausible of all, which takes a plan for every step.
+            ``policy(states [N, n], step) -> actions [N, m]``; or the planner in the most plausible
+            simulator of a class; by default in the most plausible of all, which takes a plan for
+            every step.
         runs : int
             Episodes in each simulator.
         most : int, optional
-            Only in so many of the simulators that are left, the most plausible: the range is then no bound.
+            Only in so many of the simulators that are left, the most plausible: the range is then
+            no bound.
         """
         return self._worth(self._returns(policy, runs, most))
 
@@ -221,14 +274,19 @@ class Answer:
         members, left = self.agent.members, evidence.ranking(self.evidence)[:most]
         weight = np.exp(self.evidence["log_weight"][left])
         return [
-            (label_of(members[i]), w, members[i]) for i, w in zip(left, (weight / weight.sum()).tolist(), strict=True)
+            (label_of(members[i]), w, members[i])
+            for i, w in zip(left, (weight / weight.sum()).tolist(), strict=True)
         ]
 
     def _returns(self, policy: Policy, runs: int, most: int | None) -> Floats:
         """Return what every run earned in each of the worlds [worlds, runs]; their noise is common to all policies."""
         most = most if most is None else require_integer("most", most, 1)
         agent, ladder, worlds = self.agent, self.ladder, self._worlds(most)
-        key = (id(policy) if callable(policy) else repr(policy), require_integer("runs", runs, 2), len(worlds))
+        key = (
+            id(policy) if callable(policy) else repr(policy),
+            require_integer("runs", runs, 2),
+            len(worlds),
+        )
         if key in self._played:
             return self._played[key]
         if policy is None:
@@ -250,7 +308,9 @@ class Answer:
                 else:
                     actions = np.empty(shape)
                     for r in range(runs):
-                        actions[r], warm[r] = agent.plan(model, states[r], ladder.horizon - t, own, warm[r])
+                        actions[r], warm[r] = agent.plan(
+                            model, states[r], ladder.horizon - t, own, warm[r]
+                        )
                 after = simulate(states, actions, noise)
                 found[n] += ladder.reward(states, actions, after)
                 states = after
@@ -266,27 +326,48 @@ class Answer:
         labels, weights, _ = zip(*self._worlds(len(found)), strict=True)
         numbers = zip(labels, weights, mean.tolist(), error.tolist(), strict=True)
         rows = [dict(zip(names, row, strict=True)) for row in numbers]
-        return Worth(float(mean[0]), float((mean - 2 * error).min()), float((mean + 2 * error).max()), rows)
+        return Worth(
+            float(mean[0]), float((mean - 2 * error).min()), float((mean + 2 * error).max()), rows
+        )
 
-    # Pictures and the page --------------------------------------------------------------------------------------------
+    # Pictures and the page ------------------------------------------------------------------------
 
     def questions(self, runs: int) -> dict[str, list[str]]:
         """Return the answer as lines to four questions; worth is measured in ``runs`` episodes of each simulator."""
         found = {"Which model?": [self.headline, *self._which()]}
-        how = "corrected by the mean of its errors" if self.misspecified else "the most plausible that is left"
+        how = (
+            "corrected by the mean of its errors"
+            if self.misspecified
+            else "the most plausible that is left"
+        )
         label = label_of(self.agent.members[self.planned])
-        found["What to do?"] = [f"Plan with {label}, {how}: agent.act(state) does that at every step."]
+        found["What to do?"] = [
+            f"Plan with {label}, {how}: agent.act(state) does that at every step."
+        ]
         if self.agent.acting != "plausible" and not self.misspecified:
-            found["What to do?"] = [f"Plan by {self.agent.acting}, as agent.act(state) does; {label} is {how}."]
+            found["What to do?"] = [
+                f"Plan by {self.agent.acting}, as agent.act(state) does; {label} is {how}."
+            ]
         if runs:
-            worth, prices = self.worth_of(runs=runs, most=MOST), self.price_of_simplicity(runs=runs, most=MOST)
+            worth, prices = (
+                self.worth_of(runs=runs, most=MOST),
+                self.price_of_simplicity(runs=runs, most=MOST),
+            )
             left = self.facts["alive"][-1]
             where = f"in the {MOST} most plausible of the" if left > MOST else "in the"
-            where = f"{where} {left:,} simulators that are left" if left > 1 else "in the one simulator that is left"
+            where = (
+                f"{where} {left:,} simulators that are left"
+                if left > 1
+                else "in the one simulator that is left"
+            )
             where = "if the correction holds" if self.misspecified else where
             found["What is it worth?"] = [f"The planner earns {worth} per episode, {where}."]
-            found["Does it matter?"] = [f"Planning with {name!r} alone would {_loss(v)}." for name, v in prices.items()]
-            found["Does it matter?"] = found["Does it matter?"] or ["There is nothing simpler to compare it with."]
+            found["Does it matter?"] = [
+                f"Planning with {name!r} alone would {_loss(v)}." for name, v in prices.items()
+            ]
+            found["Does it matter?"] = found["Does it matter?"] or [
+                "There is nothing simpler to compare it with."
+            ]
         return found | {"What next?": [each[6].upper() + each[7:] for each in self._next()]}
 
     def plot(self, axes: Axes | None = None) -> Axes:
@@ -304,16 +385,20 @@ class Answer:
     def page(self, path: str | Path, *, runs: int = 8) -> Path:
         """Write the answer as one HTML page.
 
-        ``runs`` episodes are planned in each simulator that is left to say what the planner is worth, and what simpler
-        simulators would lose; 0 leaves that out.
+        ``runs`` episodes are planned in each simulator that is left to say what the planner is
+        worth, and what simpler simulators would lose; 0 leaves that out.
         """
-        written: Path = importlib.import_module("occamrl.report.simulators").write_page(self, path, runs)
+        written: Path = importlib.import_module("occamrl.report.simulators").write_page(
+            self, path, runs
+        )
         return written
 
     def _drawn(self, what: str, axes: Axes | None) -> Axes:
         if not self.evidence["steps"]:
             raise OccamRLError("there is nothing to draw: no step has been observed yet")
-        drawn: Axes = getattr(importlib.import_module("occamrl.report.simulators"), f"draw_{what}")(self, axes)
+        drawn: Axes = getattr(importlib.import_module("occamrl.report.simulators"), f"draw_{what}")(
+            self, axes
+        )
         return drawn
 
     def __str__(self) -> str:

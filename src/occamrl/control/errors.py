@@ -1,14 +1,16 @@
 r"""What is learned of the errors of a simulator: whatever it says, what comes may be shifted, wider or heavier.
 
-Let $z = L^{-1}(y - \mu)$, with $\mu$ and $LL^\top$ the mean and covariance of the law that is fitted to its draws.
-With features $\phi = (1, \text{view}, a)$, standardised, and $G = I + \sum\phi\phi^\top$, $B = \sum\phi z^\top$ over
-the past, the shift is $\hat z = B^\top G^{-1}\phi$, and $u = (z - \hat z)/\sqrt{1 + \phi^\top G^{-1}\phi}$ is what is
-left, clipped at four scales, since jumps are no shift.
+Let $z = L^{-1}(y - \mu)$, with $\mu$ and $LL^\top$ the mean and covariance of the law that is
+fitted to its draws. With features $\phi = (1, \text{view}, a)$, standardised, and $G = I +
+\sum\phi\phi^\top$, $B = \sum\phi z^\top$ over the past, the shift is $\hat z = B^\top G^{-1}\phi$,
+and $u = (z - \hat z)/\sqrt{1 + \phi^\top G^{-1}\phi}$ is what is left, clipped at four scales,
+since jumps are no shift.
 
-Three laws of the next error are offered, coordinate by coordinate: *shift*, Student around $\hat z$ with scale and
-degrees of freedom by the past $u$; *scale*, around 0 with the scale of the past $z$; *heavy*, with three degrees of
-freedom around $\hat z$ and the scale of the past $|u|$. The same $G$ serves for errors in coordinates of the state,
-$r = y - \mu$: they say where a member misfits, and correct it when nothing else is left.
+Three laws of the next error are offered, coordinate by coordinate: *shift*, Student around $\hat z$
+with scale and degrees of freedom by the past $u$; *scale*, around 0 with the scale of the past $z$;
+*heavy*, with three degrees of freedom around $\hat z$ and the scale of the past $|u|$. The same $G$
+serves for errors in coordinates of the state, $r = y - \mu$: they say where a member misfits, and
+correct it when nothing else is left.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Predicted:
     def __init__(self, state: dict[str, Any], members: Ints, phi: Floats) -> None:
         self.state, self.members, self.phi = state, members, phi
         self.seen = state["absolute"].shape[1]
-        leverage = np.linalg.solve(state["gram"][members], np.broadcast_to(phi[:, None], (members.size, phi.size, 1)))
+        leverage = np.linalg.solve(
+            state["gram"][members], np.broadcast_to(phi[:, None], (members.size, phi.size, 1))
+        )
         shift = np.einsum("mk,mkd->md", leverage[..., 0], state["cross"][members])
         self.shift, self.drift = shift[:, : self.seen], shift[:, self.seen :]  # of z, and of r
         self.width = np.sqrt(1.0 + leverage[..., 0] @ phi)
@@ -68,11 +72,15 @@ class Predicted:
         log_width = z.shape[2] * np.log(self.width)[:, None]
 
         def of(values: Floats, scale: Floats, dof: Any) -> Floats:
-            found: Floats = (student(values / scale[:, None], dof) - np.log(scale[:, None])).sum(axis=2)
+            found: Floats = (student(values / scale[:, None], dof) - np.log(scale[:, None])).sum(
+                axis=2
+            )
             return found
 
         plain = of(u, self.scale[:, 0], dof) - log_width
-        return np.stack([plain, of(z, self.scale[:, 1], dof), of(u, self.heavy, _HEAVY) - log_width])
+        return np.stack(
+            [plain, of(z, self.scale[:, 1], dof), of(u, self.heavy, _HEAVY) - log_width]
+        )
 
     def learn(self, z: Floats, r: Floats) -> None:
         """Take note of the errors z [m, d] and r [m, n] that came."""
@@ -99,7 +107,10 @@ def features(ladder: SimulatorLadder, view: Floats, action: Floats) -> Floats:
     """Return the features (1, view, action) of errors, of order 1."""
     low, high = ladder.actions.low, ladder.actions.high
     half = np.maximum((high - low) / 2, 1e-12)
-    parts = np.clip((view - ladder.centre) / ladder.spread, -1e3, 1e3), (action - (low + high) / 2) / half
+    parts = (
+        np.clip((view - ladder.centre) / ladder.spread, -1e3, 1e3),
+        (action - (low + high) / 2) / half,
+    )
     return np.concatenate([np.ones((*view.shape[:-1], 1)), *parts], axis=-1)
 
 
@@ -107,4 +118,6 @@ def in_units(ladder: SimulatorLadder, phi: Floats) -> Floats:
     """Return view and action of features, in the units of the user."""
     low, high, seen = ladder.actions.low, ladder.actions.high, ladder.spread.size
     view, action = phi[:, 1 : 1 + seen], phi[:, 1 + seen :]
-    return np.concatenate([ladder.centre + view * ladder.spread, (low + high) / 2 + action * (high - low) / 2], axis=1)
+    return np.concatenate(
+        [ladder.centre + view * ladder.spread, (low + high) / 2 + action * (high - low) / 2], axis=1
+    )

@@ -1,7 +1,7 @@
 r"""Evidence against simulators that can only be run: exchangeability with fresh draws (B8).
 
-**The test.** At a real step $(s,a) \to y$ let $x_1, \dots, x_N$ be fresh draws of a member at $(s,a)$, and $w \ge 0$ a
-score fixed before $y$ and the $x_i$ are seen. If the member is the truth,
+**The test.** At a real step $(s,a) \to y$ let $x_1, \dots, x_N$ be fresh draws of a member at
+$(s,a)$, and $w \ge 0$ a score fixed before $y$ and the $x_i$ are seen. If the member is the truth,
 
 .. math:: e = \frac{(N+1)\,w(y)}{w(y) + \sum_i w(x_i)}, \qquad E[e \mid \text{past}] = 1,
 
@@ -9,18 +9,21 @@ since $y$ and the $x_i$ are exchangeable and their $N+1$ values of $e$ add up to
 $.01 + .99\,e$ is a test martingale. Two of them, one with $w$ and one with $w^{0.3}$, have half of the capital each,
 and a member is rejected for ever when the capital reaches $1/\delta$ (Ville); a class, when all its members are.
 
-**The score** is a bet, $w = q/p$. $p$ is the member's own law at $(s,a)$, fitted to a *second* batch of its draws: a
-core, and a broad part for the share of draws far from it. $q$ mixes such fits of the other members, by weight, with the
-laws of its own errors (:mod:`occamrl.control.errors`), each in proportion to how well it has predicted so far. All
-members are fitted with common random numbers, so that errors of the fits cancel in $q/p$. The draws that are ranked
-have numbers of their own: members may use up random numbers differently, so that no part of one stream is free of what
+**The score** is a bet, $w = q/p$. $p$ is the member's own law at $(s,a)$, fitted to a *second*
+batch of its draws: a core, and a broad part for the share of draws far from it. $q$ mixes such fits
+of the other members, by weight, with the laws of its own errors (:mod:`occamrl.control.errors`),
+each in proportion to how well it has predicted so far. All members are fitted with common random
+numbers, so that errors of the fits cancel in $q/p$. The draws that are ranked have numbers of their
+own: members may use up random numbers differently, so that no part of one stream is free of what
 another member was fitted to. A bad score costs power, never validity.
 
-**Weights** of members are Bayes' with the fits for likelihoods: synthetic, for acting and for $q$, without guarantee.
+**Weights** of members are Bayes' with the fits for likelihoods: synthetic, for acting and for $q$,
+without guarantee.
 
-**Cost.** Of many members a window of :data:`AWAKE` is awake at a step: the :data:`TOP` heaviest, which make $q$, and
-the others in turn, fixed before the step. Those asleep bet nothing, and are taken to predict as the mixture does, so
-that their weight stays (as of sleeping experts); those rejected sleep for ever.
+**Cost.** Of many members a window of :data:`AWAKE` is awake at a step: the :data:`TOP` heaviest,
+which make $q$, and the others in turn, fixed before the step. Those asleep bet nothing, and are
+taken to predict as the mixture does, so that their weight stays (as of sleeping experts); those
+rejected sleep for ever.
 """
 
 from __future__ import annotations
@@ -63,24 +66,28 @@ class Laws(NamedTuple):
         """Return the log density of errors z [..., m, p, d] by the core, Student's law."""
         d, dof = z.shape[-1], self.dof
         constant = gammaln((dof + d) / 2) - gammaln(dof / 2) - 0.5 * d * math.log(dof * math.pi)
-        found: Floats = constant - 0.5 * (dof + d) * np.log1p(np.einsum("...d,...d->...", z, z) / dof)
+        found: Floats = constant - 0.5 * (dof + d) * np.log1p(
+            np.einsum("...d,...d->...", z, z) / dof
+        )
         return found - self.log_det[:, None]
 
     def with_far(self, core: Floats, z: Floats) -> Floats:
         """Return the log density of a core [..., m, p] and the broad part, at errors z [..., m, p, d]."""
         broad = student((z - self.middle[:, None]) / self.width[:, None], 3.0).sum(axis=-1)
         broad -= (np.log(self.width).sum(axis=1) + self.log_det)[:, None]
-        found: Floats = np.logaddexp(core + np.log1p(-self.far)[:, None], broad + np.log(self.far)[:, None])
+        found: Floats = np.logaddexp(
+            core + np.log1p(-self.far)[:, None], broad + np.log(self.far)[:, None]
+        )
         return found
 
 
 def fit(state: dict[str, Any], members: Ints, draws: Floats, resolution: Floats) -> Laws:
     """Return the laws of members by draws [m, N, d]; what lies far from their cores is remembered.
 
-    The core is found as by a reweighted minimum covariance determinant: mean and covariance of the draws nearest to the
-    median, then of all draws that are not far from these, as a Student law with N - d degrees of freedom. Draws far
-    from the core (jumps) are rare, so that share, mean and width of theirs, in units of the core, are those of all
-    steps so far.
+    The core is found as by a reweighted minimum covariance determinant: mean and covariance of the
+    draws nearest to the median, then of all draws that are not far from these, as a Student law
+    with N - d degrees of freedom. Draws far from the core (jumps) are rare, so that share, mean and
+    width of theirs, in units of the core, are those of all steps so far.
     """
     _, n, d = draws.shape
     floor, dof = np.diag((0.1 * resolution) ** 2), float(max(n - d, 4))
@@ -89,7 +96,11 @@ def fit(state: dict[str, Any], members: Ints, draws: Floats, resolution: Floats)
         total = weight.sum(axis=1)
         mean = np.einsum("mn,mnd->md", weight, draws) / total[:, None]
         around = draws - mean[:, None]
-        covariance = (around * weight[..., None]).transpose(0, 2, 1) @ around * (factor / (total - 1))[:, None, None]
+        covariance = (
+            (around * weight[..., None]).transpose(0, 2, 1)
+            @ around
+            * (factor / (total - 1))[:, None, None]
+        )
         diagonal = np.einsum("mii->mi", covariance)[:, None] * np.eye(d)
         shrink = np.maximum(0.0, 1 - (total - 1) / (2 * d))[:, None, None]  # where draws are few
         root = np.linalg.cholesky((1 - shrink) * covariance + (shrink + 1e-9) * diagonal + floor)
@@ -98,18 +109,25 @@ def fit(state: dict[str, Any], members: Ints, draws: Floats, resolution: Floats)
 
     around = np.abs(draws - np.median(draws, axis=1, keepdims=True))
     scaled = around / (np.median(around, axis=1, keepdims=True) + 0.1 * resolution)
-    half = np.argsort(np.einsum("mnd,mnd->mn", scaled, scaled), axis=1, kind="stable").argsort(axis=1) < 0.6 * n
+    half = (
+        np.argsort(np.einsum("mnd,mnd->mn", scaled, scaled), axis=1, kind="stable").argsort(axis=1)
+        < 0.6 * n
+    )
     limit, narrowed = core_of(d)
     first = moments(half.astype(float), 1 / narrowed)[2]
     kept = half | (np.einsum("mnd,mnd->mn", first, first) < limit)
     mean, whiten, z = moments(kept.astype(float), 1 + 1 / n)
     z = np.clip(z, -1e6, 1e6) * ~kept[..., None]
-    state["far"][members] += np.concatenate([(~kept).sum(axis=1, keepdims=True), z.sum(axis=1), (z * z).sum(axis=1)], 1)
+    state["far"][members] += np.concatenate(
+        [(~kept).sum(axis=1, keepdims=True), z.sum(axis=1), (z * z).sum(axis=1)], 1
+    )
     count, sums, squares = np.split(state["far"][members], [1, 1 + d], axis=1)
     middle = sums / (count + 1)
     width = np.sqrt((squares + 9.0) / (count + 1) - middle**2)
     share = (count[:, 0] + 0.5) / (n * (1 + state["awake"][members]) + 1)
-    return Laws(mean, whiten, -np.log(np.einsum("mii->mi", whiten)).sum(axis=1), share, middle, width, dof)
+    return Laws(
+        mean, whiten, -np.log(np.einsum("mii->mi", whiten)).sum(axis=1), share, middle, width, dof
+    )
 
 
 @cache
@@ -137,7 +155,9 @@ def log_sum(values: Floats, axis: int) -> Floats:
     return found
 
 
-def rows_of(level: Ints, log_weight: Floats, features: int, seen: int, states: int) -> dict[str, Any]:
+def rows_of(
+    level: Ints, log_weight: Floats, features: int, seen: int, states: int
+) -> dict[str, Any]:
     """Return what is kept of members before any data: ``seen`` coordinates of the view, ``states`` of the state."""
     members = level.size
     return {
@@ -146,8 +166,12 @@ def rows_of(level: Ints, log_weight: Floats, features: int, seen: int, states: i
         "peak": np.zeros(members),  # the largest log capital so far
         "rejected": np.full(members, -1),  # after how many steps; -1 if it is not
         "log_weight": log_weight,
-        "laws": np.full((members, 1 + errors.LAWS), -math.log(1 + errors.LAWS)),  # log weights of what q is made of
-        "far": np.zeros((members, 1 + 2 * seen)),  # draws far from the core: their number, sum and squares
+        "laws": np.full(
+            (members, 1 + errors.LAWS), -math.log(1 + errors.LAWS)
+        ),  # log weights of what q is made of
+        "far": np.zeros(
+            (members, 1 + 2 * seen)
+        ),  # draws far from the core: their number, sum and squares
         **errors.begin(members, features, seen, states),
     }
 
@@ -155,7 +179,10 @@ def rows_of(level: Ints, log_weight: Floats, features: int, seen: int, states: i
 def begin(ladder: SimulatorLadder, dimension: int) -> dict[str, Any]:
     """Return the evidence before any data; all that changes is in here."""
     classes, seen = len(ladder.names), ladder.resolution.size
-    sizes, features = np.bincount(ladder.level, minlength=classes), 1 + seen + ladder.actions.dimension
+    sizes, features = (
+        np.bincount(ladder.level, minlength=classes),
+        1 + seen + ladder.actions.dimension,
+    )
     log_weight = -np.log(sizes[ladder.level] * classes)
     return {"steps": 0, **rows_of(ladder.level, log_weight, features, seen, dimension)}
 
@@ -183,7 +210,9 @@ def awake(state: dict[str, Any]) -> tuple[Ints, int]:
     """Return the members that are run at the next step, and how many, the first, make q; a matter of the past."""
     order = ranking(state)
     top, others = order[:TOP], np.sort(order[TOP:])
-    if not alive(state).size:  # misspecified: only those that fit best are run, to learn their errors
+    if not alive(
+        state
+    ).size:  # misspecified: only those that fit best are run, to learn their errors
         others = others[:0]
     window = min(AWAKE - TOP, others.size)
     turn = (state["steps"] * window + np.arange(window)) % max(1, others.size)
@@ -205,13 +234,22 @@ def observe(
     s, a, y = transition
     n, (active, top) = ladder.draws, awake(state)
     states, actions = np.repeat(s[None], n, axis=0), np.repeat(a[None], n, axis=0)
-    batches = [[members[i](states, actions, address(purpose)) for i in active] for purpose in ("ranked", "fits")]
+    batches = [
+        [members[i](states, actions, address(purpose)) for i in active]
+        for purpose in ("ranked", "fits")
+    ]
     drawn = np.clip(np.nan_to_num(np.concatenate(batches, axis=1), nan=FAR), -FAR, FAR)
-    noise = ladder.resolution * address("resolution").normal(size=(2 * n + 1, ladder.resolution.size))
+    noise = ladder.resolution * address("resolution").normal(
+        size=(2 * n + 1, ladder.resolution.size)
+    )
     seen = ladder.view(np.concatenate([y[None], drawn.reshape(-1, s.size)]))
     outcome, views = seen[0] + noise[0], seen[1:].reshape(active.size, 2 * n, -1) + noise[1:]
-    laws = fit(state, active, views[:, n:], ladder.resolution)  # by the second batch; the first is ranked
-    points = np.concatenate([np.broadcast_to(outcome, (active.size, 1, outcome.size)), views[:, :n]], axis=1)
+    laws = fit(
+        state, active, views[:, n:], ladder.resolution
+    )  # by the second batch; the first is ranked
+    points = np.concatenate(
+        [np.broadcast_to(outcome, (active.size, 1, outcome.size)), views[:, :n]], axis=1
+    )
     phi = errors.features(ladder, ladder.view(s[None])[0], a)
     log_e, log_p, predicted = score(state, active, top, laws, points, phi)
     # the capital of the bets, and who is rejected
@@ -238,7 +276,8 @@ def score(
 ) -> tuple[Floats, Floats, Predicted]:
     """Return the two log bets of each member [m, 2], its log density of the outcome [m], and what errors it expects.
 
-    Weights of what q is made of are renewed afterwards, by how well each part predicted the outcome.
+    Weights of what q is made of are renewed afterwards, by how well each part predicted the
+    outcome.
     """
     z = laws.errors(points)  # [m, N + 1, d] under each member's own law
     log_p = laws.with_far(laws.core(z), z)
@@ -248,7 +287,10 @@ def score(
     weight = np.tile(state["log_weight"][active[:top]], (active.size, 1))
     weight[active[:, None] == active[:top]] = -np.inf  # the other members
     alone = ~np.isfinite(weight).any(axis=1)
-    rivals = log_sum(others + weight[:, :, None], axis=1) - np.where(alone, 0.0, log_sum(weight, axis=1))[:, None]
+    rivals = (
+        log_sum(others + weight[:, :, None], axis=1)
+        - np.where(alone, 0.0, log_sum(weight, axis=1))[:, None]
+    )
     predicted = Predicted(state, active, phi)
     own = predicted.log_density(z) - laws.log_det[:, None]
     own = laws.with_far(own, z)  # the core has errors; what is far stays

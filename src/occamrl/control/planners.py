@@ -1,17 +1,20 @@
 r"""Planning by trying: the cross-entropy method, and model-predictive path integrals.
 
-A planner has one method, ``plan(simulate, reward, state, horizon_left, actions, rng, warm) -> (action, warm)``:
+A planner has one method, ``plan(simulate, reward, state, horizon_left, actions, rng, warm) ->
+(action, warm)``:
 
 - ``simulate(states [N, n], actions [N, m], rng) -> next_states`` and ``reward(states, actions, next_states) -> [N]``;
 - ``state`` [n], ``horizon_left`` the steps until the end, ``actions`` a :class:`~occamrl.Box` or a list ``.values``;
 - ``rng``, the only source of randomness; ``warm``, what the last call of this episode returned, None at its beginning:
-  arrays, plain data and NamedTuples, so that a file can hold it. ``acting="optimism"`` reads ``warm.value``, the return
-  that the planner counts on.
+  arrays, plain data and NamedTuples, so that a file can hold it. ``acting="optimism"`` reads
+  ``warm.value``, the return that the planner counts on.
 
-Where an average over several simulators is planned for, row i of a call is run in simulator i mod ``particles``.
+Where an average over several simulators is planned for, row i of a call is run in simulator i mod
+``particles``.
 
-Both planners here keep a law of plans, independent over steps: Gaussian for a Box, probabilities for a list. They draw
-candidates from it, run each ``particles`` times, and fit the law to the good ones, several times over.
+Both planners here keep a law of plans, independent over steps: Gaussian for a Box, probabilities
+for a list. They draw candidates from it, run each ``particles`` times, and fit the law to the good
+ones, several times over.
 """
 
 from __future__ import annotations
@@ -32,7 +35,11 @@ class Planner(Protocol):
     """What plans: yours, too."""
 
     @property
-    def plan(self) -> Callable[[Simulator, Reward, Floats, int, Actions, np.random.Generator, Any], tuple[Floats, Any]]:
+    def plan(
+        self,
+    ) -> Callable[
+        [Simulator, Reward, Floats, int, Actions, np.random.Generator, Any], tuple[Floats, Any]
+    ]:
         """The method that returns an action [m] and what to begin with at the next step."""
 
 
@@ -44,7 +51,12 @@ class Warm(NamedTuple):
 
 
 def returns(
-    simulate: Simulator, reward: Reward, state: Floats, plans: Floats, particles: int, rng: np.random.Generator
+    simulate: Simulator,
+    reward: Reward,
+    state: Floats,
+    plans: Floats,
+    particles: int,
+    rng: np.random.Generator,
 ) -> Floats:
     """Return the mean return of plans [C, h, m] from a state; plans that lead to no finite return are worth -inf."""
     candidates, steps, _ = plans.shape
@@ -57,7 +69,9 @@ def returns(
     return np.where(np.isfinite(found), found, -np.inf)
 
 
-def drawn(actions: Actions, law: Floats, width: Floats, candidates: int, rng: np.random.Generator) -> Floats:
+def drawn(
+    actions: Actions, law: Floats, width: Floats, candidates: int, rng: np.random.Generator
+) -> Floats:
     """Return candidates, the first of them the middle of the law: actions [C, h, m], or indicators [C, h, K]."""
     if isinstance(actions, Box):
         plans = law + width * rng.normal(size=(candidates, *law.shape))
@@ -118,12 +132,16 @@ class Trying(ABC):
             law[: len(kept)] = kept
         for _ in range(self.iterations):
             plans = drawn(actions, law, width, self.candidates, rng)
-            found = returns(simulate, reward, state, actions_of(actions, plans), self.particles, rng)
+            found = returns(
+                simulate, reward, state, actions_of(actions, plans), self.particles, rng
+            )
             weights = self.weigh(found)
             value = float(weights @ np.nan_to_num(found, neginf=-1e300))
             law = np.einsum("c,chk->hk", weights, plans)
             if self.narrow and isinstance(actions, Box):
-                width = np.maximum(np.sqrt(np.einsum("c,chk->hk", weights, (plans - law) ** 2)), 0.05 * half)
+                width = np.maximum(
+                    np.sqrt(np.einsum("c,chk->hk", weights, (plans - law) ** 2)), 0.05 * half
+                )
         return actions_of(actions, law[0]), Warm(law, value)
 
 

@@ -1,9 +1,10 @@
 """Gymnasium environments: finite spaces as integers, tables as problems, ladders of models in files.
 
-Importing this package registers every problem under Gymnasium's names, ``gymnasium.make("occamrl/RiverSwim-v0",
-states=5)``; so does the name itself, written with its module: ``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``.
-States are drawn as tiles, in the rows of the problem's map (``lake``) or in rows of 30: as text, or as a picture in
-which the present state is red.
+Importing this package registers every problem under Gymnasium's names,
+``gymnasium.make("occamrl/RiverSwim-v0", states=5)``; so does the name itself, written with its
+module: ``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``. States are drawn as tiles, in the
+rows of the problem's map (``lake``) or in rows of 30: as text, or as a picture in which the present
+state is red.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _COLOURS = {"H": (62, 78, 98), "G": (248, 208, 92)}
 class ProblemEnv(gym.Env[np.int64, np.int64]):
     """A problem with a known optimum, stepped one transition at a time.
 
-    An episode has H steps and is then truncated, as Gymnasium calls an end that lies outside the problem; absorbing
-    states are ordinary states. Rewards are in the problem's own unit where it has one (money, minutes), otherwise in
-    [0, 1]. ``problem`` is a name, with ``parameters``, or a problem or FiniteMDP as it is.
+    An episode has H steps and is then truncated, as Gymnasium calls an end that lies outside the
+    problem; absorbing states are ordinary states. Rewards are in the problem's own unit where it
+    has one (money, minutes), otherwise in [0, 1]. ``problem`` is a name, with ``parameters``, or a
+    problem or FiniteMDP as it is.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012  # gymnasium.Env declares it without ClassVar
@@ -48,7 +50,9 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         self._state: int | None = None
         self._step = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Draw the first state."""
         super().reset(seed=seed)
         self._state = int(self.np_random.choice(self.mdp.states, p=self.mdp.initial_distribution))
@@ -60,10 +64,14 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         mdp, outcomes = self.mdp, self.mdp.outcomes
         if self._state is None or self._step >= mdp.horizon:
             raise OccamRLError("no episode is under way; call reset() first")
-        require_integer("action", action, 0, most=mdp.actions - 1)
+        require_integer("action", action, 0, maximum=mdp.actions - 1)
         if not mdp.known.allowed[self._state, int(action)]:
-            expected = f"one that is allowed: {np.flatnonzero(mdp.known.allowed[self._state]).tolist()}"
-            raise ParameterError("action", got=f"{int(action)} in state {self._state}", expected=expected)
+            expected = (
+                f"one that is allowed: {np.flatnonzero(mdp.known.allowed[self._state]).tolist()}"
+            )
+            raise ParameterError(
+                "action", got=f"{int(action)} in state {self._state}", expected=expected
+            )
         pair = self._state * mdp.actions + int(action)
         listed = np.arange(outcomes.start[pair], outcomes.start[pair + 1])
         law = mdp.probability[0 if mdp.stationary else self._step, listed]
@@ -72,7 +80,13 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         if mdp.reward_noise is not None:
             reward = float(self.np_random.random() < reward)
         self._state, self._step = int(outcomes.next_state[outcome]), self._step + 1
-        return np.int64(self._state), self.rewards.total(reward, 1), False, self._step >= mdp.horizon, {}
+        return (
+            np.int64(self._state),
+            self.rewards.total(reward, 1),
+            False,
+            self._step >= mdp.horizon,
+            {},
+        )
 
     def render(self) -> Any:
         """Return lines of text, or a picture [height, width, 3]."""
@@ -97,7 +111,9 @@ def register_problems() -> list[str]:
     names = {f"occamrl/{name}-v0": name for name in own("problems")}
     for identifier, name in names.items():
         if identifier not in gym.registry:
-            gym.register(identifier, entry_point="occamrl.envs:ProblemEnv", kwargs={"problem": name})
+            gym.register(
+                identifier, entry_point="occamrl.envs:ProblemEnv", kwargs={"problem": name}
+            )
     return list(names)
 
 

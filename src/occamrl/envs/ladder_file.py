@@ -1,7 +1,8 @@
 """A ladder of models as a TOML file: ``read_ladder(path)``.
 
-Either the ladder that a problem brings along (``problem``, ``parameters``), or ``[[classes]]`` from the smallest to the
-largest. Each lists what it *adds* to those before it, so that classes are nested as they stand::
+Either the ladder that a problem brings along (``problem``, ``parameters``), or ``[[classes]]`` from
+the smallest to the largest. Each lists what it *adds* to those before it, so that classes are
+nested as they stand::
 
     horizon = 30
     reward = "reward.npz"                 # an array [S, A] or [S, A, S']; without it the rewards are not known
@@ -9,8 +10,9 @@ largest. Each lists what it *adds* to those before it, so that classes are neste
     name = "dry"
     kernels = ["dry.npz", "rain.npz"]     # of one array each, [S, A, S'] or [n, S, A, S']
 
-or ``environments`` and ``mixtures`` of them in place of ``kernels``; ``docs/environments.md`` describes all keys. Files
-are looked for beside the TOML file and never unpickled; an id of an environment imports no module.
+or ``environments`` and ``mixtures`` of them in place of ``kernels``; ``docs/environments.md``
+describes all keys. Files are looked for beside the TOML file and never unpickled; an id of an
+environment imports no module.
 """
 
 from __future__ import annotations
@@ -25,12 +27,19 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl.envs.wrapper import make_environment
-from occamrl.errors import ParameterError, UnknownName, as_floats, as_path, require_choice, require_integer
+from occamrl.errors import (
+    ParameterError,
+    UnknownName,
+    as_floats,
+    as_path,
+    require_choice,
+    require_integer,
+)
 from occamrl.models.families import FiniteFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
 from occamrl.models.simulators import grid_reach, mixtures
-from occamrl.problems.lakes import smallest_range, table_of
+from occamrl.problems.lakes import mdp_from_env, smallest_range
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, reward_map
 from occamrl.protocols import Floats, Known
 from occamrl.registry import make_problem
@@ -46,7 +55,9 @@ class LadderSpec:
 
     ladder: Ladder
     known: Known  # sizes, horizon and rewards
-    rewards: RewardMap = field(default_factory=RewardMap)  # the known rewards are the environment's own, mapped by this
+    rewards: RewardMap = field(
+        default_factory=RewardMap
+    )  # the known rewards are the environment's own, mapped by this
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,7 +73,9 @@ def shipped_ladders() -> list[str]:
 def ladder_of_problem(problem: Any) -> LadderSpec:
     """Return the ladder that a problem brings along."""
     known = as_mdp(problem).known
-    return LadderSpec(ladder=Ladder.of_problem(problem), known=known, rewards=getattr(problem, "unit", known.unit))
+    return LadderSpec(
+        ladder=Ladder.of_problem(problem), known=known, rewards=getattr(problem, "unit", known.unit)
+    )
 
 
 def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:
@@ -81,7 +94,9 @@ def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         near = UnknownName("ladder", got=path, known=shipped_ladders()).expected
-        raise ParameterError(path, got=error, expected=f"a TOML file, or a shipped ladder, {near}") from error
+        raise ParameterError(
+            path, got=error, expected=f"a TOML file, or a shipped ladder, {near}"
+        ) from error
     for key in data:
         require_choice(f"{path}: key", key, _KEYS)
     if ("problem" in data) == ("classes" in data):
@@ -102,23 +117,35 @@ class _File(NamedTuple):
     def of_problem(self) -> LadderSpec:
         data, parameters = self.data, self.data.get("parameters", {})
         if {"reward", "reward_range"} & set(data) or not isinstance(parameters, dict):
-            raise self.bad("problem", sorted(data), "a table of parameters, and the problem's own rewards")
+            raise self.bad(
+                "problem", sorted(data), "a table of parameters, and the problem's own rewards"
+            )
         horizon = {"horizon": data["horizon"]} if "horizon" in data else {}
         return ladder_of_problem(make_problem(data["problem"], **{**parameters, **horizon}))
 
     def of_classes(self) -> LadderSpec:
         classes = self.data["classes"]
         require_integer(f"{self.path}: horizon", self.data.get("horizon"), 1)
-        if not isinstance(classes, list) or not classes or not all(isinstance(each, dict) for each in classes):
+        if (
+            not isinstance(classes, list)
+            or not classes
+            or not all(isinstance(each, dict) for each in classes)
+        ):
             raise self.bad("classes", repr(classes), "at least one table [[classes]]")
         kinds = set()
         for m, each in enumerate(classes, start=1):
             given = {*each} - {"name"}
             if len(given) != 1 or not given <= _KINDS or not all(each[kind] for kind in given):
-                raise self.bad(f"classes[{m}]", sorted(given), "one of `kernels`, `environments` and `mixtures`")
+                raise self.bad(
+                    f"classes[{m}]",
+                    sorted(given),
+                    "one of `kernels`, `environments` and `mixtures`",
+                )
             kinds |= given
         if ("kernels" in kinds and len(kinds) > 1) or kinds == {"mixtures"}:
-            raise self.bad("classes", "kernels and environments", "kernels, or environments, in all")
+            raise self.bad(
+                "classes", "kernels and environments", "kernels, or environments, in all"
+            )
         names = tuple(str(each.get("name", f"F_{m}")) for m, each in enumerate(classes, start=1))
         return self.of_kernels(names) if kinds == {"kernels"} else self.of_environments(names)
 
@@ -126,19 +153,25 @@ class _File(NamedTuple):
         stacks: list[Floats] = []
         for m, each in enumerate(self.data["classes"], start=1):
             files, place = each["kernels"], f"{self.path}: classes[{m}].kernels"
-            parts = [self.array(file, place) for file in (files if isinstance(files, list) else [files])]
+            parts = [
+                self.array(file, place) for file in (files if isinstance(files, list) else [files])
+            ]
             parts = [part[np.newaxis] if part.ndim == 3 else part for part in parts]
             for part in parts:
                 size = (stacks[0] if stacks else parts[0]).shape[1:]
                 if part.ndim != 4 or part.shape[1:] != size or not len(part):
-                    raise ParameterError(place, got=part.shape, expected=f"at least one [S, A, S] = {size}")
+                    raise ParameterError(
+                        place, got=part.shape, expected=f"at least one [S, A, S] = {size}"
+                    )
             stacks.append(np.concatenate(parts))
         rewards, horizon = reward_map(self.data.get("reward_range")), self.data["horizon"]
         states, actions = stacks[0].shape[1:3]
         known = Known.of_sizes(states=states, actions=actions, horizon=horizon)
         if "reward" in self.data:
             reward = self.array(self.data["reward"], f"{self.path}: reward")
-            mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon, reward_range=rewards)
+            mdp = FiniteMDP(
+                transition=stacks[0][0], reward=reward, horizon=horizon, reward_range=rewards
+            )
             known = mdp.known
         level = np.repeat(np.arange(len(stacks)), [len(stack) for stack in stacks])
         ladder = Ladder.of_levels(FiniteFamily(np.concatenate(stacks)), level, names=names)
@@ -149,40 +182,63 @@ class _File(NamedTuple):
             raise self.bad("reward", "a value", "none: environments have their own")
         environments: list[gym.Env[Any, Any]] = []
         weights: list[tuple[float, ...]] = []
-        sizes, grids = [], []  # of each class: members up to it; environments and parts that it mixes
+        sizes, grids = (
+            [],
+            [],
+        )  # of each class: members up to it; environments and parts that it mixes
         for m, each in enumerate(self.data["classes"], start=1):
             place = f"{self.path}: classes[{m}]"
             grids.append((1, 1))
             if "mixtures" in each:
-                parts = require_integer(f"{place}.mixtures", each["mixtures"], 1, most=1_000)
+                parts = require_integer(f"{place}.mixtures", each["mixtures"], 1, maximum=1_000)
                 grids[-1] = (len(environments), parts)
                 size = len(environments)
                 known = {(*weight, *[0.0] * (size - len(weight))) for weight in weights}
-                made = map(tuple, mixtures(f"{place}.mixtures", *grids[-1], min(size, parts)).tolist())
+                made = map(
+                    tuple, mixtures(f"{place}.mixtures", *grids[-1], min(size, parts)).tolist()
+                )
                 weights.extend(weight for weight in made if weight not in known)
             entries = each.get("environments", [])
             for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
                 weights.append((0.0,) * len(environments) + (1.0,))
                 about = {"id": entry} if isinstance(entry, str) else entry
-                if not isinstance(about, dict) or not isinstance(about.get("id"), str) or ":" in about["id"]:
+                if (
+                    not isinstance(about, dict)
+                    or not isinstance(about.get("id"), str)
+                    or ":" in about["id"]
+                ):
                     expected = "{ id = ..., options } of a registered environment"
                     raise self.bad(f"classes[{m}].environments[{i}]", repr(entry), expected)
                 options = {key: option for key, option in about.items() if key != "id"}
-                environments.append(make_environment(f"{place}.environments[{i}]", about["id"], options))
+                environments.append(
+                    make_environment(f"{place}.environments[{i}]", about["id"], options)
+                )
             sizes.append(len(weights))
         chosen = self.data.get("reward_range", smallest_range(environments))
-        problems = [table_of(env, horizon=self.data["horizon"], reward_range=chosen)[0] for env in environments]
+        problems = [
+            mdp_from_env(env, horizon=self.data["horizon"], reward_range=chosen)[0]
+            for env in environments
+        ]
         features = FeatureMap.of_simulators(problems)
-        vectors = np.array([[*weight, *[0.0] * (len(problems) - len(weight))] for weight in weights])
-        reach = np.maximum.accumulate([grid_reach(features.restrict(range(n)), n, parts) for n, parts in grids])
+        vectors = np.array(
+            [[*weight, *[0.0] * (len(problems) - len(weight))] for weight in weights]
+        )
+        reach = np.maximum.accumulate(
+            [grid_reach(features.restrict(range(n)), n, parts) for n, parts in grids]
+        )
         family = FiniteFamily(parameters=vectors, features=features)
         level = np.repeat(np.arange(len(sizes)), np.diff(sizes, prepend=0))
         ladder = Ladder.of_levels(family, level, reach.tolist(), names)
-        return LadderSpec(ladder=ladder, known=_known_of(problems, features), rewards=reward_map(chosen))
+        return LadderSpec(
+            ladder=ladder, known=_known_of(problems, features), rewards=reward_map(chosen)
+        )
 
     def array(self, file: object, field: str) -> Floats:
         """Return the array of an NPZ file beside this one; nothing is unpickled."""
-        folder, expected = self.path.parent.resolve(), "an NPZ file of one plain array, in the folder of the TOML file"
+        folder, expected = (
+            self.path.parent.resolve(),
+            "an NPZ file of one plain array, in the folder of the TOML file",
+        )
         if not isinstance(file, str) or not (folder / file).resolve().is_relative_to(folder):
             raise ParameterError(field, got=repr(file), expected=expected)
         try:
@@ -199,7 +255,9 @@ def _known_of(problems: Sequence[FiniteMDP], features: FeatureMap) -> Known:
     if features.rewards is None:  # functions of (s, a)
         for mdp in problems:
             if not np.allclose(mdp.base_reward, first.base_reward, rtol=0.0, atol=1e-12):
-                raise ParameterError("environments", got="different rewards", expected="the same r(s, a) in all")
+                raise ParameterError(
+                    "environments", got="different rewards", expected="the same r(s, a) in all"
+                )
         return first.known
     base = np.minimum.reduceat(features.rewards, outcomes.start[:-1])
     listed = outcomes._replace(bonus=features.rewards - base[outcomes.pair])

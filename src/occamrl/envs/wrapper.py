@@ -1,11 +1,12 @@
 """An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
 
-Discrete (with an offset), MultiDiscrete, MultiBinary, and Tuples and Dicts of these are counted in mixed radix, the
-last part running fastest. A Box is finite only through a :class:`Discretiser`.
+Discrete (with an offset), MultiDiscrete, MultiBinary, and Tuples and Dicts of these are counted in
+mixed radix, the last part running fastest. A Box is finite only through a :class:`Discretiser`.
 
-Termination leads to a state where nothing more is earned: the environment's own if the model has the end there,
-otherwise one that is added, the last. Known rewards are held against what is known of them; others have to lie in the
-stated range. Where the environment exposes its transition law, regret is exact, and what the law excludes is refused.
+Termination leads to a state where nothing more is earned: the environment's own if the model has
+the end there, otherwise one that is added, the last. Known rewards are held against what is known
+of them; others have to lie in the stated range. Where the environment exposes its transition law,
+regret is exact, and what the law excludes is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from occamrl.errors import (
     require_integer,
     require_kind,
 )
-from occamrl.problems.lakes import require_harmless_wrappers, table_of
+from occamrl.problems.lakes import mdp_from_env, require_harmless_wrappers
 from occamrl.problems.mdp import FiniteMDP, RewardMap, reward_map
 from occamrl.protocols import UNIT, Floats, Known, Outcomes
 
@@ -63,7 +64,9 @@ class Codec(ABC):
         try:
             return int(np.ravel_multi_index(tuple(self.digits(value)), self.radix))
         except (TypeError, ValueError, LookupError):
-            raise SpaceError("observation", got=f"{value!r:.80}", expected=f"a point of {self!s:.200}") from None
+            raise SpaceError(
+                "observation", got=f"{value!r:.80}", expected=f"a point of {self!s:.200}"
+            ) from None
 
     def decode(self, index: int) -> Any:
         """Return the point of a number."""
@@ -91,8 +94,15 @@ class Integers(Codec):
         return np.array(entries).reshape(self.shape) if self.shape else entries[0]
 
     def __str__(self) -> str:
-        ranges = [f"{low} to {low + count - 1}" for low, count in zip(self.starts, self.radix, strict=True)]
-        return f"the integers from {ranges[0]}" if not self.shape else f"arrays of integers, from {', '.join(ranges)}"
+        ranges = [
+            f"{low} to {low + count - 1}"
+            for low, count in zip(self.starts, self.radix, strict=True)
+        ]
+        return (
+            f"the integers from {ranges[0]}"
+            if not self.shape
+            else f"arrays of integers, from {', '.join(ranges)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,11 @@ class Product(Codec):
 
     def digits(self, value: Any) -> Sequence[int]:
         """Return the parts' numbers."""
-        values = value if self.keys is None or isinstance(value, tuple) else [value[key] for key in self.keys]
+        values = (
+            value
+            if self.keys is None or isinstance(value, tuple)
+            else [value[key] for key in self.keys]
+        )
         if len(value) != len(self.parts):
             raise ValueError("other parts")
         return [part.encode(each) for part, each in zip(self.parts, values, strict=True)]
@@ -130,13 +144,14 @@ class Discretiser(Codec):
     >>> cells.encode([0.05, -0.3]), cells.size
     (53, 100)
 
-    Inside a cell all points are treated alike, which is exact if what follows depends on the cell alone.
+    Inside a cell all points are treated alike, which is exact if what follows depends on the cell
+    alone.
 
     Parameters
     ----------
     edges : sequence of sequences of numbers
-        For each dimension the m + 1 increasing edges of m cells. A point on an edge belongs to the cell above it, one
-        on the last edge to the last cell. The first and last may be infinite.
+        For each dimension the m + 1 increasing edges of m cells. A point on an edge belongs to the
+        cell above it, one on the last edge to the last cell. The first and last may be infinite.
     shape : tuple of int, optional
         Of the Box; by default one-dimensional.
     """
@@ -147,13 +162,21 @@ class Discretiser(Codec):
     def __post_init__(self) -> None:
         shape = (len(self.edges),) if self.shape is None else tuple(int(n) for n in self.shape)
         if len(self.edges) == 0 or math.prod(shape) != len(self.edges):
-            raise ParameterError("edges", got=f"{len(self.edges)} dimensions", expected=f"those of shape {self.shape}")
+            raise ParameterError(
+                "edges",
+                got=f"{len(self.edges)} dimensions",
+                expected=f"those of shape {self.shape}",
+            )
         for i, row in enumerate(self.edges):
             array = np.asarray(row)
             sound = array.dtype.kind in "biuf" and array.ndim == 1 and array.size >= 2
             if not sound or not (array[1:] > array[:-1]).all():  # false where not a number
-                raise ParameterError("edges", index=(i,), got=row, expected="two or more increasing numbers")
-        object.__setattr__(self, "edges", tuple(tuple(float(edge) for edge in row) for row in self.edges))
+                raise ParameterError(
+                    "edges", index=(i,), got=row, expected="two or more increasing numbers"
+                )
+        object.__setattr__(
+            self, "edges", tuple(tuple(float(edge) for edge in row) for row in self.edges)
+        )
         object.__setattr__(self, "shape", shape)
 
     @classmethod
@@ -164,10 +187,17 @@ class Discretiser(Codec):
             raise SpaceError("space", got=f"{space}, without bounds", expected=expected)
         counts = [cells] * space.low.size if isinstance(cells, int) else list(cells)
         if len(counts) != space.low.size:
-            raise ParameterError("cells", got=f"{len(counts)} numbers", expected=f"{space.low.size}, one per dimension")
+            raise ParameterError(
+                "cells",
+                got=f"{len(counts)} numbers",
+                expected=f"{space.low.size}, one per dimension",
+            )
         ends = (end.astype(np.float64).ravel() for end in (space.low, space.high))
         many = [require_integer("cells", count, 1) + 1 for count in counts]
-        return cls([np.linspace(*each).tolist() for each in zip(*ends, many, strict=True)], shape=space.shape)
+        return cls(
+            [np.linspace(*each).tolist() for each in zip(*ends, many, strict=True)],
+            shape=space.shape,
+        )
 
     @property
     def radix(self) -> tuple[int, ...]:  # type: ignore[override]  # derived
@@ -180,13 +210,18 @@ class Discretiser(Codec):
         for x, row in zip(point, self.edges, strict=True):
             if not row[0] <= x <= row[-1]:
                 raise ValueError("outside")
-        return [int(np.searchsorted(row[1:-1], x, side="right")) for x, row in zip(point, self.edges, strict=True)]
+        return [
+            int(np.searchsorted(row[1:-1], x, side="right"))
+            for x, row in zip(point, self.edges, strict=True)
+        ]
 
     def point(self, digits: Sequence[int]) -> Any:
         """Return the middle of a cell (its finite edge, where the other is infinite)."""
         cells = [row[i : i + 2] for row, i in zip(self.edges, digits, strict=True)]
         ends = [[edge for edge in cell if math.isfinite(edge)] for cell in cells]
-        return np.array([sum(each) / max(len(each), 1) for each in ends], dtype=np.float32).reshape(self.shape or ())
+        return np.array([sum(each) / max(len(each), 1) for each in ends], dtype=np.float32).reshape(
+            self.shape or ()
+        )
 
 
 @dataclass(frozen=True)
@@ -203,7 +238,9 @@ class Renamed(Codec):
 
     def point(self, digits: Sequence[int]) -> Any:
         """Return the point that has the model's number."""
-        return next(self.codec.decode(own) for own, number in self.numbers.items() if number == digits[0])
+        return next(
+            self.codec.decode(own) for own, number in self.numbers.items() if number == digits[0]
+        )
 
     def __str__(self) -> str:
         return "those that your models list; allow it there"
@@ -234,23 +271,35 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
     if discretiser is not None:
         require_kind("discretiser", discretiser, Discretiser)
         if not isinstance(space, spaces.Box) or space.shape != discretiser.shape:
-            raise SpaceError("discretiser", got=f"one for {space}", expected=f"only a Box of shape {discretiser.shape}")
+            raise SpaceError(
+                "discretiser",
+                got=f"one for {space}",
+                expected=f"only a Box of shape {discretiser.shape}",
+            )
         return discretiser
     match space:
         case spaces.Discrete():
             codec = Integers((int(space.n),), (int(space.start),))
         case spaces.MultiDiscrete():
-            codec = Integers(tuple(space.nvec.ravel().tolist()), tuple(space.start.ravel().tolist()), space.nvec.shape)
+            codec = Integers(
+                tuple(space.nvec.ravel().tolist()),
+                tuple(space.start.ravel().tolist()),
+                space.nvec.shape,
+            )
         case spaces.MultiBinary():
             entries = math.prod(space.shape)
             codec = Integers((2,) * entries, (0,) * entries, space.shape)
         case spaces.Tuple():
             codec = Product(tuple(codec_of(part) for part in space.spaces))
         case spaces.Dict():
-            codec = Product(tuple(codec_of(part) for part in space.spaces.values()), tuple(space.spaces))
+            codec = Product(
+                tuple(codec_of(part) for part in space.spaces.values()), tuple(space.spaces)
+            )
         case _:
             expected = "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them"
-            expected += "; a Box needs discretiser=Discretiser.uniform(space, cells), or cells of your own"
+            expected += (
+                "; a Box needs discretiser=Discretiser.uniform(space, cells), or cells of your own"
+            )
             raise SpaceError("space", got=f"{space}", expected=expected)
     if codec.size > LARGEST:
         raise SpaceError("space", got=f"{codec.size:,} points", expected=f"at most {LARGEST:,}")
@@ -261,7 +310,9 @@ class Step(NamedTuple):
     """What the environment did in one step."""
 
     next_state: int
-    reward: float  # in [0, 1]; a known one as it is known, so that rounding does not become a target
+    reward: (
+        float  # in [0, 1]; a known one as it is known, so that rounding does not become a target
+    )
     earned: float  # in the environment's own unit
     terminated: bool
     truncated: bool
@@ -291,18 +342,20 @@ class FiniteEnvironment:
     ----------
     env : gymnasium.Env
     known : Known, optional
-        What the learner knows: sizes, horizon and rewards (``mdp.known``, ``read_ladder(...).known``) of every outcome
-        that some model of the learner thinks possible. By default read from the environment's table. For agents that
-        estimate the rewards: ``Known.of_sizes(states=..., actions=..., horizon=...)``; rewards may then be random.
+        What the learner knows: sizes, horizon and rewards (``mdp.known``,
+        ``read_ladder(...).known``) of every outcome that some model of the learner thinks possible.
+        By default read from the environment's table. For agents that estimate the rewards:
+        ``Known.of_sizes(states=..., actions=..., horizon=...)``; rewards may then be random.
     horizon : int, optional
         H; by default that of ``known``, otherwise the environment's time limit.
     reward_range : (low, high), optional
-        Mapped onto [0, 1] for the learner. By default that of ``known``; if it has none, the smallest that holds the
-        table's rewards and 0; without a table (0, 1).
+        Mapped onto [0, 1] for the learner. By default that of ``known``; if it has none, the
+        smallest that holds the table's rewards and 0; without a table (0, 1).
     discretiser : Discretiser, optional
         For observations in a Box.
 
-    Where the environment exposes the truth, it is ``mdp``, and regret is exact; else ``info.why_not`` is the reason.
+    Where the environment exposes the truth, it is ``mdp``, and regret is exact; else
+    ``info.why_not`` is the reason.
     """
 
     def __init__(
@@ -324,9 +377,11 @@ class FiniteEnvironment:
         self.action = codec_of(env.action_space)
         found = getattr(env.unwrapped, "mdp", None)
         own = found if isinstance(found, FiniteMDP) else None  # of a problem of this package
-        self.ends: dict[int, int] = {}  # where episodes of a model rest, by the state that they end in
+        self.ends: dict[
+            int, int
+        ] = {}  # where episodes of a model rest, by the state that they end in
         if known is not None and known.names is not None and own is None:
-            names, rests = known.names, known.rests.tolist()
+            names, rests = known.names, known.absorbing.tolist()
             self.observation = renamed(self.observation, names.states, rests)
             self.action = renamed(self.action, names.actions, [False] * known.actions)
             number = {name: s for s, name in enumerate(names.states)}
@@ -341,30 +396,48 @@ class FiniteEnvironment:
             if own is not None:
                 require_harmless_wrappers(env)
                 if own.horizon != steps:
-                    raise ParameterError("horizon", got=steps, expected=f"{own.horizon}, the problem's own")
+                    raise ParameterError(
+                        "horizon", got=steps, expected=f"{own.horizon}, the problem's own"
+                    )
                 self.mdp, self.rewards = own, getattr(env.unwrapped, "rewards", self.rewards)
             elif isinstance(self.observation, Renamed):
-                raise TableError("env", got="the states of a model", expected="the table's own, for exact regret")
+                raise TableError(
+                    "env", got="the states of a model", expected="the table's own, for exact regret"
+                )
             else:
-                self.mdp, self.rewards = table_of(env, horizon=steps, reward_range=reward_range)
+                self.mdp, self.rewards = mdp_from_env(env, horizon=steps, reward_range=reward_range)
         except TableError as error:
             if known is None:
                 raise
             why_not = str(error)
         truth = None if self.mdp is None else self.mdp.known
         given = cast(Known, truth if known is None else known)  # one of the two is there
-        self.known = replace(given, initial=None if truth is None else truth.initial, unit=self.rewards)
+        self.known = replace(
+            given, initial=None if truth is None else truth.initial, unit=self.rewards
+        )
         sizes, n = (self.known.states, self.known.actions), self.observation.size
         states = (n, n + 1) if self.mdp is None else (self.mdp.states,)
         if sizes[0] not in states or sizes[1] != self.action.size:
             expected = f"{' or '.join(str(each) for each in states)} (with one for the end), and {self.action.size}"
-            raise ShapeError("known", got=f"{sizes[0]} states and {sizes[1]} actions", expected=expected)
+            raise ShapeError(
+                "known", got=f"{sizes[0]} states and {sizes[1]} actions", expected=expected
+            )
         self.end = n if self.known.states > n else -1
-        self.scatter = not self.known.rewards_known or (self.mdp is not None and self.mdp.reward_noise is not None)
-        if self.end >= 0 and not self.known.rewards_known and not self.rewards.low <= 0.0 <= self.rewards.high:
-            raise ParameterError("reward_range", got=tuple(self.rewards), expected="0 in it, earned after the end")
+        self.scatter = not self.known.rewards_known or (
+            self.mdp is not None and self.mdp.reward_noise is not None
+        )
+        if (
+            self.end >= 0
+            and not self.known.rewards_known
+            and not self.rewards.low <= 0.0 <= self.rewards.high
+        ):
+            raise ParameterError(
+                "reward_range", got=tuple(self.rewards), expected="0 in it, earned after the end"
+            )
         name = str(env.spec.id) if env.spec is not None else type(env.unwrapped).__name__
-        self.info = EnvironmentInfo(name, self.rewards, self.observation, self.action, self.mdp is not None, why_not)
+        self.info = EnvironmentInfo(
+            name, self.rewards, self.observation, self.action, self.mdp is not None, why_not
+        )
         self.resting = self._resting_states()
         self._left: set[int] = set()  # states that a step was made from
         self._ended: set[int] = set()  # states of the environment's own where an episode ended
@@ -377,12 +450,16 @@ class FiniteEnvironment:
             layer = layer.env
         if known is not None:
             if horizon not in (None, known.horizon):
-                raise ParameterError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
+                raise ParameterError(
+                    "horizon", got=horizon, expected=f"{known.horizon}, that of `known`"
+                )
             horizon = known.horizon
         elif horizon is None:
             horizon = min(limits, default=None) if own is None else own.horizon
         if horizon is None:
-            raise ParameterError("horizon", got=None, expected="horizon=H, or known=...: there is no time limit")
+            raise ParameterError(
+                "horizon", got=None, expected="horizon=H, or known=...: there is no time limit"
+            )
         if require_integer("horizon", horizon, 1) > min(limits, default=horizon):
             expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"
             raise ParameterError("horizon", got=horizon, expected=expected)
@@ -417,7 +494,9 @@ class FiniteEnvironment:
         mapped = self.rewards.to_unit(earned)
         if not -ROUNDING <= mapped <= 1.0 + ROUNDING:  # not a number is neither
             low, high = self.rewards
-            expected = f"a number in [{low:g}, {high:g}]; reward_range=(low, high) states another range"
+            expected = (
+                f"a number in [{low:g}, {high:g}]; reward_range=(low, high) states another range"
+            )
             raise EnvironmentFault("reward", got=earned, expected=expected)
         after = self._arrive(s, s2, bool(terminated))
         mapped = self._checked(s, a, after, min(1.0, max(0.0, mapped)))
@@ -425,7 +504,11 @@ class FiniteEnvironment:
 
     def at_rest(self, s: int, a: int) -> float:
         """Return what is earned in a state after the end of an episode, in [0, 1]."""
-        return float(self.known.base_reward[s, a]) if self.known.rewards_known else self.rewards.to_unit(0.0)
+        return (
+            float(self.known.base_reward[s, a])
+            if self.known.rewards_known
+            else self.rewards.to_unit(0.0)
+        )
 
     def _checked(self, s: int, a: int, s2: int, mapped: float) -> float:
         """Return the reward of a transition, the known one where there is one; or refuse it."""
@@ -435,18 +518,28 @@ class FiniteEnvironment:
             if listed.size:  # otherwise no model knows this outcome: what was seen is what it pays
                 nearest = base + float(listed[np.abs(base + listed - mapped).argmin()])
                 if abs(nearest - mapped) > ROUNDING:
-                    each = " or ".join(f"{self.rewards.total(base + bonus, 1):.9g}" for bonus in listed.tolist())
+                    each = " or ".join(
+                        f"{self.rewards.total(base + bonus, 1):.9g}" for bonus in listed.tolist()
+                    )
                     where, after = self.known.state_name(s), self.known.state_name(s2)
                     step = f"state {where!r}, action {self.known.action_name(a)!r}, next state {after!r}"
                     expected = f"{each}, the known reward of {step}{_RANDOM}"
-                    raise EnvironmentFault("reward", got=self.rewards.total(mapped, 1), expected=expected)
+                    raise EnvironmentFault(
+                        "reward", got=self.rewards.total(mapped, 1), expected=expected
+                    )
                 mapped = nearest
         if self.mdp is not None:
             pair = s * self.known.actions + a
             rewards = self.mdp.base_reward[pair] + bonuses(self.mdp.outcomes, pair, s2)
-            if not (rewards.size if self.mdp.reward_noise else (np.abs(rewards - mapped) <= ROUNDING).any()):
+            if not (
+                rewards.size
+                if self.mdp.reward_noise
+                else (np.abs(rewards - mapped) <= ROUNDING).any()
+            ):
                 got = f"state {s2} with reward {self.rewards.total(mapped, 1):g} after ({s}, {a})"
-                raise TableError(self.info.name, got=got, expected="an outcome of the environment's own table")
+                raise TableError(
+                    self.info.name, got=got, expected="an outcome of the environment's own table"
+                )
         return mapped
 
     def _arrive(self, s: int, s2: int, terminated: bool) -> int:
@@ -462,7 +555,9 @@ class FiniteEnvironment:
         if not terminated or s2 in self.resting:
             return s2
         if self.end < 0:
-            got = f"an episode that ended in state {s2}, where more may be earned as far as is known"
+            got = (
+                f"an episode that ended in state {s2}, where more may be earned as far as is known"
+            )
             raise TableError(self.info.name, got=got, expected=_ONE_MORE)
         return self.end
 
@@ -491,5 +586,7 @@ def require_finite(env: Any, **about: Any) -> FiniteEnvironment:
         return FiniteEnvironment(env, **about)
     for name, value in about.items():
         if value is not None:
-            raise ParameterError(name, got=value, expected="none: the FiniteEnvironment has its own")
+            raise ParameterError(
+                name, got=value, expected="none: the FiniteEnvironment has its own"
+            )
     return env

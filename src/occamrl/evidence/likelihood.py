@@ -9,7 +9,8 @@ likelihood of P here is :math:`\ell(P) - \ell(f) = -\sum_{sa} N_{sa}\, KL(f \| P
 :math:`\prod_t q_t/P^*` is a non-negative supermartingale that begins at 1, so by Ville's inequality
 :math:`Q \le \ell(P^*) + \log(1/\delta)` at all times at once with probability 1 - delta.
 
-**One mixture** of the members of a ladder, with its prior w, and of E *competitors* that need no model,
+**One mixture** of the members of a ladder, with its prior w, and of E *competitors* that need no
+model,
 
 .. math:: Z = \log\Big[(1 - w_0) \sum_P w(P) e^{\ell(P)} + \frac{w_0}{E} \sum_e e^{Q_e}\Big], \quad w_0 = \frac1{M + 1},
 
@@ -25,11 +26,12 @@ P(o)\rangle`.
 **Ruling out a hull.** :math:`\ell` is concave in w and :math:`\langle g, w\rangle = N`, so no mixture exceeds
 :math:`\ell(w) + \max_i g_i - N`. The hull is ruled out when that is below :math:`Z - \log(1/\delta)`: the same event.
 
-**A draw from a hull.** EM on counts that are replaced by Gamma(c_o, 1), from .9 w + .1/n. On the tabular class, with
-Gamma(c_o + 1/2, 1), it is the Dirichlet posterior; elsewhere a Bayesian bootstrap, which is measured and not proved.
+**A draw from a hull.** EM on counts that are replaced by Gamma(c_o, 1), from .9 w + .1/n. On the
+tabular class, with Gamma(c_o + 1/2, 1), it is the Dirichlet posterior; elsewhere a Bayesian
+bootstrap, which is measured and not proved.
 
-An outcome that no member lists is *novel*: impossible for members and hulls forever. Kept apart, it has a place in the
-tabular class, for which the counts reserve a little probability.
+An outcome that no member lists is *novel*: impossible for members and hulls forever. Kept apart, it
+has a place in the tabular class, for which the counts reserve a little probability.
 """
 
 from __future__ import annotations
@@ -55,8 +57,12 @@ _NOVEL = 0.01  # the same for all novel outcomes together: reserving for them co
 _GROWTH, _FIT_STEPS, _MOST_STEPS = 1.02, 3, 15  # EM: 3 steps for every 2 % that the data have grown
 _DRAW_STEPS = 20
 _TINY = 1e-300  # a prediction is never smaller, so that evidence stays finite
-_UNLIKELY = -14.0  # the logarithm of what stands for 0 where every member makes something impossible
-_NEVER = -1e290  # the logarithm of 0: no sum of other logarithms is so small, and its product with 0 is 0
+_UNLIKELY = (
+    -14.0
+)  # the logarithm of what stands for 0 where every member makes something impossible
+_NEVER = (
+    -1e290
+)  # the logarithm of 0: no sum of other logarithms is so small, and its product with 0 is 0
 _TABLED = 2**26  # logarithms of probabilities that are kept
 _TOGETHER = 2**23  # numbers that are worked on at once
 _KEPT = 500  # kernels that are kept while an answer is found
@@ -65,7 +71,7 @@ _LARGE = 1e6  # counts from which on Stirling's series is exact
 
 Worth = Callable[[bellman.Kernel], float]  # what a policy, or a change of policy, is worth
 
-# Outcomes -------------------------------------------------------------------------------------------------------------
+# Outcomes -----------------------------------------------------------------------------------------
 
 
 class Symbols(NamedTuple):
@@ -96,9 +102,18 @@ class Members:
     _made: ClassVar[weakref.WeakKeyDictionary[FiniteFamily, Members]] = weakref.WeakKeyDictionary()
 
     def __init__(self, family: FiniteFamily, known: Known) -> None:
-        self.symbols, self.bonus = symbols_of(family.features, known), family.features.attach(known).bonus
-        self.outcomes, self.size, self._family = self.symbols.outcomes, family.size, weakref.ref(family)
-        self.hull = self.probability(slice(0, LARGEST_HULL))  # of the first members, those of the small classes
+        self.symbols, self.bonus = (
+            symbols_of(family.features, known),
+            family.features.attach(known).bonus,
+        )
+        self.outcomes, self.size, self._family = (
+            self.symbols.outcomes,
+            family.size,
+            weakref.ref(family),
+        )
+        self.hull = self.probability(
+            slice(0, LARGEST_HULL)
+        )  # of the first members, those of the small classes
         symbols = self.outcomes.next_state.size
         self._together = max(1, _TOGETHER // symbols)
         self._logs = np.empty((self.size, symbols)) if self.size * symbols <= _TABLED else None
@@ -121,7 +136,9 @@ class Members:
         return np.maximum(self.symbols.join(family.probability(members)), 0.0)
 
     def _parts(self) -> list[slice]:
-        return [slice(first, first + self._together) for first in range(0, self.size, self._together)]
+        return [
+            slice(first, first + self._together) for first in range(0, self.size, self._together)
+        ]
 
     def _log(self, members: Any) -> Floats:
         probability = self.probability(members)
@@ -130,28 +147,34 @@ class Members:
     def likelihoods(self, count: Ints | Floats, impossible: float = -math.inf) -> Floats:
         """Return the likelihood of every member, minus that of the frequencies.
 
-        What a member makes impossible has a probability of 0, or one whose logarithm is ``impossible``.
+        What a member makes impossible has a probability of 0, or one whose logarithm is
+        ``impossible``.
         """
         counts, frequency = count.astype(np.float64), log_frequencies(count, self.outcomes)
         found = np.zeros(self.size)
         for part in self._parts():
-            logs = np.maximum(self._log(part) if self._logs is None else self._logs[part], max(impossible, _NEVER))
+            logs = np.maximum(
+                self._log(part) if self._logs is None else self._logs[part], max(impossible, _NEVER)
+            )
             rough = logs @ counts - frequency @ counts
             # differences are taken before sums, so that the digits of the best members are not lost at large counts
-            near = np.flatnonzero(rough >= rough.max(initial=-np.inf) - 100.0 - 1e-12 * counts.sum())
+            near = np.flatnonzero(
+                rough >= rough.max(initial=-np.inf) - 100.0 - 1e-12 * counts.sum()
+            )
             rough[near] = (logs[near] - frequency) @ counts
             found[part] = np.where(rough > 0.5 * _NEVER, rough, -np.inf)
         return found
 
 
-# Counting -------------------------------------------------------------------------------------------------------------
+# Counting -----------------------------------------------------------------------------------------
 
 
 def begin(outcomes: Outcomes, hulls: list[int] | None = None) -> dict[str, Any]:
     """Return the evidence before any data, for hulls of the first ``hulls[c]`` members.
 
-    ``count`` [symbols]; ``novel``, a row (pair, next state, count, bonus) for each; of every hull its ``weights``, how
-    well it has predicted (``score``), and how many outcomes it is ``fitted`` to.
+    ``count`` [symbols]; ``novel``, a row (pair, next state, count, bonus) for each; of every hull
+    its ``weights``, how well it has predicted (``score``), and how many outcomes it is ``fitted``
+    to.
     """
     sizes = hulls or []
     return {
@@ -163,9 +186,11 @@ def begin(outcomes: Outcomes, hulls: list[int] | None = None) -> dict[str, Any]:
     }
 
 
-def enter(state: dict[str, Any], outcomes: Outcomes, pair: Ints, flow: Flow, bonus: Floats, states: int) -> Ints:
+def count_outcomes(
+    state: dict[str, Any], outcomes: Outcomes, pair: Ints, flow: Flow, bonus: Floats, states: int
+) -> Ints:
     """Count what happened at some pairs, listed outcomes and novel ones; return how often the listed ones did."""
-    symbol = outcomes.locate(pair, flow.next_state, bonus, states)
+    symbol = outcomes.index_of(pair, flow.next_state, bonus, states)
     listed, block = symbol >= 0, np.zeros(outcomes.next_state.size, np.int64)
     np.add.at(block, symbol[listed], flow.count[listed])
     state["count"] = state["count"] + block
@@ -186,13 +211,16 @@ def symbol_at(outcomes: Outcomes, row: int, next_state: int, bonus: float) -> in
     return int(found[np.abs(outcomes.bonus[found] - bonus).argmin()]) if found.size else -1
 
 
-def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hull: Floats | None = None) -> None:
+def add(
+    state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hull: Floats | None = None
+) -> None:
     """Count the outcomes of a flow; ``hull`` are the probabilities of the members of the largest hull [n, symbols].
 
-    Hulls are scored with the weights that they had before the block, then fitted anew when it is time.
+    Hulls are scored with the weights that they had before the block, then fitted anew when it is
+    time.
     """
     pair, before = flow.state * known.actions + flow.action, state["count"]
-    block = enter(state, outcomes, pair, flow, flow.bonus(known, outcomes), known.states)
+    block = count_outcomes(state, outcomes, pair, flow, flow.bonus(known, outcomes), known.states)
     if hull is None or not block.any():
         return
     old, new = log_frequencies(before, outcomes), log_frequencies(state["count"], outcomes)
@@ -236,11 +264,15 @@ def _log_gamma(count: Any, more: Any) -> Floats:
     """Return log Gamma(c + a) - c log c + c, for large c by Stirling's series."""
     c = np.asarray(count, dtype=np.float64)
     direct = gammaln(c + more) - xlogy(c, c) + c
-    series = (more - 0.5) * np.log(c) + 0.5 * math.log(2.0 * math.pi) + (more**2 - more + 1.0 / 6.0) / (2.0 * c)
+    series = (
+        (more - 0.5) * np.log(c)
+        + 0.5 * math.log(2.0 * math.pi)
+        + (more**2 - more + 1.0 / 6.0) / (2.0 * c)
+    )
     return np.asarray(np.where(c < _LARGE, direct, series))
 
 
-# Mixtures of members --------------------------------------------------------------------------------------------------
+# Mixtures of members ------------------------------------------------------------------------------
 
 
 class Data(NamedTuple):
@@ -254,13 +286,16 @@ class Data(NamedTuple):
 def data_of(count: Ints, outcomes: Outcomes, kernels: Floats) -> Data:
     """Return the outcomes seen, of kernels [n, symbols]."""
     seen = np.flatnonzero(count)
-    return Data(count[seen].astype(np.float64), log_frequencies(count, outcomes)[seen], kernels[:, seen])
+    return Data(
+        count[seen].astype(np.float64), log_frequencies(count, outcomes)[seen], kernels[:, seen]
+    )
 
 
 def hull_likelihood(data: Data, weights: Floats) -> tuple[float, Floats]:
     """Return the likelihood of a mixture, minus that of the frequencies, and g - N [n].
 
-    Outcomes that the mixture makes impossible are left out of g; the likelihood is then minus infinity.
+    Outcomes that the mixture makes impossible are left out of g; the likelihood is then minus
+    infinity.
     """
     mixed = weights @ data.kernels
     possible = mixed > 0.0
@@ -275,7 +310,11 @@ def hull_fit(data: Data, weights: Floats, steps: int, pseudo: float) -> Floats:
     total = data.count.sum()
     for _ in range(steps):
         weights = np.maximum(weights * (hull_likelihood(data, weights)[1] + total) + pseudo, 0.0)
-        weights = weights / weights.sum() if weights.sum() > 0.0 else np.full(weights.size, 1.0 / weights.size)
+        weights = (
+            weights / weights.sum()
+            if weights.sum() > 0.0
+            else np.full(weights.size, 1.0 / weights.size)
+        )
     return weights
 
 
@@ -292,18 +331,26 @@ def hull_maximum(
 ) -> tuple[float, float, Floats]:
     r"""Return the best likelihood found of a mixture, a bound on all of them, and the weights; starts from given ones.
 
-    The search ends when the two are within ``tolerance``, or on one side of ``enough``. Each step maximises the
-    expansion :math:`-\frac12 \sum_o c_o (\langle q, P(o)\rangle/\langle w, P(o)\rangle - 2)^2` of second order over the
-    simplex: least squares over distributions. EM alone is slow where some weights are to become 0.
+    The search ends when the two are within ``tolerance``, or on one side of ``enough``. Each step
+    maximises the expansion :math:`-\frac12 \sum_o c_o (\langle q, P(o)\rangle/\langle w,
+    P(o)\rangle - 2)^2` of second order over the simplex: least squares over distributions. EM alone
+    is slow where some weights are to become 0.
     """
     likelihood, bound = hull_likelihood(data, weights)[0], hull_bound(data, weights)
     root = np.sqrt(data.count)
     for _ in range(100):
-        if bound - likelihood <= tolerance or likelihood >= enough or bound < enough or not math.isfinite(likelihood):
+        if (
+            bound - likelihood <= tolerance
+            or likelihood >= enough
+            or bound < enough
+            or not math.isfinite(likelihood)
+        ):
             break
         best = simplex_least_squares((root * data.kernels / (weights @ data.kernels)).T, 2.0 * root)
         step, improved = 0.999999, False
-        while step > 1e-9 and not improved:  # concave: some part of the way leads up, unless only rounding is left
+        while (
+            step > 1e-9 and not improved
+        ):  # concave: some part of the way leads up, unless only rounding is left
             candidate = weights + step * (best - weights)
             after, limit = hull_likelihood(data, candidate)[0], hull_bound(data, candidate)
             improved = after > likelihood or (after >= likelihood - 1e-9 and limit < bound)
@@ -317,8 +364,9 @@ def hull_maximum(
 def hull_evidence(data: Data, weights: Floats) -> float:
     r"""Return a lower bound on :math:`\log\int e^{\ell(\theta)} d\theta`, theta uniform on the simplex.
 
-    For any w and e it is :math:`(n - 1)\log e + \frac1n \sum_i \ell((1 - e) w + e\, e_i)`, here with the e that is best
-    up to second order; about :math:`\frac{n-1}2 \log N` below the best likelihood.
+    For any w and e it is :math:`(n - 1)\log e + \frac1n \sum_i \ell((1 - e) w + e\, e_i)`, here
+    with the e that is best up to second order; about :math:`\frac{n-1}2 \log N` below the best
+    likelihood.
     """
     likelihood, rise = hull_likelihood(data, weights)
     n = weights.size
@@ -333,7 +381,7 @@ def hull_evidence(data: Data, weights: Floats) -> float:
     return (n - 1) * math.log(away) + float((moved @ data.count).mean())
 
 
-# Members, hulls and counts together -----------------------------------------------------------------------------------
+# Members, hulls and counts together ---------------------------------------------------------------
 
 
 def hull_sizes(ladder: Ladder) -> dict[int, int]:
@@ -344,7 +392,9 @@ def hull_sizes(ladder: Ladder) -> dict[int, int]:
 def log_weights(ladder: Ladder) -> Floats:
     """Return the logarithms of the weights in Z: of the members, of the hulls, of the counts."""
     share, competitors = 1.0 / (ladder.classes + 1.0), len(hull_sizes(ladder)) + 1
-    return np.asarray(np.log(np.append((1.0 - share) * ladder.prior, np.full(competitors, share / competitors))))
+    return np.asarray(
+        np.log(np.append((1.0 - share) * ladder.prior, np.full(competitors, share / competitors)))
+    )
 
 
 def scores(state: dict[str, Any], members: Members) -> Floats:
@@ -361,7 +411,9 @@ def open_hulls(state: dict[str, Any], members: Members, least: float) -> NDArray
     if len(state["novel"]):
         return np.zeros(len(state["weights"]), bool)
     data = data_of(state["count"], members.outcomes, members.hull)
-    bounds = [hull_bound(data._replace(kernels=data.kernels[: own.size]), own) for own in state["weights"]]
+    bounds = [
+        hull_bound(data._replace(kernels=data.kernels[: own.size]), own) for own in state["weights"]
+    ]
     return np.array(bounds, dtype=np.float64) >= least
 
 
@@ -375,7 +427,10 @@ def draw_hull(state: dict[str, Any], members: Members, c: int, draw: np.random.G
 
 
 def draw_table(
-    state: dict[str, Any], outcomes: Outcomes, draw: np.random.Generator, concentration: float = JEFFREYS
+    state: dict[str, Any],
+    outcomes: Outcomes,
+    draw: np.random.Generator,
+    concentration: float = JEFFREYS,
 ) -> tuple[Outcomes, Floats]:
     """Return a draw from the tabular class, Dirichlet rows, over the outcomes listed and the novel ones."""
     count, novel = state["count"], state["novel"]
@@ -390,7 +445,7 @@ def draw_table(
     return outcomes, drawn / np.add.reduceat(drawn, outcomes.start[:-1])[outcomes.pair]
 
 
-# A ladder of lists ----------------------------------------------------------------------------------------------------
+# A ladder of lists --------------------------------------------------------------------------------
 
 
 class Judgement(NamedTuple):
@@ -419,17 +474,23 @@ class Possible(NamedTuple):
     level: Ints  # the first class, from 0, that contains each
     likelihood: Floats
     kernel: Callable[[int], bellman.Kernel]
-    extremes: Callable[[Worth], list[bellman.Kernel]]  # further ones, at which a function of the kernel may be extreme
+    extremes: Callable[
+        [Worth], list[bellman.Kernel]
+    ]  # further ones, at which a function of the kernel may be extreme
 
     def range(self, worth: Worth) -> tuple[float, float]:
         """Return the least and the largest of a function of the kernel."""
-        found = [worth(self.kernel(i)) for i in range(self.level.size)] + [worth(each) for each in self.extremes(worth)]
+        found = [worth(self.kernel(i)) for i in range(self.level.size)] + [
+            worth(each) for each in self.extremes(worth)
+        ]
         return min(found), max(found)
 
 
 def possible_members(ladder: Ladder, known: Known, members: Ints, found: Floats) -> Possible:
     """Return some members of a ladder as what is possible."""
-    kernels = [ladder.family.kernel_of(int(i), known) for i in members] if members.size <= _KEPT else []
+    kernels = (
+        [ladder.family.kernel_of(int(i), known) for i in members] if members.size <= _KEPT else []
+    )
 
     def kernel(i: int) -> bellman.Kernel:
         return kernels[i] if kernels else ladder.family.kernel_of(int(members[i]), known)
@@ -457,7 +518,10 @@ class Lists:
     def begin(self) -> dict[str, Any]:
         """Return the evidence before any data."""
         members = self.members
-        return {**begin(members.outcomes, list(self.hulls.values())), "plays": np.zeros(members.size, np.int64)}
+        return {
+            **begin(members.outcomes, list(self.hulls.values())),
+            "plays": np.zeros(members.size, np.int64),
+        }
 
     def add(self, state: dict[str, Any], flow: Flow, source: int) -> None:
         """Count the outcomes of a flow, which was played by a source."""
@@ -479,10 +543,18 @@ class Lists:
         least = z - math.log(1.0 / self.delta)
         still, novel = open_hulls(state, members, least), int(state["novel"][:, 2].sum())
         blends = [m for m, fits in zip(self.hulls, still, strict=True) if fits]
-        return Judgement(z - ladder.largest(own), ladder.count(own >= least), blends, novel, found, least)
+        return Judgement(
+            z - ladder.largest(own), ladder.count(own >= least), blends, novel, found, least
+        )
 
     def choose(
-        self, state: dict[str, Any], found: Judgement, most: int, acting: str, law: Floats, draw: np.random.Generator
+        self,
+        state: dict[str, Any],
+        found: Judgement,
+        most: int,
+        acting: str,
+        law: Floats,
+        draw: np.random.Generator,
     ) -> Choice:
         """Choose among the members alive of the first ``most`` classes, or draw; if there are none, from a hull."""
         members, level = self.members, self.ladder.level
@@ -497,7 +569,9 @@ class Lists:
         elif acting == "fit":
             source = int(may_play[found.scores[may_play].argmax()])
         else:
-            order = np.argsort(-found.scores[may_play], kind="stable")  # of equal values the likeliest plays
+            order = np.argsort(
+                -found.scores[may_play], kind="stable"
+            )  # of equal values the likeliest plays
             ordered = may_play[order]
             values = self.ladder.family.first_values(self.known, ordered) @ law
             source = int(ordered[np.round(values, 9).argmax()])
@@ -507,14 +581,23 @@ class Lists:
             mixed = draw_hull(state, members, source - size, draw)
             kernel = bellman.kernel_of(members.outcomes, mixed, self.known)
         else:
-            return Choice(bellman.kernel_of(*draw_table(state, members.outcomes, draw), self.known), source, 0.0, {})
+            return Choice(
+                bellman.kernel_of(*draw_table(state, members.outcomes, draw), self.known),
+                source,
+                0.0,
+                {},
+            )
         drawn = acting == "sampling" or source >= size
-        return Choice(kernel, source, 0.2 * state["episodes"] if drawn else float(state["plays"][source]), {})
+        return Choice(
+            kernel, source, 0.2 * state["episodes"] if drawn else float(state["plays"][source]), {}
+        )
 
     def possible(self, state: dict[str, Any]) -> Possible:
         """Return the members that are not ruled out."""
         alive = np.flatnonzero(self.alive(state))
-        return possible_members(self.ladder, self.known, alive, self.members.likelihoods(state["count"])[alive])
+        return possible_members(
+            self.ladder, self.known, alive, self.members.likelihoods(state["count"])[alive]
+        )
 
     def pair_of(self, pair: int) -> tuple[int, int]:
         """Return the state and action of a pair."""
@@ -527,14 +610,20 @@ class Lists:
             found = self.members.likelihoods(state["count"], _UNLIKELY)
         return int(np.where(inside, found, -np.inf).argmax())
 
-    def best(self, state: dict[str, Any], m: int) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
+    def best(
+        self, state: dict[str, Any], m: int
+    ) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
         """Return the likeliest member of class m, from 0, and no parameters: a list has none."""
         return self.ladder.family.kernel_of(self.likeliest(state, m), self.known), {}
 
     def fitted(self, state: dict[str, Any], m: int) -> tuple[Outcomes, Ints, Floats]:
         """Return outcomes, how often each was seen, and its probability under the likeliest member of class m."""
         member = self.likeliest(state, m)
-        return self.members.outcomes, state["count"], self.members.probability(slice(member, member + 1))[0]
+        return (
+            self.members.outcomes,
+            state["count"],
+            self.members.probability(slice(member, member + 1))[0],
+        )
 
     def refitted(self, count: Floats, m: int) -> Floats:
         """Return the probabilities of the outcomes under the member of class m that fits some counts best."""
@@ -545,4 +634,6 @@ class Lists:
     def place(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
         """Return the pair and the outcome of a step; -1 for what is not listed."""
         pair, outcomes = s * self.known.actions + a, self.members.outcomes
-        return pair, symbol_at(outcomes, pair, next_state, reward - float(self.known.base_reward[s, a]))
+        return pair, symbol_at(
+            outcomes, pair, next_state, reward - float(self.known.base_reward[s, a])
+        )

@@ -20,8 +20,9 @@ intervals for the parameters. No grid, no cover, no sum over members. The maximu
 several starts, then by Fisher scoring; what a last scoring step still promises, half of
 :math:`g^\top I^{-1} g`, is added.
 
-**Acting.** By the best *fit*; by *optimism*, the largest value over draws from the boundary of the region; by
-*sampling*, a fit to counts that are replaced by Gamma(c, 1) (a Bayesian bootstrap: measured, not proved).
+**Acting.** By the best *fit*; by *optimism*, the largest value over draws from the boundary of the
+region; by *sampling*, a fit to counts that are replaced by Gamma(c, 1) (a Bayesian bootstrap:
+measured, not proved).
 """
 
 from __future__ import annotations
@@ -39,14 +40,25 @@ from scipy.special import logsumexp
 from occamrl import bellman
 from occamrl.errors import ParameterError
 from occamrl.evidence import likelihood
-from occamrl.evidence.likelihood import JEFFREYS, Choice, Judgement, Possible, Worth, counted_evidence, log_frequencies
+from occamrl.evidence.likelihood import (
+    JEFFREYS,
+    Choice,
+    Judgement,
+    Possible,
+    Worth,
+    counted_evidence,
+    log_frequencies,
+)
 from occamrl.models.model import ParametricLadder, spread_points
 from occamrl.problems.mdp import TOLERANCE
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 
 _GROWTH = 1.02  # a class is fitted anew when the data have grown by 2 %
 _REJECTED_GROWTH = 1.5  # the same for a class that is ruled out
-_TINY, _SMALL = 1e-300, 1e-12  # probabilities are not taken to be smaller, in logarithms and in derivatives
+_TINY, _SMALL = (
+    1e-300,
+    1e-12,
+)  # probabilities are not taken to be smaller, in logarithms and in derivatives
 _STEP = 1e-5  # of differences, as a share of the box
 _INSIDE = 3  # further starts of a thorough search
 _FLAT = 1e-2  # information, in shares of the box, that is always there
@@ -79,21 +91,31 @@ class Counts(NamedTuple):
 class Parametric:
     """The evidence for the classes of a ladder with real parameters on one problem.
 
-    State: ``count`` and ``novel`` as in :func:`occamrl.evidence.likelihood.begin`; of every class the parameters
-    ``theta`` [M, p] of its last fit, as shares of the box, the number of outcomes that it was ``fitted`` to, its
-    ``score`` Q and its best ``likelihood``, both minus the likelihood of the frequencies, and after how many of the
-    episodes ``seen`` it was ``rejected`` (0: it is not).
+    State: ``count`` and ``novel`` as in :func:`occamrl.evidence.likelihood.begin`; of every class
+    the parameters ``theta`` [M, p] of its last fit, as shares of the box, the number of outcomes
+    that it was ``fitted`` to, its ``score`` Q and its best ``likelihood``, both minus the
+    likelihood of the frequencies, and after how many of the episodes ``seen`` it was ``rejected``
+    (0: it is not).
     """
 
     def __init__(self, ladder: ParametricLadder, known: Known, delta: float) -> None:
         self.ladder, self.model, self.known, self.delta = ladder, ladder.model, known, delta
         self.classes = ladder.classes
-        sizes = [(each.states, each.actions, each.names or ladder.model.names) for each in (known, ladder.model.known)]
+        sizes = [
+            (each.states, each.actions, each.names or ladder.model.names)
+            for each in (known, ladder.model.known)
+        ]
         if sizes[0] != sizes[1]:
             got = f"{known.states} states and {known.actions} actions, with other names or in another order"
-            raise ParameterError("problem", got=got, expected="model.mdp(...) of the ladder's model")
-        if known.rewards_known and not np.array_equal(known.base_reward, ladder.model.known.base_reward):
-            expected = "those of the model, which knows them: use the agent itself, without RewardsPerPair"
+            raise ParameterError(
+                "problem", got=got, expected="model.mdp(...) of the ladder's model"
+            )
+        if known.rewards_known and not np.array_equal(
+            known.base_reward, ladder.model.known.base_reward
+        ):
+            expected = (
+                "those of the model, which knows them: use the agent itself, without RewardsPerPair"
+            )
             raise ParameterError("rewards", got="other rewards than the model's", expected=expected)
         model, self.parameters = self.model, list(self.model.box)
         self.low, high = (np.array([ends[side] for ends in model.box.values()]) for side in (0, 1))
@@ -101,13 +123,17 @@ class Parametric:
         default = [model.defaults.get(name, 0.5 * sum(model.box[name])) for name in self.parameters]
         self.default = (np.array(default) - self.low) / self.width
         self.free = [[self.parameters.index(name) for name in free] for free in ladder.free]
-        told_apart = model.unit.to_unit(model.reward) if known.rewards_known else np.zeros(model.reward.size)
+        told_apart = (
+            model.unit.to_unit(model.reward) if known.rewards_known else np.zeros(model.reward.size)
+        )
         keys = np.stack([model.row, model.next_state, told_apart])
         first, self.symbol = np.unique(keys, axis=1, return_index=True, return_inverse=True)[1:]
         self.row = model.row[first]  # of each symbol, which pair
         start = np.searchsorted(self.row, np.arange(len(model.pairs) + 1))
         self.outcomes = Outcomes(start, model.next_state[first], told_apart[first])
-        self._kept: dict[bytes, tuple[NDArray[np.bool_], Floats]] = {}  # probabilities by theta, and of which pairs
+        self._kept: dict[
+            bytes, tuple[NDArray[np.bool_], Floats]
+        ] = {}  # probabilities by theta, and of which pairs
 
     def begin(self) -> dict[str, Any]:
         """Return the evidence before any data."""
@@ -125,7 +151,7 @@ class Parametric:
             "seen": 0,
         }
 
-    # The likelihood --------------------------------------------------------------------------------------------------
+    # The likelihood -------------------------------------------------------------------------------
 
     def point(self, theta: Floats) -> dict[str, float]:
         """Return parameters in the user's unit."""
@@ -175,14 +201,18 @@ class Parametric:
         P = self.probability(theta, data.rows)
         return bool((P[data.seen] > 0.0).all() and (self._rest(P)[data.novel > 0.0] > _TINY).all())
 
-    def derivatives(self, data: Counts, theta: Floats, free: list[int]) -> tuple[float, Floats, Floats]:
+    def derivatives(
+        self, data: Counts, theta: Floats, free: list[int]
+    ) -> tuple[float, Floats, Floats]:
         """Return l, its gradient and Fisher's information in the free parameters, by central differences."""
         value, P = self.log_likelihood(data, theta), self.probability(theta, data.rows)
         change = np.zeros((len(free), self.row.size))
         for i, j in enumerate(free):
             up, down = theta.copy(), theta.copy()
             up[j], down[j] = min(theta[j] + _STEP, 1.0), max(theta[j] - _STEP, 0.0)
-            change[i] = (self.probability(up, data.rows) - self.probability(down, data.rows)) / (up[j] - down[j])
+            change[i] = (self.probability(up, data.rows) - self.probability(down, data.rows)) / (
+                up[j] - down[j]
+            )
         safe = np.maximum(P, _SMALL)
         visits = np.bincount(self.row[data.seen], data.count, len(self.model.pairs))
         gradient = change[:, data.seen] @ (data.count / safe[data.seen])
@@ -202,7 +232,9 @@ class Parametric:
             return -found / total, -gradient / total
 
         def search(share: Floats) -> Floats:
-            return np.clip(minimize(objective, share, jac=True, bounds=[(0.0, 1.0)] * len(free)).x, 0.0, 1.0)
+            return np.clip(
+                minimize(objective, share, jac=True, bounds=[(0.0, 1.0)] * len(free)).x, 0.0, 1.0
+            )
 
         def climb(share: Floats) -> Fit:
             for _ in range(_SCORING):
@@ -210,7 +242,9 @@ class Parametric:
                 inner = ~(((share <= 0.0) & (gradient < 0.0)) | ((share >= 1.0) & (gradient > 0.0)))
                 step = np.zeros(len(free))
                 if inner.any():
-                    step[inner] = np.linalg.lstsq(information[np.ix_(inner, inner)], gradient[inner], rcond=None)[0]
+                    step[inner] = np.linalg.lstsq(
+                        information[np.ix_(inner, inner)], gradient[inner], rcond=None
+                    )[0]
                 slack, moved = 0.5 * float(gradient @ step), np.clip(share + step, 0.0, 1.0)
                 if slack < _ENOUGH:
                     break
@@ -227,7 +261,7 @@ class Parametric:
         """Return where a search begins: at the last fit; to be thorough, also all over the box."""
         return [theta, *spread_points(theta.size, _INSIDE)] if thorough else [theta]
 
-    # Learning --------------------------------------------------------------------------------------------------------
+    # Learning -------------------------------------------------------------------------------------
 
     def add(self, state: dict[str, Any], flow: Flow, source: int = -1) -> None:
         """Score the predictions of a block, count it, fit anew when it is time, and test the classes."""
@@ -236,7 +270,9 @@ class Parametric:
         moved = flow.take(told)
         before, novel = state["count"], self._novel(state)
         bonus = moved.reward if self.known.rewards_known else np.zeros(moved.reward.size)
-        block = likelihood.enter(state, self.outcomes, row[told], moved, bonus, self.known.states)
+        block = likelihood.count_outcomes(
+            state, self.outcomes, row[told], moved, bonus, self.known.states
+        )
         self._score(state, before, block, self._novel(state) - novel)
         state["seen"] += flow.episodes
         self._test(state)
@@ -273,25 +309,45 @@ class Parametric:
         """Fit the classes that are left, and rule out those whose best parameters are not likely enough."""
         data, least, total = self.counts_of(state), self.least(state), int(state["count"].sum())
         best = -math.inf  # of the classes so far, which are nested
-        for m, (theta, fitted) in enumerate(zip(state["theta"], state["fitted"].tolist(), strict=True)):
+        for m, (theta, fitted) in enumerate(
+            zip(state["theta"], state["fitted"].tolist(), strict=True)
+        ):
             now = self.log_likelihood(data, theta)
             state["likelihood"][m] = now
-            if state["rejected"][m] and total >= _REJECTED_GROWTH * fitted:  # to say how badly it fits at its best
+            if (
+                state["rejected"][m] and total >= _REJECTED_GROWTH * fitted
+            ):  # to say how badly it fits at its best
                 found = self.fit(data, self.free[m], [theta])
-                state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
+                state["theta"][m], state["fitted"][m], state["likelihood"][m] = (
+                    found.theta,
+                    total,
+                    found.likelihood,
+                )
             elif not state["rejected"][m]:
                 if total >= _GROWTH * fitted or now < least:
-                    thorough = total.bit_length() // 4 > fitted.bit_length() // 4  # now and then, predictably
+                    thorough = (
+                        total.bit_length() // 4 > fitted.bit_length() // 4
+                    )  # now and then, predictably
                     found = self.fit(data, self.free[m], self.starts(theta, thorough))
                     if found.likelihood + found.slack < least:
                         found = self.fit(data, self.free[m], self.starts(found.theta, True))
-                    state["theta"][m], state["fitted"][m], state["likelihood"][m] = found.theta, total, found.likelihood
-                    now = found.likelihood + found.slack if self.allows(data, found.theta) else -math.inf
+                    state["theta"][m], state["fitted"][m], state["likelihood"][m] = (
+                        found.theta,
+                        total,
+                        found.likelihood,
+                    )
+                    now = (
+                        found.likelihood + found.slack
+                        if self.allows(data, found.theta)
+                        else -math.inf
+                    )
                 best = max(best, now)
                 if best < least:
-                    state["rejected"][m] = max(state["seen"], 1)  # 0: not; the first episode may be open
+                    state["rejected"][m] = max(
+                        state["seen"], 1
+                    )  # 0: not; the first episode may be open
 
-    # Acting and answers ----------------------------------------------------------------------------------------------
+    # Acting and answers ---------------------------------------------------------------------------
 
     def judge(self, state: dict[str, Any]) -> Judgement:
         """Return what was found when the last block was counted."""
@@ -305,7 +361,13 @@ class Parametric:
         return self.model.mdp_at(self.model.probability(self.point(theta))).kernels[0]
 
     def choose(
-        self, state: dict[str, Any], found: Judgement, most: int, acting: str, law: Floats, draw: np.random.Generator
+        self,
+        state: dict[str, Any],
+        found: Judgement,
+        most: int,
+        acting: str,
+        law: Floats,
+        draw: np.random.Generator,
     ) -> Choice:
         """Choose parameters in the first ``most`` classes that are left; without any, draw a table of the counts."""
         left = [m for m in range(most) if found.left[m]]
@@ -324,19 +386,30 @@ class Parametric:
             m = left[0]
             theta = state["theta"][m]
         else:
-            points, sizes = self.draws(state, m, draw, _DRAWS), (self.known.states, self.known.horizon)
+            points, sizes = (
+                self.draws(state, m, draw, _DRAWS),
+                (self.known.states, self.known.horizon),
+            )
             values = [law @ bellman.solve([self.kernel(each)], *sizes)[0][0] for each in points]
             theta = points[int(np.argmax(values))]
         free = self.ladder.free[m]
-        about = {"parameters": {name: value for name, value in self.point(theta).items() if name in free}}
+        about = {
+            "parameters": {name: value for name, value in self.point(theta).items() if name in free}
+        }
         return Choice(self.kernel(theta), m, 0.2 * state["episodes"], about)
 
     def region(self, state: dict[str, Any], m: int) -> tuple[Counts, float, Floats]:
         """Return the data, the least likelihood, and a root of the ellipsoid that is close to the region of class m."""
         data, least = self.counts_of(state), self.least(state)
         likelihood, _, information = self.derivatives(data, state["theta"][m], self.free[m])
-        shape = np.linalg.inv(information + _FLAT * np.eye(len(self.free[m])))  # as wide as the box if nothing is known
-        return data, least, np.linalg.cholesky(shape) * math.sqrt(2.0 * max(likelihood - least, 0.0))
+        shape = np.linalg.inv(
+            information + _FLAT * np.eye(len(self.free[m]))
+        )  # as wide as the box if nothing is known
+        return (
+            data,
+            least,
+            np.linalg.cholesky(shape) * math.sqrt(2.0 * max(likelihood - least, 0.0)),
+        )
 
     def moved(self, theta: Floats, m: int, step: Floats) -> Floats:
         """Return parameters after a step of those that are free in class m, cut to the box."""
@@ -344,7 +417,9 @@ class Parametric:
         found[self.free[m]] = np.clip(theta[self.free[m]] + step, 0.0, 1.0)
         return found
 
-    def edge(self, state: dict[str, Any], m: int, step: Floats, data: Counts, least: float) -> Floats:
+    def edge(
+        self, state: dict[str, Any], m: int, step: Floats, data: Counts, least: float
+    ) -> Floats:
         """Return the point of the region that is farthest from the best fit of class m along a step, by bisection."""
         best: Floats = state["theta"][m]
         theta, inside, outside, share = best, 0.0, math.inf, 1.0
@@ -357,7 +432,9 @@ class Parametric:
             share = 0.5 * (inside + outside) if outside < math.inf else 1.3 * inside
         return theta
 
-    def draws(self, state: dict[str, Any], m: int, draw: np.random.Generator, count: int) -> list[Floats]:
+    def draws(
+        self, state: dict[str, Any], m: int, draw: np.random.Generator, count: int
+    ) -> list[Floats]:
         """Return points near the boundary of the confidence region of class m, and its best fit first."""
         (data, least, root), best = self.region(state, m), state["theta"][m]
         found = [best]
@@ -403,9 +480,13 @@ class Parametric:
                 further.append(self.kernel(theta))
             return further
 
-        return Possible(np.array([m for m, _ in points]), np.array(found), kernels.__getitem__, extremes)
+        return Possible(
+            np.array([m for m, _ in points]), np.array(found), kernels.__getitem__, extremes
+        )
 
-    def best(self, state: dict[str, Any], m: int) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
+    def best(
+        self, state: dict[str, Any], m: int
+    ) -> tuple[bellman.Kernel, dict[str, tuple[float, float, float]]]:
         """Return the best fit of class m, from 0, and its parameters with intervals that hold at all times."""
         if not state["rejected"][m]:
             return self.kernel(state["theta"][m]), self.intervals(state, m)
@@ -454,9 +535,15 @@ class Parametric:
 
             inside = above(best[j]) > 0.0
             ends = [
-                edge if above(edge) >= 0.0 else brentq(above, best[j], edge, xtol=1e-4) if inside else best[j]
+                edge
+                if above(edge) >= 0.0
+                else brentq(above, best[j], edge, xtol=1e-4)
+                if inside
+                else best[j]
                 for edge in (0.0, 1.0)
             ]
-            value, low, high = (float(self.low[j] + share * self.width[j]) for share in (best[j], *ends))
+            value, low, high = (
+                float(self.low[j] + share * self.width[j]) for share in (best[j], *ends)
+            )
             found[self.parameters[j]] = (value, low, high)
         return found

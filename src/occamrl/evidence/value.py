@@ -1,8 +1,8 @@
 r"""Value-targeted regression: rows of range one, their sums, losses, sharp sets and ellipsoids.
 
-**Rows.** A plan counts on values V that were fixed before its episodes. At step h in (s, a) an outcome o brings
-W(o) = bonus(o) + V_{h+1}(next state of o). With c the middle and R the length of the range of W over the outcomes that
-are possible at (s, a), the *range-weighted row* is
+**Rows.** A plan counts on values V that were fixed before its episodes. At step h in (s, a) an
+outcome o brings W(o) = bonus(o) + V_{h+1}(next state of o). With c the middle and R the length of
+the range of W over the outcomes that are possible at (s, a), the *range-weighted row* is
 
 .. math:: x = \phi_{W - c}(s, a)/R, \qquad y = (W(o) - c)/R \in [-\tfrac12, \tfrac12], \qquad
     \mathbb{E}[y \mid past] = \langle x, \theta^* \rangle, \qquad \phi_W(s, a) = \sum_o \phi(s, a, o) W(o).
@@ -13,8 +13,9 @@ Rows with R = 0 carry nothing. The part of the reward that depends on (s, a) alo
 that of y x and ``yy`` that of y^2. The loss of any theta is then
 :math:`L(\theta) = \theta^\top gram\,\theta - 2\langle\theta, xy\rangle + yy`.
 
-**Sharp set.** By Hoeffding's lemma :math:`\exp(2 L(\theta^*) - 2 L(\theta))` is a supermartingale for each theta, so is
-a mixture of them over a prior w. By Ville's inequality, with probability 1 - delta, at all times,
+**Sharp set.** By Hoeffding's lemma :math:`\exp(2 L(\theta^*) - 2 L(\theta))` is a supermartingale
+for each theta, so is a mixture of them over a prior w. By Ville's inequality, with probability 1 -
+delta, at all times,
 
 .. math:: 2 L(P^*) \le -\log \sum_P w(P) e^{-2 L(P)} + \log\tfrac1\delta .
 
@@ -25,8 +26,9 @@ Likelihoods obey the same inequality with the score :math:`-\sum \log P(o)` in p
 .. math:: \|\theta^* - \hat\theta\|^2_\Sigma \le \beta = \tfrac14\big(\log\det(\Sigma/\lambda) + 2\log\tfrac1\delta\big)
     + \lambda b^2, \qquad \Sigma = \lambda I + gram, \quad \hat\theta = \Sigma^{-1} xy .
 
-Arrays have one axis for the G groups of coordinates of a :class:`~occamrl.models.features.FeatureMap` (G = 1 for an
-ordinary map), and where a kernel belongs to each step, a leading one for steps, T = H instead of 1.
+Arrays have one axis for the G groups of coordinates of a
+:class:`~occamrl.models.features.FeatureMap` (G = 1 for an ordinary map), and where a kernel belongs
+to each step, a leading one for steps, T = H instead of 1.
 """
 
 from __future__ import annotations
@@ -107,35 +109,57 @@ def rows(features: FeatureMap, known: Known, values: Floats) -> Rows:
     low, high = bellman.ranges(features.attach(known), values)
     middle, spread = 0.5 * (low + high), high - low
     spread[spread <= _FLAT * np.maximum(np.abs(low), np.abs(high))] = 0.0
-    x = np.asarray(features.operator @ values).reshape(features.sums.shape) + features.bonus_rows(known)
+    x = np.asarray(features.operator @ values).reshape(features.sums.shape) + features.bonus_rows(
+        known
+    )
     x -= middle[:, None] * features.sums
-    return Rows(np.divide(x, spread[:, None], out=np.zeros_like(x), where=spread[:, None] > 0.0), middle, spread)
+    return Rows(
+        np.divide(x, spread[:, None], out=np.zeros_like(x), where=spread[:, None] > 0.0),
+        middle,
+        spread,
+    )
 
 
 def counted(features: FeatureMap, known: Known, values: Floats, flow: Flow) -> Counted:
     """Return the rows of a flow, played under a plan that counted on ``values`` [H + 1, S]."""
-    pair, bonus = flow.state * known.actions + flow.action, flow.bonus(known, features.attach(known))
+    pair, bonus = (
+        flow.state * known.actions + flow.action,
+        flow.bonus(known, features.attach(known)),
+    )
     parts = []
     for h in np.unique(flow.step):
         each, at = rows(features, known, values[h + 1]), flow.step == h
         seen, place = np.unique(pair[at], return_inverse=True)
         reached, spread = values[h + 1][flow.next_state[at]] + bonus[at], each.spread[pair[at]]
-        y = np.divide(reached - each.middle[pair[at]], spread, out=np.zeros(spread.size), where=spread > 0.0)
-        sums = (np.bincount(place, flow.count[at] * power, seen.size) for power in (np.ones_like(y), y, y * y))
+        y = np.divide(
+            reached - each.middle[pair[at]], spread, out=np.zeros(spread.size), where=spread > 0.0
+        )
+        sums = (
+            np.bincount(place, flow.count[at] * power, seen.size)
+            for power in (np.ones_like(y), y, y * y)
+        )
         parts.append((np.full(seen.size, h), seen, *sums, each.x[seen]))
     if not parts:
         nothing = np.zeros(0)
-        return Counted(flow.step[:0], pair[:0], nothing, nothing, nothing, np.zeros((0, features.width)))
+        return Counted(
+            flow.step[:0], pair[:0], nothing, nothing, nothing, np.zeros((0, features.width))
+        )
     return Counted(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def begin(features: FeatureMap, steps: int = 1) -> dict[str, Any]:
     """Return the sums before any data; ``steps`` is 1, or H with one kernel per step."""
     shape = (steps, features.groups, features.width)
-    return {"gram": np.zeros((*shape, features.width)), "xy": np.zeros(shape), "yy": np.zeros(steps)}
+    return {
+        "gram": np.zeros((*shape, features.width)),
+        "xy": np.zeros(shape),
+        "yy": np.zeros(steps),
+    }
 
 
-def add(statistics: dict[str, Any], features: FeatureMap, known: Known, values: Any, flow: Flow) -> Counted:
+def add(
+    statistics: dict[str, Any], features: FeatureMap, known: Known, values: Any, flow: Flow
+) -> Counted:
     """Add the rows of a flow to the sums, and return them."""
     new, n = counted(features, known, values, flow), features.width
     step = new.step if len(statistics["yy"]) > 1 else np.zeros_like(new.step)
@@ -196,7 +220,9 @@ def largest_norm(s: Floats, g: Floats, beta: float) -> float:
         """Return mu s_j - 1 at mu = (1 + offset)/s_1, without cancellation."""
         return np.asarray((s_kept - s[0] + offset * s_kept) / s[0])
 
-    high = math.sqrt(weight.sum() / beta)  # mu s_j - 1 is at least the offset: the derivative is not negative here
+    high = math.sqrt(
+        weight.sum() / beta
+    )  # mu s_j - 1 is at least the offset: the derivative is not negative here
     low = 1e-32 * max(1.0, high)
     while low < (middle := math.sqrt(low * high)) < high:
         low, high = (middle, high) if (weight / beyond(middle) ** 2).sum() > beta else (low, middle)

@@ -1,7 +1,7 @@
 """Several agents on one problem, over the same seeds: :func:`compare`, what it returns, and league tables.
 
-Every seed is one observation; differences are taken seed by seed, since two agents with the same seed share the same
-random numbers.
+Every seed is one observation; differences are taken seed by seed, since two agents with the same
+seed share the same random numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ from occamrl.errors import (
     as_path,
     require_integer,
 )
-from occamrl.experiments.pool import CHECKPOINT_SECONDS, Event, Listener, Pool, earlier, follow, play, processors
+from occamrl.experiments.pool import (
+    CHECKPOINT_SECONDS,
+    Event,
+    Listener,
+    Pool,
+    earlier,
+    follow,
+    play,
+    processors,
+)
 from occamrl.experiments.records import Records, locked
 from occamrl.experiments.tables import Runs, Tables, ends_of, interval
 from occamrl.problems.mdp import FiniteMDP, as_mdp
@@ -36,7 +45,10 @@ from occamrl.running.storage import make_folder, read_objects, save, sha256, wri
 
 _OPTIONS = ("episodes", "seeds", "workers", "folder", "progress")
 _MEANT = dict.fromkeys(("n_jobs", "processes", "jobs", "n_workers"), "workers")
-_MEANT |= dict.fromkeys(("out", "path", "directory", "out_dir"), "folder") | {"n_seeds": "seeds", "verbose": "progress"}
+_MEANT |= dict.fromkeys(("out", "path", "directory", "out_dir"), "folder") | {
+    "n_seeds": "seeds",
+    "verbose": "progress",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,13 +78,22 @@ class Comparison(Tables):
         """Return regret minus that of the baseline (the first agent by default), paired by seed, with intervals."""
         name = next(iter(self.results)) if baseline is None else baseline
         if name not in self.results:
-            raise ParameterError("baseline", got=repr(baseline), expected=f"one of {list(self.results)}")
+            raise ParameterError(
+                "baseline", got=repr(baseline), expected=f"one of {list(self.results)}"
+            )
         base, found = [result.total_regret for result in self.results[name]], []
         for agent, results in self.results.items():
             if agent != name:
-                gaps = [result.total_regret - other for result, other in zip(results, base, strict=True)]
+                gaps = [
+                    result.total_regret - other for result, other in zip(results, base, strict=True)
+                ]
                 low, high = interval(gaps) or (None, None)
-                row = {"agent": agent, "baseline": name, "seeds": len(gaps), "mean": float(np.mean(gaps))}
+                row = {
+                    "agent": agent,
+                    "baseline": name,
+                    "seeds": len(gaps),
+                    "mean": float(np.mean(gaps)),
+                }
                 found.append(row | {"low": low, "high": high})
         return found
 
@@ -83,7 +104,9 @@ class Comparison(Tables):
     __repr__ = __str__
 
 
-def play_run(who: Any, path: str, seed: int, episodes: int, say: Listener, stop: Callable[[], bool]) -> None:
+def play_run(
+    who: Any, path: str, seed: int, episodes: int, say: Listener, stop: Callable[[], bool]
+) -> None:
     """Play an agent on a problem (``who``, in another process the file that holds both); the result goes to a file."""
     agent, mdp = read_objects(Path(who)) if isinstance(who, str) else who
     save(play(agent, mdp, seed, episodes, Path(path), CHECKPOINT_SECONDS, say, stop), path)
@@ -109,7 +132,8 @@ def compare(
     >>> found.rows[1]["regret"]
     0.0
 
-    On Ctrl-C the ``result`` of :class:`Interrupted` is the comparison of the seeds that every agent has finished.
+    On Ctrl-C the ``result`` of :class:`Interrupted` is the comparison of the seeds that every agent
+    has finished.
 
     Parameters
     ----------
@@ -120,33 +144,47 @@ def compare(
     seeds : int or iterable of int
         How many (0, 1, ...), or which.
     workers : int, optional
-        Processes; as many as there are processors by default. Agents that another process cannot be told of (classes of
-        a script or notebook, parameters that no file can hold) are played here, one after the other.
+        Processes; as many as there are processors by default. Agents that another process cannot be
+        told of (classes of a script or notebook, parameters that no file can hold) are played here,
+        one after the other.
     folder : path, optional
-        Keep the results there: a comparison that was stopped goes on where it was, and a longer one goes on from a
-        shorter one. Results of an agent with other parameters or code are refused.
+        Keep the results there: a comparison that was stopped goes on where it was, and a longer one
+        goes on from a shorter one. Results of an agent with other parameters or code are refused.
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
     for name in others:  # those of other packages, and of earlier versions
         meant = _MEANT.get(name)
-        raise UnknownName("compare", got=name, known=[meant] if meant else (*_OPTIONS, "agents", "problem"))
+        raise UnknownName(
+            "compare", got=name, known=[meant] if meant else (*_OPTIONS, "agents", "problem")
+        )
     mdp, episodes = as_mdp(problem), require_integer("episodes", episodes, 1)
-    if not isinstance(agents, Mapping) or not agents or not all(isinstance(name, str) for name in agents):
-        raise ParameterError("agents", got=f"{agents!r:.80}", expected='a dict such as {"name": agent}')
+    if (
+        not isinstance(agents, Mapping)
+        or not agents
+        or not all(isinstance(name, str) for name in agents)
+    ):
+        raise ParameterError(
+            "agents", got=f"{agents!r:.80}", expected='a dict such as {"name": agent}'
+        )
     for agent in agents.values():
         require_learner(agent)
     numbers = seeds if isinstance(seeds, Iterable) else range(require_integer("seeds", seeds, 1))
     every = [require_integer("seeds", seed, 0) for seed in numbers]
     if not every or len(set(every)) < len(every):
-        raise ParameterError("seeds", got=f"{every!r:.80}", expected="different seeds, at least one")
+        raise ParameterError(
+            "seeds", got=f"{every!r:.80}", expected="different seeds, at least one"
+        )
     team = require_integer("workers", processors() if workers is None else workers, 1)
     with tempfile.TemporaryDirectory(prefix="occamrl-") as scratch:
         place = as_path("folder", scratch if folder is None else folder)
         make_folder(place)
 
         def path_of(name: str, seed: int) -> Path:
-            return place / f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)}-{sha256(name.encode())[:6]}-{seed}.npz"
+            return (
+                place
+                / f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)}-{sha256(name.encode())[:6]}-{seed}.npz"
+            )
 
         def finished(name: str, seed: int) -> Result | None:
             found = earlier(path_of(name, seed), agents[name], mdp, seed, episodes)
@@ -154,28 +192,44 @@ def compare(
 
         def take(i: int, event: Event) -> None:
             if event["event"] == "failed":
-                raise OccamRLError(f"compare: a run failed: {event['text']}\n{event.get('trace', '')}".rstrip())
+                raise OccamRLError(
+                    f"compare: a run failed: {event['text']}\n{event.get('trace', '')}".rstrip()
+                )
 
         with locked(place) if folder is not None else nullcontext(None) as handle:
-            jobs = [(name, seed) for seed in every for name in agents if finished(name, seed) is None]
+            jobs = [
+                (name, seed) for seed in every for name in agents if finished(name, seed) is None
+            ]
             who: dict[str, Any] = {name: (agent, mdp) for name, agent in agents.items()}
             files = {name: str(Path(scratch) / f"agent-{i}.npz") for i, name in enumerate(agents)}
             modules, team = set[str](), min(team, max(1, len(jobs)))
             if team > 1:
                 try:
-                    modules = {module for name in agents for module in write_objects(Path(files[name]), *who[name])}
+                    modules = {
+                        module
+                        for name in agents
+                        for module in write_objects(Path(files[name]), *who[name])
+                    }
                     who = files
                 except CheckpointError:  # another process cannot be told of it
                     team = 1
-            tasks = [[who[name], str(path_of(name, seed).resolve()), seed, episodes] for name, seed in jobs]
-            pool = Pool(f"{__name__}:play_run", team, sorted(modules), [] if handle is None else [handle])
+            tasks = [
+                [who[name], str(path_of(name, seed).resolve()), seed, episodes]
+                for name, seed in jobs
+            ]
+            pool = Pool(
+                f"{__name__}:play_run", team, sorted(modules), [] if handle is None else [handle]
+            )
             stopped = follow("compare", "runs", pool, tasks, progress, take)
             results = {seed: {name: finished(name, seed) for name in agents} for seed in every}
     done = [seed for seed in every if None not in results[seed].values()]
     found = None
     if done:
         title = "problem" if isinstance(problem, FiniteMDP) else type(problem).__name__
-        found = Comparison(title, {name: [each for seed in done if (each := results[seed][name])] for name in agents})
+        found = Comparison(
+            title,
+            {name: [each for seed in done if (each := results[seed][name])] for name in agents},
+        )
     if found is None or stopped:
         keeps = f"; call again with folder={str(folder)!r} to go on" if folder is not None else ""
         raise Interrupted(f"stopped with {len(done)} of {len(every)} seeds{keeps}", found)
@@ -193,37 +247,59 @@ def right_class(record: dict[str, Any]) -> float | None:
     rows = [row for row in rows if row.get("label") != "estimation" and "chosen" in row]
     if truth is None or not rows:
         return None
-    return float(sum(row["episodes"] for row in rows if row["chosen"] == truth) / sum(row["episodes"] for row in rows))
+    return float(
+        sum(row["episodes"] for row in rows if row["chosen"] == truth)
+        / sum(row["episodes"] for row in rows)
+    )
 
 
 def league(records: Records) -> list[dict[str, Any]]:
     """Return the league tables of an experiment: per problem, who has how much regret with which guarantee.
 
-    An agent that is swept is one row with two figures: those of its first values (the published ones), and those of the
-    values that had the least mean regret on the spec's ``tuning_seeds``. Both are of the other seeds: nothing is shown
-    on seeds that a value was chosen on. ``right class`` is the share of episodes in which the right class was played,
-    or the right features: of selectors that play what they choose, where the truth is in the ladder.
+    An agent that is swept is one row with two figures: those of its first values (the published
+    ones), and those of the values that had the least mean regret on the spec's ``tuning_seeds``.
+    Both are of the other seeds: nothing is shown on seeds that a value was chosen on. ``right
+    class`` is the share of episodes in which the right class was played, or the right features: of
+    selectors that play what they choose, where the truth is in the ladder.
     """
     tuning = set(records.spec.get("tuning_seeds", []))
-    swept = {record["agent"]["label"] for record in records.cells if record["seed"] in tuning}  # no others play them
-    about: dict[tuple[str, str], dict[str, Any]] = {}  # by problem and agent: the labels, with what is proved
+    swept = {
+        record["agent"]["label"] for record in records.cells if record["seed"] in tuning
+    }  # no others play them
+    about: dict[
+        tuple[str, str], dict[str, Any]
+    ] = {}  # by problem and agent: the labels, with what is proved
     rights: dict[tuple[str, str], list[float | None]] = {}
-    totals: dict[tuple[str, str, bool], list[float]] = {}  # by problem, label, and whether the seeds are for tuning
+    totals: dict[
+        tuple[str, str, bool], list[float]
+    ] = {}  # by problem, label, and whether the seeds are for tuning
     for record in records.cells:
-        problem, agent, label = record["problem"]["label"], record["agent"], record["agent"]["label"]
+        problem, agent, label = (
+            record["problem"]["label"],
+            record["agent"],
+            record["agent"]["label"],
+        )
         rule = agent["parameters"].get("rule") or agent["name"]
         name = (rule if isinstance(rule, str) else rule["name"]) if label in swept else label
         about.setdefault((problem, name), {})[label] = record["resolved"]
         if label not in swept or record["seed"] not in tuning:
             rights.setdefault((problem, label), []).append(right_class(record))
-        totals.setdefault((problem, label, record["seed"] in tuning), []).append(record["total_regret"])
+        totals.setdefault((problem, label, record["seed"] in tuning), []).append(
+            record["total_regret"]
+        )
     rows: list[dict[str, Any]] = []
     for (problem, name), labels in about.items():
         first, several = next(iter(labels)), len(labels) > 1
-        best = min(labels, key=lambda label: float(np.mean(totals.get((problem, label, True), [np.inf]))))
+        best = min(
+            labels, key=lambda label: float(np.mean(totals.get((problem, label, True), [np.inf])))
+        )
         own, tuned = totals.get((problem, first, False), []), totals.get((problem, best, False), [])
         low, high = interval(own) or (None, None)
-        row: dict[str, Any] = {"problem": problem, "agent": name, "guarantee": labels[first].get("guarantee", "")}
+        row: dict[str, Any] = {
+            "problem": problem,
+            "agent": name,
+            "guarantee": labels[first].get("guarantee", ""),
+        }
         row["given beforehand"] = ", ".join(map(str, labels[first].get("given", []))) or "nothing"
         row["regret"] = float(np.mean(own)) if own else None
         row["tuned regret"] = float(np.mean(tuned)) if tuned and several else None
@@ -231,4 +307,6 @@ def league(records: Records) -> list[dict[str, Any]]:
         shares = [share for share in rights.get((problem, first), []) if share is not None]
         row["right class"] = f"{100.0 * float(np.mean(shares)):.0f} %" if shares else ""
         rows.append(row | {"worst": max(own, default=None), "tuned": best if several else ""})
-    return sorted(rows, key=lambda row: (row["problem"], np.inf if row["regret"] is None else row["regret"]))
+    return sorted(
+        rows, key=lambda row: (row["problem"], np.inf if row["regret"] is None else row["regret"])
+    )

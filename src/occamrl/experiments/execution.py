@@ -1,7 +1,7 @@
 """An experiment from its spec to its records: the cells that are not finished are played, in any order.
 
-The folder keeps digests of parameters and code. What was computed by other code or with other parameters is refused,
-with what has changed, and never mixed with new results.
+The folder keeps digests of parameters and code. What was computed by other code or with other
+parameters is refused, with what has changed, and never mixed with new results.
 """
 
 from __future__ import annotations
@@ -48,8 +48,15 @@ def play_cell(
         agent = resolver.agent(cell.agent["name"], cell.agent["parameters"])
         for fault in resolver.faults:
             raise ParameterError(fault.key, got=fault.got, expected=fault.expected)
-        result = play(agent, as_mdp(problem), cell.seed, cell.episodes, checkpoint, seconds, say, stop)
-        record = {"status": "done", "resolved": about(agent, problem), "reason": None, **described(cell, result)}
+        result = play(
+            agent, as_mdp(problem), cell.seed, cell.episodes, checkpoint, seconds, say, stop
+        )
+        record = {
+            "status": "done",
+            "resolved": about(agent, problem),
+            "reason": None,
+            **described(cell, result),
+        }
         write_record(place, cell, record)
     checkpoint.unlink(missing_ok=True)
     return {key: record[key] for key in ("total_regret", "wall_time") if key in record}
@@ -66,14 +73,20 @@ def described(cell: Cell, result: Result) -> Event:
     returns = np.array(result.blocks.returns)[piece] / np.array(result.blocks.episodes)[piece]
     curve = [column.tolist() for column in (at, regret - before, regret, returns)]
     totals = {name: getattr(result, name) for name in TOTALS}
-    kept = {"curve": dict(zip(CURVE, curve, strict=True)), "pieces": pieces(result), "phases": result.phase_rows}
-    found: Event = plain({**totals, **kept})
+    kept = {
+        "curve": dict(zip(CURVE, curve, strict=True)),
+        "pieces": pieces(result),
+        "phases": result.phase_rows,
+    }
+    found: Event = to_json({**totals, **kept})
     return found
 
 
 def pieces(result: Result) -> Event:
     """Return the exact curve of regret: stretches of episodes with the same regret, and their sums."""
-    episodes, regret = (np.array(column) for column in (result.blocks.episodes, result.blocks.regret))
+    episodes, regret = (
+        np.array(column) for column in (result.blocks.episodes, result.blocks.regret)
+    )
     first = np.flatnonzero(np.diff(regret / np.maximum(episodes, 1), prepend=np.nan) != 0.0)
     return {"episodes": np.add.reduceat(episodes, first), "regret": np.add.reduceat(regret, first)}
 
@@ -81,41 +94,59 @@ def pieces(result: Result) -> Event:
 def about(agent: Any, problem: Any) -> dict[str, Any]:
     """Return an agent's parameters in plain data, what is proved of it, and what is true of the problem."""
     own = fields(agent) if is_dataclass(agent) else ()
-    found: dict[str, Any] = plain({each.name: getattr(agent, each.name) for each in own})
-    parts = [agent.rule, *agent.bases] if hasattr(agent, "rule") and hasattr(agent, "bases") else [agent]
+    found: dict[str, Any] = to_json({each.name: getattr(agent, each.name) for each in own})
+    parts = (
+        [agent.rule, *agent.bases]
+        if hasattr(agent, "rule") and hasattr(agent, "bases")
+        else [agent]
+    )
     stated = str(getattr(parts[0], "guarantee", "not stated"))
-    if stated not in ("none", "not stated") and any(getattr(each, "scale", 1.0) != 1.0 for each in parts):
+    if stated not in ("none", "not stated") and any(
+        getattr(each, "scale", 1.0) != 1.0 for each in parts
+    ):
         stated = "constants scaled"  # what was proved for the published constants is not claimed
     found |= {"guarantee": stated, "given": list(getattr(parts[0], "given", ()))}
     ladder, theta = getattr(agent, "ladder", None), getattr(problem, "theta", None)
     if isinstance(ladder, (Ladder, ParametricLadder)):
         found |= {"classes": list(ladder.names), "true_class": ladder.class_of(as_mdp(problem))}
     families = [getattr(base, "family", None) for base in getattr(agent, "bases", ())]
-    held = [family is not None and Ladder([family]).class_of(as_mdp(problem)) for family in families]
+    held = [
+        family is not None and Ladder([family]).class_of(as_mdp(problem)) for family in families
+    ]
     if any(held):
         found["true_base"] = next(i for i, each in enumerate(held) if each)
-    if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
+    if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(
+        theta
+    ):
         found["true_support"] = np.flatnonzero(theta).tolist()
     return found
 
 
-def plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Return data that every JSON reader takes: NaN is null, infinities are texts."""
     if isinstance(value, dict):
-        return {str(key): plain(part) for key, part in value.items()}
+        return {str(key): to_json(part) for key, part in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
+        return [to_json(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)[:1_000]
+    return (
+        value
+        if value is None or isinstance(value, (bool, int, float, str))
+        else repr(value)[:1_000]
+    )
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what computes."""
     found = {name: metadata.version(name) for name in ("numpy", "scipy")}
-    return {"occamrl": str(sys.modules["occamrl"].__version__), "python": platform.python_version(), **found}
+    return {
+        "occamrl": str(sys.modules["occamrl"].__version__),
+        "python": platform.python_version(),
+        **found,
+    }
 
 
 def write_record(folder: Folder, cell: Cell, outcome: Event) -> None:
@@ -137,7 +168,8 @@ class Experiment:
     Parameters
     ----------
     imports : sequence of str
-        The modules that the spec lists under ``import``: a file alone is never a reason to run code.
+        The modules that the spec lists under ``import``: a file alone is never a reason to run
+        code.
     **spec
         The keys of a spec, as in TOML; problems, agents and rules may be classes, or objects with plain parameters.
         :class:`SpecError` says what is wrong with it.
@@ -171,23 +203,29 @@ class Experiment:
     ) -> Records:
         """Play the cells that are not finished in ``folder``, and return all records.
 
-        Ctrl-C stops cells at a block boundary and raises KeyboardInterrupt, which says how to go on.
+        Ctrl-C stops cells at a block boundary and raises KeyboardInterrupt, which says how to go
+        on.
 
         Parameters
         ----------
         folder : path
-            Made if missing, continued if it holds this experiment. Results of other code or parameters are refused.
+            Made if missing, continued if it holds this experiment. Results of other code or
+            parameters are refused.
         workers : int, optional
             Processes; as many as there are processors by default.
         scheduler : str, optional
-            The address of a Dask scheduler, whose workers see the same folder, instead of ``workers``.
+            The address of a Dask scheduler, whose workers see the same folder, instead of
+            ``workers``.
         progress : bool, optional
             Show progress on standard error; by default only when it takes longer than a second.
         listen : callable, optional
-            Told of every event, a dict with ``event`` (begin, progress, done, failed, retry, stopped), ``cell``, ...
+            Told of every event, a dict with ``event`` (begin, progress, done, failed, retry,
+            stopped), ``cell``, ...
         """
         if workers is not None and scheduler is not None:
-            raise ParameterError("workers", got=workers, expected="none: the Dask scheduler has its own")
+            raise ParameterError(
+                "workers", got=workers, expected="none: the Dask scheduler has its own"
+            )
         count = require_integer("workers", processors() if workers is None else workers, 1)
         place = Folder(folder)
         make_folder(place.path)
@@ -211,8 +249,12 @@ class Experiment:
             stopped = follow(self.name, "cells", team, tasks, progress, take)
         if stopped:
             done = len(self.cells) - len(place.unfinished(self.cells))
-            command = f"occamrl resume {folder}{''.join(f' --import {name}' for name in self.imports)}"
-            text = f"stopped; {done} of {len(self.cells)} cells are finished; continue with: {command}"
+            command = (
+                f"occamrl resume {folder}{''.join(f' --import {name}' for name in self.imports)}"
+            )
+            text = (
+                f"stopped; {done} of {len(self.cells)} cells are finished; continue with: {command}"
+            )
             raise KeyboardInterrupt(text)
         return records.load(folder)
 
@@ -226,14 +268,22 @@ class Experiment:
             )
             for key, old in place.experiment()["code"].items():
                 if key in self.code and (changed := changes(old, self.code[key])):
-                    raise RecordError(place.experiment_file, got=f"{key}: {changed}", expected=advice)
+                    raise RecordError(
+                        place.experiment_file, got=f"{key}: {changed}", expected=advice
+                    )
             ours = {cell.id for cell in self.cells}
             if others := [cell for cell in place.planned() if cell.id not in ours]:
                 first = others[0]
                 named = next((cell for cell in self.cells if cell.names == first.names), None)
-                why = changes(*(identity(asdict(cell), "cell") for cell in (first, named))) if named else ""
+                why = (
+                    changes(*(identity(asdict(cell), "cell") for cell in (first, named)))
+                    if named
+                    else ""
+                )
                 got = f"{len(others)} cell(s) that the spec does not have, such as {first.names}"
-                raise RecordError(place.experiment_file, got=got + (f": {why}" if why else ""), expected=advice)
+                raise RecordError(
+                    place.experiment_file, got=got + (f": {why}" if why else ""), expected=advice
+                )
         place.create(self.name, self.data, self.cells, self.code)
 
     @classmethod

@@ -1,9 +1,10 @@
 """One pool of processes for everything that plays many runs: experiments, comparisons and studies.
 
-A task is a function ``module:name`` called with plain data. Workers are new Python processes, or this one where there
-is one worker, always with one thread of linear algebra: results are the same bits for any number of workers, in any
-order, interrupted or not. A worker that dies or falls silent costs its task only: it is tried again, and a run goes on
-from its checkpoint. Ctrl-C stops tasks at a block boundary, with a checkpoint, and after about a second without one.
+A task is a function ``module:name`` called with plain data. Workers are new Python processes, or
+this one where there is one worker, always with one thread of linear algebra: results are the same
+bits for any number of workers, in any order, interrupted or not. A worker that dies or falls silent
+costs its task only: it is tried again, and a run goes on from its checkpoint. Ctrl-C stops tasks at
+a block boundary, with a checkpoint, and after about a second without one.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ CHECKPOINT_SECONDS = 30.0
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang
 GRACE_SECONDS = 1.0  # from Ctrl-C to the end of workers that do not stop by themselves
 RETRIES = 3  # of a task whose worker was lost
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -75,7 +78,9 @@ def earlier(path: Path, agent: Learner, mdp: FiniteMDP, seed: int, episodes: int
     found = load(path, agent, mdp)
     if found.seed != seed or found.total_episodes > episodes:
         got = f"seed {found.seed}, {found.total_episodes:,} episodes"
-        raise CheckpointError(str(path), got=got, expected=f"seed {seed}, at most {episodes:,}; or another folder")
+        raise CheckpointError(
+            str(path), got=got, expected=f"seed {seed}, at most {episodes:,}; or another folder"
+        )
     return found
 
 
@@ -91,7 +96,8 @@ def play(
 ) -> Result:
     """Play a run from its checkpoint in ``path``, if there is one, to its end, writing checkpoints on the way.
 
-    When ``stop()`` says so, or on Ctrl-C, it ends with :class:`Stopped` at the next block boundary, after a checkpoint.
+    When ``stop()`` says so, or on Ctrl-C, it ends with :class:`Stopped` at the next block boundary,
+    after a checkpoint.
     """
     under_way = Run(agent, Simulator(mdp), seed, earlier(path, agent, mdp, seed, episodes))
     written = time.monotonic()
@@ -126,9 +132,15 @@ def call(function: str, arguments: Sequence[Any], say: Listener, stop: Callable[
         return {"event": "stopped", "text": str(stopped)}
     except StorageError as error:
         return {"event": "storage", "path": error.path, "errno": error.errno, "text": str(error)}
-    except Exception as error:  # a task that fails, for whatever reason, must not take the worker along
+    except (
+        Exception
+    ) as error:  # a task that fails, for whatever reason, must not take the worker along
         text = str(error) if isinstance(error, OccamRLError) else f"{type(error).__name__}: {error}"
-        return {"event": "failed", "text": text, "trace": "".join(traceback.format_exception(error))}
+        return {
+            "event": "failed",
+            "text": text,
+            "trace": "".join(traceback.format_exception(error)),
+        }
 
 
 def work() -> None:
@@ -181,12 +193,19 @@ class _Worker:
 class Pool:
     """Worker processes for tasks of one function, ``module:name``, with plain arguments and results.
 
-    One worker is this process itself. Others first import ``modules``, and keep the descriptors ``inherit`` open, which
-    are locks.
+    One worker is this process itself. Others first import ``modules``, and keep the descriptors
+    ``inherit`` open, which are locks.
     """
 
-    def __init__(self, function: str, workers: int, modules: Sequence[str] = (), inherit: Sequence[int] = ()) -> None:
-        self.function, self.workers, self.modules, self.inherit = function, workers, modules, inherit
+    def __init__(
+        self, function: str, workers: int, modules: Sequence[str] = (), inherit: Sequence[int] = ()
+    ) -> None:
+        self.function, self.workers, self.modules, self.inherit = (
+            function,
+            workers,
+            modules,
+            inherit,
+        )
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
         self._team: set[_Worker] = set()
 
@@ -194,7 +213,9 @@ class Pool:
         """Yield (number of the task, event) until all are done, failed or stopped; Ctrl-C stops all of them."""
         with ctrl_c() as pressed:
             try:
-                yield from (self._here if self.workers == 1 else self._in_processes)(tasks, pressed.is_set)
+                yield from (self._here if self.workers == 1 else self._in_processes)(
+                    tasks, pressed.is_set
+                )
             finally:
                 for worker in self._team:
                     worker.write(None)
@@ -205,7 +226,9 @@ class Pool:
                         worker.process.kill()
                         worker.process.wait()
 
-    def _here(self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]) -> Iterator[tuple[int, Event]]:
+    def _here(
+        self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]
+    ) -> Iterator[tuple[int, Event]]:
         event: Event = {}
         for i, task in enumerate(tasks):
             if pressed() or event.get("event") == "stopped":  # a run hears Ctrl-C itself
@@ -215,7 +238,9 @@ class Pool:
                 event = call(self.function, task, lambda news: None, pressed)
             yield i, event
 
-    def _in_processes(self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]) -> Iterator[tuple[int, Event]]:
+    def _in_processes(
+        self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]
+    ) -> Iterator[tuple[int, Event]]:
         waiting, losses, since = deque(range(len(tasks))), [0] * len(tasks), math.inf
         while waiting or any(worker.task is not None for worker in self._team):
             now = time.monotonic()
@@ -226,7 +251,9 @@ class Pool:
             for worker in self._team:
                 if since < math.inf:
                     worker.write(None)
-                if now - since > GRACE_SECONDS or (worker.task is not None and now - worker.heard > SILENCE_SECONDS):
+                if now - since > GRACE_SECONDS or (
+                    worker.task is not None and now - worker.heard > SILENCE_SECONDS
+                ):
                     worker.process.kill()
             while waiting and (idle := self._idle()) is not None:
                 idle.task, idle.heard = waiting.popleft(), now
@@ -238,7 +265,9 @@ class Pool:
                 continue
             worker.heard, number = time.monotonic(), worker.task
             if line is not None:
-                with contextlib.suppress(ValueError):  # the last line of a worker that was killed while it spoke
+                with contextlib.suppress(
+                    ValueError
+                ):  # the last line of a worker that was killed while it spoke
                     event: Event = json.loads(line)
                     if event["event"] != "progress":
                         worker.task = None
@@ -254,7 +283,10 @@ class Pool:
             if since < math.inf:
                 yield number, {"event": "stopped", "text": why}
             elif losses[number] > RETRIES:
-                yield number, {"event": "failed", "text": f"{why}; given up after {RETRIES} retries"}
+                yield (
+                    number,
+                    {"event": "failed", "text": f"{why}; given up after {RETRIES} retries"},
+                )
             else:
                 waiting.append(number)
                 yield number, {"event": "retry", "text": why}
@@ -290,7 +322,9 @@ class Pool:
         return worker
 
 
-def follow(label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: bool | None, take: Any) -> bool:
+def follow(
+    label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: bool | None, take: Any
+) -> bool:
     """Play all tasks, show progress, and hand every event to ``take(number, event)``; say whether some were stopped."""
     bar, ended, stopped = Progress(label, max(len(tasks), 1), progress, unit), 0, False
     try:
@@ -298,7 +332,9 @@ def follow(label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: boo
             for i, event in events:
                 take(i, event)
                 if event["event"] == "storage":  # nothing can be written: the others stop as well
-                    raise StorageError(event["path"], OSError(event["errno"], os.strerror(event["errno"] or 0)))
+                    raise StorageError(
+                        event["path"], OSError(event["errno"], os.strerror(event["errno"] or 0))
+                    )
                 ended += event["event"] in ("done", "failed")
                 stopped |= event["event"] == "stopped"
                 bar.update(ended)

@@ -1,7 +1,8 @@
 """The folder of an experiment: its lock, and how all of it is read and verified. `docs/experiments.md` has its layout.
 
-A cell is one problem, one agent, one seed. Its id is the hash of its content, so other cells never disturb it. JSON
-files contain a digest of the rest, checkpoints end with one. What is damaged or foreign is named, never deleted.
+A cell is one problem, one agent, one seed. Its id is the hash of its content, so other cells never
+disturb it. JSON files contain a digest of the rest, checkpoints end with one. What is damaged or
+foreign is named, never deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from occamrl.errors import CheckpointError, FolderInUse, RecordError, as_path
 from occamrl.experiments.tables import Kept, Runs, Tables
 from occamrl.experiments.tables import shown as shown
-from occamrl.running.storage import canonical, make_folder, read_document, read_sealed, sha256, write_sealed
+from occamrl.running.storage import (
+    canonical,
+    make_folder,
+    read_document,
+    read_sealed,
+    sha256,
+    write_sealed,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,8 +65,9 @@ class Cell:
 def locked(folder: Path) -> Iterator[int]:
     """Hold the exclusive lock of a folder; yields the descriptor that workers inherit.
 
-    The lock is the system's and belongs to an open file: it is held until the last process that inherited it is gone,
-    however it went. What the file says is for people, and for tasks elsewhere to see that they are still wanted.
+    The lock is the system's and belongs to an open file: it is held until the last process that
+    inherited it is gone, however it went. What the file says is for people, and for tasks elsewhere
+    to see that they are still wanted.
     """
     import fcntl  # Linux and macOS
 
@@ -87,20 +96,33 @@ class Folder:
         self.path = as_path("folder", path)
         self.experiment_file, self.cells = self.path / "experiment.json", self.path / "cells"
 
-    def create(self, name: str, spec: dict[str, Any], cells: Sequence[Cell], code: dict[str, Any]) -> None:
+    def create(
+        self, name: str, spec: dict[str, Any], cells: Sequence[Cell], code: dict[str, Any]
+    ) -> None:
         """Write the experiment, or add the cells of a larger spec to it."""
         make_folder(self.cells)
-        document = {"format": FORMAT, "name": name, "spec": json.dumps(spec), "code": code}  # in the order of its keys
+        document = {
+            "format": FORMAT,
+            "name": name,
+            "spec": json.dumps(spec),
+            "code": code,
+        }  # in the order of its keys
         write_sealed(self.experiment_file, {**document, "cells": [asdict(cell) for cell in cells]})
 
     def experiment(self) -> dict[str, Any]:
         """Return experiment.json."""
         if not self.experiment_file.exists():
-            raise RecordError(self.path, got="no experiment.json", expected="a folder written by `occamrl run`")
+            raise RecordError(
+                self.path, got="no experiment.json", expected="a folder written by `occamrl run`"
+            )
         document = read_sealed(self.experiment_file)
         if document.get("format") != FORMAT:
             got = f"format {document.get('format')}"
-            raise RecordError(self.experiment_file, got=got, expected=f"format {FORMAT}, of this version of occamrl")
+            raise RecordError(
+                self.experiment_file,
+                got=got,
+                expected=f"format {FORMAT}, of this version of occamrl",
+            )
         return {**document, "spec": json.loads(document["spec"])}
 
     def planned(self) -> list[Cell]:
@@ -114,7 +136,9 @@ class Folder:
             return None
         record = read_sealed(path)
         if any(record.get(key) != value for key, value in asdict(cell).items()):
-            raise RecordError(path, got="the record of another cell", expected=f"that of {cell.names}")
+            raise RecordError(
+                path, got="the record of another cell", expected=f"that of {cell.names}"
+            )
         return record
 
     def unfinished(self, cells: Sequence[Cell]) -> list[Cell]:
@@ -124,15 +148,20 @@ class Folder:
         """
         for partial in [*self.path.glob(".*.partial"), *self.cells.glob(".*.partial")]:
             partial.unlink(missing_ok=True)
-        return [cell for cell in cells if (record := self.record_of(cell)) is None or record["status"] != "done"]
+        return [
+            cell
+            for cell in cells
+            if (record := self.record_of(cell)) is None or record["status"] != "done"
+        ]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Records(Tables):
     """An experiment as far as it has come: print it, ``plot()`` it, or take ``to_latex()`` or ``to_pandas()``.
 
-    ``cells`` are the records of the finished cells, ``failed`` those of the failed ones, in the spec's order. ``begun``
-    lists the ids of cells with a checkpoint, ``missing`` those of all others, ``damaged`` what is wrong with files.
+    ``cells`` are the records of the finished cells, ``failed`` those of the failed ones, in the
+    spec's order. ``begun`` lists the ids of cells with a checkpoint, ``missing`` those of all
+    others, ``damaged`` what is wrong with files.
     """
 
     folder: Path
@@ -147,7 +176,9 @@ class Records(Tables):
     @property
     def total(self) -> int:
         """The number of cells."""
-        return sum(len(getattr(self, name)) for name in ("cells", "failed", "begun", "missing", "damaged"))
+        return sum(
+            len(getattr(self, name)) for name in ("cells", "failed", "begun", "missing", "damaged")
+        )
 
     @property
     def failures(self) -> list[dict[str, str]]:
@@ -164,7 +195,9 @@ class Records(Tables):
         """A table of all curves: cell, problem, agent, seed, episode, regret, cumulative_regret, realised_return."""
         import pyarrow as pa
 
-        columns: dict[str, list[Any]] = {name: [] for name in ("cell", "problem", "agent", "seed", *CURVE)}
+        columns: dict[str, list[Any]] = {
+            name: [] for name in ("cell", "problem", "agent", "seed", *CURVE)
+        }
         for record in self.cells:
             for name, value in labels_of(record).items():
                 columns[name] += [value] * len(record["curve"]["episode"])
@@ -180,9 +213,14 @@ class Records(Tables):
         rows = []
         for record in self.cells:
             for number, row in enumerate(record["phases"], start=1):
-                totals = {name: row.get(name) for name in ("first", "episodes", "plans", "regret", "realised_return")}
+                totals = {
+                    name: row.get(name)
+                    for name in ("first", "episodes", "plans", "regret", "realised_return")
+                }
                 facts = {name: value for name, value in row.items() if name not in totals}
-                rows.append({**labels_of(record), "phase": number, **totals, "facts": json.dumps(facts)})
+                rows.append(
+                    {**labels_of(record), "phase": number, **totals, "facts": json.dumps(facts)}
+                )
         return pa.Table.from_pylist(rows)
 
     @cached_property
@@ -195,7 +233,9 @@ class Records(Tables):
         return found
 
     def __str__(self) -> str:
-        left = {name: len(getattr(self, name)) for name in ("failed", "begun", "missing", "damaged")}
+        left = {
+            name: len(getattr(self, name)) for name in ("failed", "begun", "missing", "damaged")
+        }
         head = f"{self.name}: {len(self.cells):,} of {self.total:,} cells are finished"
         head += "".join(f", {count:,} {name}" for name, count in left.items() if count)
         return "\n".join([head, *([self._text()] if self.cells else [])])
@@ -230,7 +270,9 @@ def status(folder: str | Path) -> Records:
         if record is not None:
             (now.cells if record["status"] == "done" else now.failed).append(record)
         else:
-            (now.begun if (place.cells / f"{cell.id}.npz").exists() else now.missing).append(cell.id)
+            (now.begun if (place.cells / f"{cell.id}.npz").exists() else now.missing).append(
+                cell.id
+            )
     return now
 
 
@@ -265,8 +307,8 @@ class Damage(NamedTuple):
 def verify(folder: str | Path, *, quarantine: bool = False) -> list[Damage]:
     """Read every byte of every record and checkpoint, and return what is damaged or foreign.
 
-    With ``quarantine`` damaged files of cells are moved to ``quarantine/``; `resume` then plays these cells anew.
-    Nothing is ever deleted.
+    With ``quarantine`` damaged files of cells are moved to ``quarantine/``; `resume` then plays
+    these cells anew. Nothing is ever deleted.
     """
     place = Folder(folder)
     found: list[Damage] = []
@@ -276,7 +318,9 @@ def verify(folder: str | Path, *, quarantine: bool = False) -> list[Damage]:
             cell, moved = by_id.get(path.name.partition(".")[0]), None
             try:
                 if cell is None or path.suffix not in (".json", ".npz"):
-                    raise RecordError(path, got="a file of no cell", expected="none; it is left in place")
+                    raise RecordError(
+                        path, got="a file of no cell", expected="none; it is left in place"
+                    )
                 if path.suffix == ".json":
                     place.record_of(cell)
                 elif path.suffix == ".npz":
@@ -284,6 +328,8 @@ def verify(folder: str | Path, *, quarantine: bool = False) -> list[Damage]:
             except (RecordError, CheckpointError) as error:
                 if quarantine and cell is not None:
                     make_folder(place.path / "quarantine")
-                    moved = str(path.rename(place.path / "quarantine" / f"{path.name}.{time.time_ns()}"))
+                    moved = str(
+                        path.rename(place.path / "quarantine" / f"{path.name}.{time.time_ns()}")
+                    )
                 found.append(Damage(str(path), str(error), moved))
     return found

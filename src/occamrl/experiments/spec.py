@@ -1,12 +1,14 @@
 """The spec of an experiment: one TOML file, checked as a whole, that expands to cells.
 
-Agents need what only the problem knows. Their parameters take symbolic values for it, such as ``norm_bound = "true"``;
-`docs/experiments.md` lists them. Nothing of the truth is handed out unless a parameter asks for it by name: ``"true"``,
-``"support"``, ``oracle``. The references of a selector are named like agents: ``oracle``, ``largest``,
-``smallest`` and ``class`` (with ``m``), each the plain learner that a selector would be if it knew, or did not look.
+Agents need what only the problem knows. Their parameters take symbolic values for it, such as
+``norm_bound = "true"``; `docs/experiments.md` lists them. Nothing of the truth is handed out unless
+a parameter asks for it by name: ``"true"``, ``"support"``, ``oracle``. The references of a selector
+are named like agents: ``oracle``, ``largest``, ``smallest`` and ``class`` (with ``m``), each the
+plain learner that a selector would be if it knew, or did not look.
 
-The faults of a file are reported together: where, what was got, what was expected, the nearest valid name. Values that
-depend on a problem or on each other are looked at once the others are right.
+The faults of a file are reported together: where, what was got, what was expected, the nearest
+valid name. Values that depend on a problem or on each other are looked at once the others are
+right.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from occamrl import registry
-from occamrl.errors import Fault, InvalidInput, ParameterError, SpecError, UnknownName, require_choice
+from occamrl.errors import (
+    Fault,
+    InvalidInput,
+    ParameterError,
+    SpecError,
+    UnknownName,
+    require_choice,
+)
 from occamrl.experiments.records import Cell
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
@@ -45,7 +54,13 @@ REFERENCES = ("oracle", "largest", "smallest", "class")
 _MODELS = {each.__name__: each for each in (FiniteFamily, LinearFamily, AggregationFamily, Ladder)}
 _MOST_SEEDS = 100_000
 _UNKNOWN = "?"  # the name of an entry that is wrong
-_INSTEAD: dict[str, Any] = {"name": _UNKNOWN, "episodes": 1, "seeds": 1, "problem": [_UNKNOWN], "agent": [_UNKNOWN]}
+_INSTEAD: dict[str, Any] = {
+    "name": _UNKNOWN,
+    "episodes": 1,
+    "seeds": 1,
+    "problem": [_UNKNOWN],
+    "agent": [_UNKNOWN],
+}
 
 
 def _seeds(value: Any) -> Any:
@@ -55,7 +70,9 @@ def _seeds(value: Any) -> Any:
 
 
 def _by_name(value: Any) -> Any:
-    if isinstance(value, dict) and isinstance(value.get("name"), dict):  # an object that has a label or a sweep
+    if isinstance(value, dict) and isinstance(
+        value.get("name"), dict
+    ):  # an object that has a label or a sweep
         return {**value, **value["name"]}
     return {"name": value} if isinstance(value, str) else value
 
@@ -84,12 +101,18 @@ class Entry(Named):
     def variants(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (label, parameters) for every combination of the swept values."""
         for values in itertools.product(*self.sweep.values()):
-            label, rest, swept = self.label or self.name, [], dict(zip(self.sweep, values, strict=True))
+            label, rest, swept = (
+                self.label or self.name,
+                [],
+                dict(zip(self.sweep, values, strict=True)),
+            )
             for key, value in swept.items():
                 text = str(value)
                 if isinstance(value, dict) and "name" in value:
                     inside = value.get("parameters", {}).items()
-                    text = f"{value['name']}({', '.join(f'{name}={each}' for name, each in inside)})"
+                    text = (
+                        f"{value['name']}({', '.join(f'{name}={each}' for name, each in inside)})"
+                    )
                 rest += [] if f"{{{key}}}" in label else [f"{key}={text}"]
                 label = label.replace(f"{{{key}}}", text)
             yield label + (f" ({', '.join(rest)})" if rest else ""), {**self.parameters, **swept}
@@ -111,7 +134,9 @@ class AgentEntry(Entry):
     def model_post_init(self, context: Any) -> None:
         """Put bases and rule among the parameters; a base with a sweep stands for several."""
         if self.bases:
-            every = [(base.name, parameters) for base in self.bases for _, parameters in base.variants()]
+            every = [
+                (base.name, parameters) for base in self.bases for _, parameters in base.variants()
+            ]
             bases = [{"name": name, "parameters": parameters} for name, parameters in every]
             self.parameters = {**self.parameters, "bases": bases}
         if self.rule is not None:
@@ -126,18 +151,25 @@ class Spec(BaseModel):
     name: Name
     imports: list[str] = Field([], alias="import")
     episodes: Count
-    seeds: Annotated[list[Seed], Field(min_length=1, max_length=_MOST_SEEDS), BeforeValidator(_seeds)]
+    seeds: Annotated[
+        list[Seed], Field(min_length=1, max_length=_MOST_SEEDS), BeforeValidator(_seeds)
+    ]
     tuning_seeds: list[Seed] = []  # of swept agents: constants are compared on these
     thinning: Annotated[int, Field(ge=0, strict=True)] = 1_000
     baseline: str = ""  # the agent's label that a report compares with
     description: str = ""
-    problem: Annotated[list[Annotated[ProblemEntry, BeforeValidator(_by_name)]], Field(min_length=1)]
+    problem: Annotated[
+        list[Annotated[ProblemEntry, BeforeValidator(_by_name)]], Field(min_length=1)
+    ]
     agent: Annotated[list[Annotated[AgentEntry, BeforeValidator(_by_name)]], Field(min_length=1)]
 
 
 def shipped() -> list[str]:
     """Return the names of the specs that come with the package."""
-    return sorted(each.name.removesuffix(".toml") for each in resources.files("occamrl").joinpath("specs").iterdir())
+    return sorted(
+        each.name.removesuffix(".toml")
+        for each in resources.files("occamrl").joinpath("specs").iterdir()
+    )
 
 
 def read_spec(spec: str | Path) -> dict[str, Any]:
@@ -161,10 +193,18 @@ def fault_of(error: Any, prefix: str = "") -> Fault:
     if error["type"] == "missing":
         return Fault(key, "nothing", "a value: it is required")
     if error["type"] == "extra_forbidden":
-        models: list[type[BaseModel]] = [ProblemEntry, AgentEntry] if prefix or len(location) > 1 else [Spec]
-        names = [each.alias or name for model in models for name, each in model.model_fields.items()]
-        return Fault(key, "an unknown key", str(UnknownName("key", got=location[-1], known=names).expected))
-    expected = re.sub(r"^((Input|String|List|Dictionary) should (be|have)|Value error,) ", "", error["msg"])
+        models: list[type[BaseModel]] = (
+            [ProblemEntry, AgentEntry] if prefix or len(location) > 1 else [Spec]
+        )
+        names = [
+            each.alias or name for model in models for name, each in model.model_fields.items()
+        ]
+        return Fault(
+            key, "an unknown key", str(UnknownName("key", got=location[-1], known=names).expected)
+        )
+    expected = re.sub(
+        r"^((Input|String|List|Dictionary) should (be|have)|Value error,) ", "", error["msg"]
+    )
     return Fault(key, f"{error['input']!r:.100}", expected)
 
 
@@ -179,28 +219,51 @@ def noting(faults: list[Fault], key: str) -> Iterator[None]:
         where = error.where if error.where.startswith(key) else f"{key}.{error.where}"
         faults.append(Fault(where, f"{error.got}", str(error.expected)))
     except Exception as error:  # whatever a class makes of values that it does not expect
-        faults.append(Fault(key, f"{type(error).__name__}: {error}", "values of valid kinds and sizes"))
+        faults.append(
+            Fault(key, f"{type(error).__name__}: {error}", "values of valid kinds and sizes")
+        )
 
 
 def as_data(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return a spec as plain data, and the modules of the user's classes in it.
 
-    Classes stand for their names; problems, agents and rules for their names and those parameters that were set.
+    Classes stand for their names; problems, agents and rules for their names and those parameters
+    that were set.
     """
     modules: set[str] = set()
 
     def entry(thing: Any) -> Any:
         kind = thing if isinstance(thing, type) else type(thing)
-        name = next((name for each in registry.KINDS for name, own in registry.own(each).items() if own is kind), "")
-        if not name and kind.__module__.split(".")[0] not in ("builtins", "numpy", "occamrl", "__main__"):
+        name = next(
+            (
+                name
+                for each in registry.KINDS
+                for name, own in registry.own(each).items()
+                if own is kind
+            ),
+            "",
+        )
+        if not name and kind.__module__.split(".")[0] not in (
+            "builtins",
+            "numpy",
+            "occamrl",
+            "__main__",
+        ):
             name = f"{kind.__module__}:{kind.__qualname__}"
             modules.add(kind.__module__)
         if not name or not (kind is thing or is_dataclass(thing)):
             raise TypeError(f"{thing!r:.80}")
         if kind is thing:
             return name
-        own = {each.name: (getattr(thing, each.name), each.default) for each in fields(thing) if each.init}
-        return {"name": name, "parameters": {key: value for key, (value, usual) in own.items() if value is not usual}}
+        own = {
+            each.name: (getattr(thing, each.name), each.default)
+            for each in fields(thing)
+            if each.init
+        }
+        return {
+            "name": name,
+            "parameters": {key: value for key, (value, usual) in own.items() if value is not usual},
+        }
 
     try:
         return json.loads(json.dumps(spec, default=entry, allow_nan=False)), sorted(modules)
@@ -209,7 +272,9 @@ def as_data(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         raise SpecError("spec", [Fault("spec", f"{error}", expected)]) from error
 
 
-def check(data: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tuple[list[Cell], Code]:
+def check(
+    data: dict[str, Any], path: str | Path, imports: Sequence[str]
+) -> tuple[list[Cell], Code]:
     """Return the cells of a spec, and what they consist of; every problem and agent is built once."""
     spec, faults = _validated(data)
     if missing := [name for name in spec.imports if name not in imports]:
@@ -229,7 +294,9 @@ def check(data: dict[str, Any], path: str | Path, imports: Sequence[str]) -> tup
                 with noting(faults, f"problem[{number}]"):
                     made = make_problem(problem.name, json.dumps(parameters))
             for i, agent in enumerate(spec.agent):
-                if agent.name == _UNKNOWN or (agent.only and {problem.name, label}.isdisjoint(agent.only)):
+                if agent.name == _UNKNOWN or (
+                    agent.only and {problem.name, label}.isdisjoint(agent.only)
+                ):
                     continue
                 for who, options in agent.variants():
                     if made is None:  # names can be checked without a problem
@@ -273,7 +340,9 @@ def misnamed(name: str, parameters: dict[str, Any], key: str) -> list[Fault]:
     with noting(faults, key):
         who = parameters.get("selector") if name in REFERENCES else name
         found = registry.find("name" if who == name else "parameters.selector", who, *AGENTS)
-        given = {each for each in parameters if name not in REFERENCES or each not in ("selector", "m")}
+        given = {
+            each for each in parameters if name not in REFERENCES or each not in ("selector", "m")
+        }
         faults += unknown(found, given, f"{key}.parameters")
     return faults
 
@@ -281,14 +350,22 @@ def misnamed(name: str, parameters: dict[str, Any], key: str) -> list[Fault]:
 def unknown(kind: Any, given: Iterable[str], key: str) -> list[Fault]:
     """Find names that are no parameters of a class."""
     known = parameters_of(kind)
-    wrong = [(name, str(UnknownName(name, got=name, known=known).expected)) for name in given if name not in known]
+    wrong = [
+        (name, str(UnknownName(name, got=name, known=known).expected))
+        for name in given
+        if name not in known
+    ]
     return [Fault(f"{key}.{name}", "an unknown parameter", expected) for name, expected in wrong]
 
 
 def parameters_of(kind: Any) -> dict[str, inspect.Parameter]:
     """Return the parameters of a class by name."""
     every = inspect.signature(kind).parameters.items()
-    return {name: each for name, each in every if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+    return {
+        name: each
+        for name, each in every
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    }
 
 
 def _inconsistent(spec: Spec) -> Iterator[Fault]:
@@ -303,7 +380,11 @@ def _inconsistent(spec: Spec) -> Iterator[Fault]:
         for label in [label for label, count in labels.items() if count > 1 and label != _UNKNOWN]:
             yield Fault(f"{key}.label", f"{label!r} twice", "a label that no other entry has")
     names = {*problems, *(entry.name for entry in spec.problem)}
-    wanted = [(f"agent[{i}].only[{j}]", each, names) for i, a in enumerate(spec.agent) for j, each in enumerate(a.only)]
+    wanted = [
+        (f"agent[{i}].only[{j}]", each, names)
+        for i, a in enumerate(spec.agent)
+        for j, each in enumerate(a.only)
+    ]
     wanted += [("baseline", spec.baseline, set(agents))] if spec.baseline else []
     for key, name, valid in wanted:
         if whole and name not in valid:
@@ -322,9 +403,16 @@ class Resolver:
     """Builds agents for one problem; what is wrong with their parameters is collected in ``faults``."""
 
     def __init__(self, problem: Any, episodes: int) -> None:
-        self.problem, self.episodes, self.mdp, self.title = problem, episodes, as_mdp(problem), type(problem).__name__
+        self.problem, self.episodes, self.mdp, self.title = (
+            problem,
+            episodes,
+            as_mdp(problem),
+            type(problem).__name__,
+        )
         self.faults: list[Fault] = []
-        self.table: dict[str, Callable[..., Any]] = {  # what values stand for, by a parameter's annotation or name
+        self.table: dict[
+            str, Callable[..., Any]
+        ] = {  # what values stand for, by a parameter's annotation or name
             "FeatureMap": self._features,
             "FiniteMDP": lambda key, value, made: self.mdp,
             "Ladder": self._ladder,
@@ -340,15 +428,23 @@ class Resolver:
     def about(self) -> dict[str, str]:
         """What makes the problem what it is."""
         parts = (self.mdp.probability, self.mdp.outcomes.start, self.mdp.outcomes.next_state)
-        kernel = identity(np.concatenate([np.ravel(part).astype(float) for part in parts]), "problem.transition")
-        return {**identity_of_problem(self.mdp.known), **kernel, "problem.reward_noise": f"{self.mdp.reward_noise}"}
+        kernel = identity(
+            np.concatenate([np.ravel(part).astype(float) for part in parts]), "problem.transition"
+        )
+        return {
+            **identity_of_problem(self.mdp.known),
+            **kernel,
+            "problem.reward_noise": f"{self.mdp.reward_noise}",
+        }
 
     def agent(self, name: str, parameters: dict[str, Any], key: str = "parameters") -> Any:
         """Return an agent by its name; None if something is wrong."""
         with noting(self.faults, key.removesuffix("parameters").removesuffix(".")):
             if name not in REFERENCES:
                 return self.build(registry.find("name", name, *AGENTS), parameters, key)
-            rest = {each: value for each, value in parameters.items() if each not in ("selector", "m")}
+            rest = {
+                each: value for each, value in parameters.items() if each not in ("selector", "m")
+            }
             found = registry.find("parameters.selector", parameters.get("selector"), *AGENTS)
             selector = self.build(found, rest, key)
             if selector is None:
@@ -366,11 +462,23 @@ class Resolver:
         for name, about in parameters_of(kind).items():
             if name in parameters or about.default is about.empty:
                 with noting(self.faults, f"{key}.{name}"):
-                    value, kind_of = parameters.get(name), getattr(about.annotation, "__name__", str(about.annotation))
-                    rule = next((self.table[each] for each in self.table if each == name or each in kind_of), None)
+                    value, kind_of = (
+                        parameters.get(name),
+                        getattr(about.annotation, "__name__", str(about.annotation)),
+                    )
+                    rule = next(
+                        (
+                            self.table[each]
+                            for each in self.table
+                            if each == name or each in kind_of
+                        ),
+                        None,
+                    )
                     made[name] = value if rule is None else rule(f"{key}.{name}", value, made)
                     if made[name] is None and about.default is about.empty:
-                        raise ParameterError(f"{key}.{name}", got="nothing", expected="a value: it is required")
+                        raise ParameterError(
+                            f"{key}.{name}", got="nothing", expected="a value: it is required"
+                        )
         if len(self.faults) == before:
             with noting(self.faults, key):
                 return kind(**made)
@@ -382,7 +490,11 @@ class Resolver:
         if kinds == AGENTS:
             return self.agent(entry.name, entry.parameters, inside)
         where = f"{key}.name"
-        found = registry.find(where, entry.name, *kinds) if kinds else registry.lookup(where, entry.name, _MODELS)
+        found = (
+            registry.find(where, entry.name, *kinds)
+            if kinds
+            else registry.lookup(where, entry.name, _MODELS)
+        )
         return self.build(found, entry.parameters, inside)
 
     def _bases(self, key: str, value: Any, made: Any) -> Any:
@@ -399,14 +511,22 @@ class Resolver:
             return value
         found = re.fullmatch(r"(?:([0-9.e+-]+)\*)?(true|sqrt\(SA\))", value.replace(" ", ""))
         if found is None:
-            raise ParameterError(key, got=repr(value), expected='a number, "true", "sqrt(SA)" or "4 * true"')
-        factor, theta, features = float(found[1] or 1.0), getattr(self.problem, "theta", None), made.get("features")
+            raise ParameterError(
+                key, got=repr(value), expected='a number, "true", "sqrt(SA)" or "4 * true"'
+            )
+        factor, theta, features = (
+            float(found[1] or 1.0),
+            getattr(self.problem, "theta", None),
+            made.get("features"),
+        )
         if found[2] == "sqrt(SA)":
             return factor * math.sqrt(self.mdp.states * self.mdp.actions)
         if isinstance(features, FeatureMap) and features.groups > 1:  # one-hot: theta is the kernel
             theta = self.mdp.kernel() if self.mdp.stationary else None
         if theta is None:
-            raise ParameterError(key, got=repr(value), expected=f"a number: {self.title} has no theta")
+            raise ParameterError(
+                key, got=repr(value), expected=f"a number: {self.title} has no theta"
+            )
         return factor * float(np.linalg.norm(theta))
 
     def _features(self, key: str, value: Any, made: Any) -> Any:
@@ -416,7 +536,9 @@ class Resolver:
         if isinstance(value, str):
             require_choice(key, value, ("problem", "tabular", "support"))
         if own is None:
-            raise ParameterError(key, got=repr(value), expected=f'"tabular": {self.title} has no features')
+            raise ParameterError(
+                key, got=repr(value), expected=f'"tabular": {self.title} has no features'
+            )
         features = FeatureMap(own)
         if value == "support":
             return features.restrict(np.flatnonzero(self.problem.theta).tolist())
@@ -429,12 +551,22 @@ class Resolver:
     def _family(self, key: str, value: Any, made: Any) -> Any:
         if value is None:
             return None
-        return Ladder.of_problem(self.problem).family if value == "problem" else self._named(key, value)
+        return (
+            Ladder.of_problem(self.problem).family
+            if value == "problem"
+            else self._named(key, value)
+        )
 
     def _ladder(self, key: str, value: Any, made: Any) -> Any:
         def listed(*, classes: list[Any]) -> Ladder:
-            return Ladder([self._named(f"{key}.classes[{m}]", each) for m, each in enumerate(classes)])
+            return Ladder(
+                [self._named(f"{key}.classes[{m}]", each) for m, each in enumerate(classes)]
+            )
 
         if value in (None, "problem"):
             return Ladder.of_problem(self.problem)
-        return self._named(key, value) if isinstance(value, str) or "name" in value else self.build(listed, value, key)
+        return (
+            self._named(key, value)
+            if isinstance(value, str) or "name" in value
+            else self.build(listed, value, key)
+        )

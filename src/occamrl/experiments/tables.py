@@ -1,6 +1,7 @@
 """What comparisons and records of experiments share: rows, tables, LaTeX, data frames, regret after K episodes, plots.
 
-Every seed is one observation. Intervals are percentile bootstrap intervals of the mean over seeds, at 95 %.
+Every seed is one observation. Intervals are percentile bootstrap intervals of the mean over seeds,
+at 95 %.
 """
 
 from __future__ import annotations
@@ -79,9 +80,14 @@ class Tables(ABC):
     def rows(self) -> list[dict[str, Any]]:
         """A row per problem and agent: mean regret with its interval, median, worst seed, last tenth, plans, seconds.
 
-        ``tail`` is the regret per episode in the last tenth of the episodes; plans and seconds are means over the runs.
+        ``tail`` is the regret per episode in the last tenth of the episodes; plans and seconds are
+        means over the runs.
         """
-        return [about(problem, name, runs) for problem, agents in self.runs.items() for name, runs in agents.items()]
+        return [
+            about(problem, name, runs)
+            for problem, agents in self.runs.items()
+            for name, runs in agents.items()
+        ]
 
     @cached_property
     def table(self) -> pa.Table:
@@ -90,7 +96,12 @@ class Tables(ABC):
         for problem, agents in self.runs.items():
             for name, runs in agents.items():
                 for run in runs:
-                    row = {"problem": problem, "agent": name, "seed": run.seed, "episodes": run.total_episodes}
+                    row = {
+                        "problem": problem,
+                        "agent": name,
+                        "seed": run.seed,
+                        "episodes": run.total_episodes,
+                    }
                     row |= {"regret": run.total_regret, "realised_return": run.total_return}
                     rows.append(row | {"plans": run.plans, "seconds": run.wall_time})
         return table_of_rows(rows)
@@ -104,18 +115,31 @@ class Tables(ABC):
         several, lines, last = len(self.runs) > 1, list[str](), None
         for row in self.rows:
             lines += [r"\midrule"] if row["problem"] != last else []
-            names = [row["agent"]] if not several else ["" if row["problem"] == last else row["problem"], row["agent"]]
+            names = (
+                [row["agent"]]
+                if not several
+                else ["" if row["problem"] == last else row["problem"], row["agent"]]
+            )
             values = [shown(row["regret"]), ends_of(row), shown(row["worst"])]
-            lines.append(" & ".join(str(each).translate(_LATEX) for each in [*names, *values]) + r" \\")
+            lines.append(
+                " & ".join(str(each).translate(_LATEX) for each in [*names, *values]) + r" \\"
+            )
             last = row["problem"]
-        head = " & ".join([*["problem"] * several, "agent", "regret", r"95\,\% interval", "worst seed"])
+        head = " & ".join(
+            [*["problem"] * several, "agent", "regret", r"95\,\% interval", "worst seed"]
+        )
         begin = rf"\begin{{tabular}}{{{'l' * (1 + several)}rrr}}"
-        return "\n".join([begin, r"\toprule", head + r" \\", *lines, r"\bottomrule", r"\end{tabular}"])
+        return "\n".join(
+            [begin, r"\toprule", head + r" \\", *lines, r"\bottomrule", r"\end{tabular}"]
+        )
 
     def regret_at(self, episode: int) -> dict[str, Any]:
         """Return the exact cumulative regret after so many episodes, by problem and agent: one number per seed."""
         return {
-            problem: {name: np.array([run.regret_at(episode) for run in runs]) for name, runs in agents.items()}
+            problem: {
+                name: np.array([run.regret_at(episode) for run in runs])
+                for name, runs in agents.items()
+            }
             for problem, agents in self.runs.items()
         }
 
@@ -134,13 +158,14 @@ class Tables(ABC):
         Parameters
         ----------
         axes : matplotlib Axes, optional
-            A new figure of ``width`` by default, whose ``savefig`` embeds fonts: ``plot().figure.savefig("x.pdf")``.
+            A new figure of ``width`` by default, whose ``savefig`` embeds fonts:
+            ``plot().figure.savefig("x.pdf")``.
         scale : "linear" | "semilogx" | "semilogy" | "loglog"
-            Logarithmic regret is linear near zero, so that agents without regret are shown; these have (0) in their
-            names.
+            Logarithmic regret is linear near zero, so that agents without regret are shown; these
+            have (0) in their names.
         band : "bootstrap" | "quantiles" | "seeds" | None
-            Around the mean: its 95 % interval, the 10 % and 90 % quantiles of the seeds (both from three seeds on),
-            a thin line per seed, or nothing.
+            Around the mean: its 95 % interval, the 10 % and 90 % quantiles of the seeds (both from
+            three seeds on), a thin line per seed, or nothing.
         width : "column" | "page" | float
             3.3 or 6.9 inches, or how many.
         problem : str, optional
@@ -149,7 +174,10 @@ class Tables(ABC):
             Passed on to Matplotlib's ``plot``, such as ``markersize=2``.
         """
         figures: Any = importlib.import_module("occamrl.report.figures")
-        return figures.plot(self.runs, axes, scale=scale, band=band, width=width, problem=problem, **style)  # type: ignore[no-any-return]  # a layer above
+        drawn: Axes = figures.plot(
+            self.runs, axes, scale=scale, band=band, width=width, problem=problem, **style
+        )
+        return drawn
 
     def _text(self) -> str:
         """Return the rows as text."""
@@ -167,17 +195,40 @@ def about(problem: str, name: str, runs: Sequence[Result | Kept]) -> dict[str, A
     totals = [run.total_regret for run in runs]
     low, high = interval(totals) or (None, None)
     last = [max(1, run.total_episodes // 10) for run in runs]
-    tail = [(r.total_regret - r.regret_at(r.total_episodes - n)) / n for r, n in zip(runs, last, strict=True)]
-    row = {"problem": problem, "agent": name, "seeds": len(runs), "episodes": runs[0].total_episodes}
-    row |= {"regret": float(np.mean(totals)), "low": low, "high": high, "median": float(np.median(totals))}
-    row |= {"worst": float(max(totals)), "tail": float(np.mean(tail)), "plans": float(np.mean([r.plans for r in runs]))}
+    tail = [
+        (r.total_regret - r.regret_at(r.total_episodes - n)) / n
+        for r, n in zip(runs, last, strict=True)
+    ]
+    row = {
+        "problem": problem,
+        "agent": name,
+        "seeds": len(runs),
+        "episodes": runs[0].total_episodes,
+    }
+    row |= {
+        "regret": float(np.mean(totals)),
+        "low": low,
+        "high": high,
+        "median": float(np.median(totals)),
+    }
+    row |= {
+        "worst": float(max(totals)),
+        "tail": float(np.mean(tail)),
+        "plans": float(np.mean([r.plans for r in runs])),
+    }
     return row | {"seconds": float(np.mean([run.wall_time for run in runs]))}
 
 
 def shown(value: Any) -> str:
     """Return a value of a table as text."""
     if isinstance(value, float):
-        return "impossible" if math.isinf(value) else f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
+        return (
+            "impossible"
+            if math.isinf(value)
+            else f"{value:,.0f}"
+            if abs(value) >= 1e4
+            else f"{value:,.4g}"
+        )
     return f"{value:,}" if type(value) is int else "" if value is None else str(value)
 
 

@@ -1,12 +1,14 @@
 r"""Learning linear kernels by likelihood: mixtures of simulators, and signed features of which few matter.
 
-Both count outcomes (s, a, s', reward), draw a kernel that the counts make plausible, and play its optimal policy until
-the data have grown by 2 %. Likelihoods are relative to the frequencies (:mod:`occamrl.evidence.likelihood`).
+Both count outcomes (s, a, s', reward), draw a kernel that the counts make plausible, and play its
+optimal policy until the data have grown by 2 %. Likelihoods are relative to the frequencies
+(:mod:`occamrl.evidence.likelihood`).
 
-**Mixtures** (:class:`OccamMixture`). P = sum_j theta_j P_j with theta on the simplex. Every set D of at most three
-simulators, and the set of all, predicts with weights that EM has fitted to the past, :math:`w_j \leftarrow (w_j g_j +
-1/2)/\sum` with :math:`g_j = \sum_o c_o P_j(o)/\langle w, P(o)\rangle`. With Q_D the logarithm of what D gave to all
-outcomes and Q_KT that of Krichevsky and Trofimov's counts,
+**Mixtures** (:class:`OccamMixture`). P = sum_j theta_j P_j with theta on the simplex. Every set D
+of at most three simulators, and the set of all, predicts with weights that EM has fitted to the
+past, :math:`w_j \leftarrow (w_j g_j + 1/2)/\sum` with :math:`g_j = \sum_o c_o P_j(o)/\langle w,
+P(o)\rangle`. With Q_D the logarithm of what D gave to all outcomes and Q_KT that of Krichevsky and
+Trofimov's counts,
 
 .. math:: Z = \log\big[(1 - w_0)\sum_D w(D) e^{Q_D} + w_0 e^{Q_{KT}}\big],
 
@@ -25,8 +27,8 @@ eta is about :math:`e^{b^T\eta - \eta^T J\eta/2}`. Hence
 .. math:: w(D \mid data) \propto w(D)\, e^{b_D^T (J_D + I)^{-1} b_D/2} \det(I + J_D)^{-1/2}, \quad
     \eta_D \sim N\big((J_D + I)^{-1} b_D, (J_D + I)^{-1}\big).
 
-D is drawn by a walk with this law, which redraws each coordinate given the others at rate 1 and goes on from plan to
-plan.
+D is drawn by a walk with this law, which redraws each coordinate given the others at rate 1 and
+goes on from plan to plan.
 """
 
 from __future__ import annotations
@@ -42,7 +44,13 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
 from occamrl import bellman
-from occamrl.errors import FeatureError, require_delta, require_kind, require_number, require_rewards
+from occamrl.errors import (
+    FeatureError,
+    require_delta,
+    require_kind,
+    require_number,
+    require_rewards,
+)
 from occamrl.evidence import likelihood
 from occamrl.models.features import FeatureMap, PerProblem, as_dense
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Outcomes, Plan
@@ -66,7 +74,11 @@ class _Counting(Learner):
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)
         if self.features.groups > 1:
-            raise FeatureError("features", got="a one-hot map", expected="a dense or sparse one; see PSRL for tables")
+            raise FeatureError(
+                "features",
+                got="a one-hot map",
+                expected="a dense or sparse one; see PSRL for tables",
+            )
 
     @cached_property
     def _settings(self) -> PerProblem:
@@ -86,7 +98,9 @@ class _Counting(Learner):
         counts = likelihood.begin(self.setting(known)[0])
         return {"count": counts["count"], "novel": counts["novel"], "fitted": 0}
 
-    def plan_for(self, known: Known, state: dict[str, Any], outcomes: Outcomes, p: Floats, **more: Any) -> Plan:
+    def plan_for(
+        self, known: Known, state: dict[str, Any], outcomes: Outcomes, p: Floats, **more: Any
+    ) -> Plan:
         """Return the optimal policy for probabilities [O] as a plan that lasts until the data have grown by 2 %."""
         kernel = bellman.kernel_of(outcomes, p, known)
         values, policy = bellman.solve([kernel], known.states, known.horizon)
@@ -118,8 +132,9 @@ class OccamMixture(_Counting):
     Parameters
     ----------
     features : FeatureMap
-        One kernel per coordinate, for instance ``Simulators(...).features``. Sets of up to three simulators are weighed
-        one by one, and the set of all; beyond d = 40 sets of up to two, beyond d = 94 single ones.
+        One kernel per coordinate, for instance ``Simulators(...).features``. Sets of up to three
+        simulators are weighed one by one, and the set of all; beyond d = 40 sets of up to two,
+        beyond d = 94 single ones.
     delta : float
     """
 
@@ -131,15 +146,23 @@ class OccamMixture(_Counting):
         sums, least = self.features.sums, self.features.matrix.min()
         if least < -_ROUNDING or np.abs(sums - 1.0).max() > _ROUNDING:
             got = f"entries from {least:.3g}, sums from {sums.min():.3g} to {sums.max():.3g}"
-            raise FeatureError("features", got=got, expected="a kernel in every coordinate; see OccamLin for others")
+            raise FeatureError(
+                "features",
+                got=got,
+                expected="a kernel in every coordinate; see OccamLin for others",
+            )
 
     @cached_property
     def sets(self) -> NDArray[np.bool_]:
         """The sets of simulators that are weighed [n, d], by size; the last is that of all."""
         d = self.features.dimension
-        sizes = range(1, min(next((k for k, most in _MOST_SIMULATORS.items() if d <= most), 1), d) + 1)
+        sizes = range(
+            1, min(next((k for k, most in _MOST_SIMULATORS.items() if d <= most), 1), d) + 1
+        )
         unit, whole = np.eye(d, dtype=bool), [np.ones(d, dtype=bool)] * (sizes[-1] < d)
-        each = [unit[list(D)].any(axis=0) for k in sizes for D in itertools.combinations(range(d), k)]
+        each = [
+            unit[list(D)].any(axis=0) for k in sizes for D in itertools.combinations(range(d), k)
+        ]
         return np.array(each + whole)
 
     @cached_property
@@ -170,7 +193,10 @@ class OccamMixture(_Counting):
         terms, data = every[:-1], likelihood.data_of(state["count"], outcomes, kernels)
         bound = likelihood.hull_bound(data, state["weights"][-1])
         misspecified = bool(len(state["novel"])) or bound < self.least(every)
-        facts = {"chosen": np.flatnonzero(self.sets[terms.argmax()]).tolist(), "misspecified": misspecified}
+        facts = {
+            "chosen": np.flatnonzero(self.sets[terms.argmax()]).tolist(),
+            "misspecified": misspecified,
+        }
         if misspecified:
             outcomes, p = likelihood.draw_table(state, outcomes, draw)
             return self.plan_for(known, state, outcomes, p, facts=facts | {"chosen": []})
@@ -179,7 +205,9 @@ class OccamMixture(_Counting):
         members = np.flatnonzero(self.sets[chosen])
         weights = 0.9 * state["weights"][chosen, members] + 0.1 / members.size
         if members.size > 1 and data.count.size:
-            drawn = data._replace(count=draw.standard_gamma(data.count), kernels=data.kernels[members])
+            drawn = data._replace(
+                count=draw.standard_gamma(data.count), kernels=data.kernels[members]
+            )
             weights = likelihood.hull_fit(drawn, weights, _DRAW_STEPS, 0.0)
         return self.plan_for(known, state, outcomes, weights @ kernels[members], facts=facts)
 
@@ -191,17 +219,26 @@ class OccamMixture(_Counting):
         state["score"][:] = -np.inf if len(state["novel"]) else state["score"]
         block = state["count"] - before
         came = np.flatnonzero(block)
-        old, new = (likelihood.log_frequencies(count, outcomes) for count in (before, state["count"]))
+        old, new = (
+            likelihood.log_frequencies(count, outcomes) for count in (before, state["count"])
+        )
         kept = np.flatnonzero(np.isfinite(state["score"]))
         with np.errstate(divide="ignore"):
             predicted = np.log(state["weights"][kept] @ kernels[:, came])
         # log q(block), minus the rise of the likelihood of the frequencies
         state["score"][kept] += (predicted - new[came]) @ block[came] + before @ (old - new)
         terms = self.terms(known, state)
-        state["score"][:-1][terms[:-2] <= self.least(terms) - _HOPELESS] = -np.inf  # the set of all stays
+        state["score"][:-1][
+            terms[:-2] <= self.least(terms) - _HOPELESS
+        ] = -np.inf  # the set of all stays
         if self.due(state):
-            alive = np.append(np.flatnonzero(np.isfinite(state["score"][:-1])), len(state["score"]) - 1)
-            left, data = state["weights"][alive], likelihood.data_of(state["count"], outcomes, kernels)
+            alive = np.append(
+                np.flatnonzero(np.isfinite(state["score"][:-1])), len(state["score"]) - 1
+            )
+            left, data = (
+                state["weights"][alive],
+                likelihood.data_of(state["count"], outcomes, kernels),
+            )
             for _ in range(_FIT_STEPS):
                 mixed = left @ data.kernels
                 share = np.divide(data.count, mixed, out=np.zeros_like(mixed), where=mixed > 0.0)
@@ -222,10 +259,11 @@ class OccamLin(_Counting):
     Parameters
     ----------
     features : FeatureMap
-        Coordinates whose entries sum to zero at every (s, a) are directions: their weights are free. The others must
-        sum to one when weighted by theta, and of these theta the smallest gives the base law p_0, which must be
-        positive wherever a direction is not zero; the ways to change it are directions too. For mixtures of simulators,
-        of which p_0 is the mean and no direction is sparse, see :class:`OccamMixture`.
+        Coordinates whose entries sum to zero at every (s, a) are directions: their weights are
+        free. The others must sum to one when weighted by theta, and of these theta the smallest
+        gives the base law p_0, which must be positive wherever a direction is not zero; the ways to
+        change it are directions too. For mixtures of simulators, of which p_0 is the mean and no
+        direction is sparse, see :class:`OccamMixture`.
     scale : float
         The weights of directions that matter are about this large: eta/scale has the prior N(0, I).
     """
@@ -236,9 +274,15 @@ class OccamLin(_Counting):
         super().__post_init__()
         require_number("scale", self.scale, 0.0, math.inf, open_low=True)
         base, directions = self.features.matrix @ self.base, self.features.matrix @ self.directions
-        if (base[np.abs(directions).max(axis=1, initial=0.0) > 0.0] <= 0.0).any() or base.min() < -_ROUNDING:
+        if (
+            base[np.abs(directions).max(axis=1, initial=0.0) > 0.0] <= 0.0
+        ).any() or base.min() < -_ROUNDING:
             got = f"a base law with an entry of {base.min():.3g}"
-            raise FeatureError("features", got=got, expected="one that is positive wherever a direction is not zero")
+            raise FeatureError(
+                "features",
+                got=got,
+                expected="one that is positive wherever a direction is not zero",
+            )
 
     @cached_property
     def base(self) -> Floats:
@@ -287,13 +331,13 @@ class OccamLin(_Counting):
         p /= np.add.reduceat(p, outcomes.start[:-1])[outcomes.pair]
         changed = np.flatnonzero(self.directions[:, active].any(axis=1)).tolist()
         theta = (self.base + self.directions[:, active] @ mean).tolist()
-        grounds = {"active": inside.tolist(), "drawn": changed, "estimate": theta}
-        return self.plan_for(known, state, outcomes, p, grounds=grounds)
+        diagnostics = {"active": inside.tolist(), "drawn": changed, "estimate": theta}
+        return self.plan_for(known, state, outcomes, p, diagnostics=diagnostics)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Count; when it is time, fit eta by Newton's method from where the last fit ended."""
         likelihood.add(state, self.setting(known)[0], known, flow)
-        state["active"] = np.array(plan.grounds["active"], dtype=bool)
+        state["active"] = np.array(plan.diagnostics["active"], dtype=bool)
         if self.due(state):
             base, directions = self.law(known)
             fit = expand(state["count"] + 0.5 * base, base, directions, state["eta"])
@@ -310,14 +354,16 @@ class OccamLin(_Counting):
         k, weight = active.size, self.log_weights
         gain += weight[min(k + 1, inside.size)] - weight[k]
         variance = (root * root).sum(axis=1)
-        gain[active] = weight[max(k - 1, 0)] - weight[k] - 0.5 * mean**2 / variance - 0.5 * np.log(variance)
+        gain[active] = (
+            weight[max(k - 1, 0)] - weight[k] - 0.5 * mean**2 / variance - 0.5 * np.log(variance)
+        )
         return np.asarray(gain)
 
     def walk(self, state: dict[str, Any], draw: np.random.Generator) -> NDArray[np.bool_]:
         """Redraw each direction given the others, at rate 1 for a time of two; return which are active then.
 
-        Flips alone are simulated: D' follows D at rate w(D')/(w(D) + w(D')), so the next flip is after an exponential
-        time with the sum of these rates.
+        Flips alone are simulated: D' follows D at rate w(D')/(w(D) + w(D')), so the next flip is
+        after an exponential time with the sum of these rates.
         """
         inside, clock = state["active"].copy(), 0.0
         while inside.size:
@@ -325,14 +371,22 @@ class OccamLin(_Counting):
             clock += draw.exponential() / max(float(rates[-1]), _SMALLEST)
             if clock > _SWEEPS:
                 break
-            inside[min(int(np.searchsorted(rates, draw.random() * rates[-1], side="right")), rates.size - 1)] ^= True
+            inside[
+                min(
+                    int(np.searchsorted(rates, draw.random() * rates[-1], side="right")),
+                    rates.size - 1,
+                )
+            ] ^= True
         return np.asarray(inside)
 
 
-def expand(counts: Floats, base: Floats, directions: Floats, eta: Floats) -> tuple[Floats, Floats, Floats]:
+def expand(
+    counts: Floats, base: Floats, directions: Floats, eta: Floats
+) -> tuple[Floats, Floats, Floats]:
     r"""Return the best eta by Newton's method with backtracking inside p > 0, and J and b there.
 
-    It maximises :math:`\sum_o c_o \log p(o) - |\eta|^2/2` with p = p_0 + X eta, from a given eta inside.
+    It maximises :math:`\sum_o c_o \log p(o) - |\eta|^2/2` with p = p_0 + X eta, from a given eta
+    inside.
     """
     kept = counts > 0.0
     counts, base, directions = counts[kept], base[kept], directions[kept]

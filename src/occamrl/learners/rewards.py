@@ -8,20 +8,21 @@ Its regressions keep the targets V_{h+1} alone: a reward never joins them, even 
 set stays valid with V planned from estimated rewards, which were fixed before the block. Of delta, the share goes to
 the rewards: give the wrapped learner ``delta=(1 - share) * delta``. On both events every plan is optimistic.
 
-**Per pair**, each at level d = share delta/(S A). With n rewards of mean m and sample variance v at (s, a),
+**Per pair**, each at level d = share delta/(S A). With n rewards of mean m and sample variance v at
+(s, a),
 
 .. math:: \frac1n\sqrt{\frac{n+1}{4}\Big(\log(n+1) + 2\log\frac1d\Big)} \ \text{(Hoeffding)}, \qquad
     \sqrt{\frac{2 v l}{n}} + \frac{7 l}{3(n-1)}, \ l = \log\frac{2n(n-1)}{d} \ \text{(Bernstein)},
 
-the second being the smaller of both, each at d/2 (Maurer and Pontil, COLT 2009, theorem 4, at d/(n(n-1)) for each n);
-both hold for all n at once. **Linear**, r(s, a) = <psi(s, a), omega>, |omega| <= b: ridge regression with the sharp
-ellipsoid for targets of range one, cut to [0, 1],
+the second being the smaller of both, each at d/2 (Maurer and Pontil, COLT 2009, theorem 4, at
+d/(n(n-1)) for each n); both hold for all n at once. **Linear**, r(s, a) = <psi(s, a), omega>,
+|omega| <= b: ridge regression with the sharp ellipsoid for targets of range one, cut to [0, 1],
 
 .. math:: \langle\psi, \hat\omega\rangle + \sqrt\beta\,\|\psi\|_{\Sigma^{-1}}, \quad
     \beta = \tfrac14\Big(\log\det\frac{\Sigma}{\lambda} + 2\log\frac{1}{share\,\delta}\Big) + \lambda b^2 .
 
-A plan lasts at most until the data have grown by 2 %. Means are those of pairs: where the reward depends on s' and the
-kernel on the step, they are not one number, and nothing is guaranteed.
+A plan lasts at most until the data have grown by 2 %. Means are those of pairs: where the reward
+depends on s' and the kernel on the step, they are not one number, and nothing is guaranteed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from occamrl.errors import ParameterError, ShapeError, as_floats, require_choice, require_delta, require_number
+from occamrl.errors import (
+    ParameterError,
+    ShapeError,
+    as_floats,
+    require_choice,
+    require_delta,
+    require_number,
+)
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan
 
 GROWTH = 0.02  # of the data, after which bounds are made anew
@@ -49,7 +57,9 @@ class _WithRewards(Learner):
 
     def __post_init__(self) -> None:
         if isinstance(self.agent, type) or not isinstance(self.agent, Learner):
-            raise ParameterError("agent", got=f"{self.agent!r:.80}", expected="a learner, with begin, plan and learn")
+            raise ParameterError(
+                "agent", got=f"{self.agent!r:.80}", expected="a learner, with begin, plan and learn"
+            )
         require_delta(self.delta)
         require_number("share", self.share, 0.0, 1.0, open_low=True)
         require_number("scale", self.scale, 0.0, 1e100)
@@ -66,7 +76,11 @@ class _WithRewards(Learner):
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: of each pair the number of rewards, their sum and the sum of their squares."""
         pairs = known.states * known.actions
-        state = {"count": np.zeros(pairs, np.int64), "total": np.zeros(pairs), "squares": np.zeros(pairs)}
+        state = {
+            "count": np.zeros(pairs, np.int64),
+            "total": np.zeros(pairs),
+            "squares": np.zeros(pairs),
+        }
         return {**state, "agent": self.agent.begin(self.seen(known, state))}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
@@ -156,7 +170,9 @@ class RewardsLinear(_WithRewards):
         super().__post_init__()
         psi = as_floats("features", self.features, "an array [S, A, p], or nested lists")
         if psi.ndim != 3 or psi.size == 0 or not np.isfinite(psi).all():
-            raise ShapeError("features", got=f"shape {psi.shape}", expected="finite numbers [S, A, p]")
+            raise ShapeError(
+                "features", got=f"shape {psi.shape}", expected="finite numbers [S, A, p]"
+            )
         object.__setattr__(self, "features", psi)
         require_number("norm_bound", self.norm_bound, 1e-100, 1e100)
         require_number("regularization", self.regularization, 1e-100, 1e100)

@@ -1,17 +1,19 @@
 r"""Tabular baselines: PSRL, UCBVI, RLSVI and optimistic Q-learning; the optimal policy and random actions.
 
-All keep tables. With c_o the count of outcome o at (s, a), n = N(s, a) visits and W(o) = bonus(o) + V_{h+1}(s'), where
-the bonus is the part of a known reward that depends on the outcome:
+All keep tables. With c_o the count of outcome o at (s, a), n = N(s, a) visits and W(o) = bonus(o) +
+V_{h+1}(s'), where the bonus is the part of a known reward that depends on the outcome:
 
-**PSRL**, posterior sampling (Osband, Russo and Van Roy, NeurIPS 2013): draw a kernel from the posterior, play its
-optimal policy, count what happened. The prior of each row P(.|s, a) is a Dirichlet distribution with one parameter for
-all outcomes, so the posterior is one as well: Dirichlet(alpha + c). A kernel is drawn before every episode: to play a
-draw for longer saves planning and loses the exploration that rare draws are. On *lists* of kernels the posterior of a
-member is proportional to w(P) exp(l(P)), l its log-likelihood (:mod:`occamrl.evidence.likelihood`), w the prior of a
-ladder. There a draw lasts 2 % of all episodes, which cost no regret where it was measured. Once every member rules
-out what was seen, draws are tabular.
+**PSRL**, posterior sampling (Osband, Russo and Van Roy, NeurIPS 2013): draw a kernel from the
+posterior, play its optimal policy, count what happened. The prior of each row P(.|s, a) is a
+Dirichlet distribution with one parameter for all outcomes, so the posterior is one as well:
+Dirichlet(alpha + c). A kernel is drawn before every episode: to play a draw for longer saves
+planning and loses the exploration that rare draws are. On *lists* of kernels the posterior of a
+member is proportional to w(P) exp(l(P)), l its log-likelihood (:mod:`occamrl.evidence.likelihood`),
+w the prior of a ladder. There a draw lasts 2 % of all episodes, which cost no regret where it was
+measured. Once every member rules out what was seen, draws are tabular.
 
-**UCBVI** (Azar, Osband and Munos, ICML 2017, arXiv 1703.05449). With L = ln(5 S A T/delta), T = K H,
+**UCBVI** (Azar, Osband and Munos, ICML 2017, arXiv 1703.05449). With L = ln(5 S A T/delta), T = K
+H,
 
 .. math:: Q_h(s, a) \leftarrow \min\{Q_h(s, a), H, r(s, a) + \hat P W(s, a) + b_h(s, a)\}, \ Q = H \text{ if } n = 0,
 
@@ -21,7 +23,8 @@ out what was seen, draws are tabular.
 
 N'_h(s) counting how often s was the state at step h.
 
-**RLSVI** (Russo, NeurIPS 2019, arXiv 1906.02870v3). With :math:`\beta_k = \frac12 S H^3 \ln(2 H S A k)`,
+**RLSVI** (Russo, NeurIPS 2019, arXiv 1906.02870v3). With :math:`\beta_k = \frac12 S H^3 \ln(2 H S A
+k)`,
 
 .. math:: Q_h(s, a) = r(s, a) + \frac{1}{n + 1}\sum_o c_o W(o) + \xi_h(s, a), \ \xi_h(s, a) \sim N(0, \beta_k/(n+1)).
 
@@ -31,8 +34,8 @@ algorithm 1, UCB-Hoeffding, as recalled). At the t-th visit of (s, a) at step h,
 .. math:: Q_h(s, a) \leftarrow (1 - \alpha_t) Q_h(s, a) + \alpha_t(r + V_{h+1}(s') + c\sqrt{H^3\iota/t}), \quad
     \alpha_t = \frac{H + 1}{H + t}, \quad V_h(s) = \min\{H, \max_a Q_h(s, a)\}.
 
-Actions whose values are equal are drawn at random: where values are cut at H nearly all are equal at first, and the
-smallest action would be played again and again.
+Actions whose values are equal are drawn at random: where values are cut at H nearly all are equal
+at first, and the smallest action would be played again and again.
 """
 
 from __future__ import annotations
@@ -81,7 +84,7 @@ def largest(known: Known) -> Floats:
     return np.tile(np.where(known.allowed, float(known.horizon), -np.inf), (known.horizon, 1, 1))
 
 
-# Baselines that learn nothing -----------------------------------------------------------------------------------------
+# Baselines that learn nothing ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,13 +131,15 @@ class Optimal(Learner):
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Return the optimal policy, forever."""
-        return Plan(policy=self.mdp.optimal_policy, episodes=MOST_EPISODES, values=self.mdp.optimal_values)
+        return Plan(
+            policy=self.mdp.optimal_policy, episodes=MOST_EPISODES, values=self.mdp.optimal_values
+        )
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Learn nothing."""
 
 
-# Posterior sampling ---------------------------------------------------------------------------------------------------
+# Posterior sampling -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,10 +155,11 @@ class PSRL(Learner):
     Parameters
     ----------
     ladder : Ladder, optional
-        Nested lists of kernels to draw from, with the prior that gives every class the same weight. By default every
-        kernel: rows are drawn from Dirichlet distributions.
+        Nested lists of kernels to draw from, with the prior that gives every class the same weight.
+        By default every kernel: rows are drawn from Dirichlet distributions.
     concentration : float
-        Of the Dirichlet distributions, for each outcome before any data. 1 is uniform over all rows.
+        Of the Dirichlet distributions, for each outcome before any data. 1 is uniform over all
+        rows.
     replan : float
         A draw of a member lasts this share of all episodes. 0: draw before every episode.
     """
@@ -166,13 +172,21 @@ class PSRL(Learner):
     replan: float = 0.02
 
     def __post_init__(self) -> None:
-        require_number("concentration", self.concentration, 0.05, 1e6)  # of less, draws could underflow
+        require_number(
+            "concentration", self.concentration, 0.05, 1e6
+        )  # of less, draws could underflow
         require_number("replan", self.replan, 0.0, 1e100)
         if self.ladder is not None and not (isinstance(self.ladder, Ladder) and self.ladder.finite):
-            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels")
+            raise ParameterError(
+                "ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels"
+            )
 
     def _outcomes(self, known: Known) -> Outcomes:
-        return tabular_outcomes(known) if self.ladder is None else Members.of(self.ladder.family, known).outcomes
+        return (
+            tabular_outcomes(known)
+            if self.ladder is None
+            else Members.of(self.ladder.family, known).outcomes
+        )
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: the evidence by likelihood, and the number of episodes."""
@@ -191,7 +205,10 @@ class PSRL(Learner):
         weight, episodes = self.log_posterior(known, state), 1
         if self.ladder is not None and np.isfinite(weight).any():
             member = int((weight + draw.gumbel(size=weight.size)).argmax())
-            kernel, episodes = self.ladder.family.kernel_of(member, known), max(1, int(self.replan * state["episodes"]))
+            kernel, episodes = (
+                self.ladder.family.kernel_of(member, known),
+                max(1, int(self.replan * state["episodes"])),
+            )
         else:
             drawn = likelihood.draw_table(state, self._outcomes(known), draw, self.concentration)
             kernel = bellman.kernel_of(*drawn, known)
@@ -204,7 +221,7 @@ class PSRL(Learner):
         state["episodes"] += flow.episodes
 
 
-# Plans before every episode -------------------------------------------------------------------------------------------
+# Plans before every episode -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -246,7 +263,11 @@ class UCBVI(Learner):
         """Return a fresh state: counts of outcomes, N', and the smallest upper bounds Q so far."""
         require_undiscounted(known)
         visits = np.zeros((known.horizon + 1, known.states), np.int64)
-        return {**likelihood.begin(tabular_outcomes(known)), "visits": visits, "upper": largest(known)}
+        return {
+            **likelihood.begin(tabular_outcomes(known)),
+            "visits": visits,
+            "upper": largest(known),
+        }
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan one episode, greedily on the upper bounds."""
@@ -311,12 +332,16 @@ class RLSVI(Learner):
         H, S, A = known.horizon, known.states, known.actions
         outcomes, count = tabular_outcomes(known), state["count"]
         start, n = outcomes.start[:-1], np.add.reduceat(count, outcomes.start[:-1]) + 1.0
-        deviation = self.scale * np.sqrt(0.5 * S * H**3 * math.log(2.0 * H * S * A * (state["episodes"] + 1)) / n)
+        deviation = self.scale * np.sqrt(
+            0.5 * S * H**3 * math.log(2.0 * H * S * A * (state["episodes"] + 1)) / n
+        )
         policy, values = np.zeros((H, S), dtype=np.int64), np.zeros((H + 1, S))
         for h in reversed(range(H)):
             w = outcomes.bonus + values[h + 1, outcomes.next_state]
             noise = deviation * draw.standard_normal(S * A)
-            q = (known.base_reward.ravel() + np.add.reduceat(count * w, start) / n + noise).reshape(S, A)
+            q = (known.base_reward.ravel() + np.add.reduceat(count * w, start) / n + noise).reshape(
+                S, A
+            )
             policy[h], values[h] = q.argmax(axis=1), q.max(axis=1)
         return Plan(policy=policy, values=values)
 
@@ -334,9 +359,10 @@ class QLearningUCB(Learner):
     >>> problem = orl.make_problem("river-swim", states=3)
     >>> result = orl.run(orl.QLearningUCB(episodes=50, scale=0.01), problem, episodes=50)
 
-    Proved: with probability 1 - delta, regret :math:`O(\sqrt{H^4 SAT\iota})` for an absolute constant c that the paper
-    leaves open, also where every step has a kernel of its own. It keeps no model and takes rewards as they come, so
-    that they need not be known. It is given K as ``episodes``; ``scale`` is c.
+    Proved: with probability 1 - delta, regret :math:`O(\sqrt{H^4 SAT\iota})` for an absolute
+    constant c that the paper leaves open, also where every step has a kernel of its own. It keeps
+    no model and takes rewards as they come, so that they need not be known. It is given K as
+    ``episodes``; ``scale`` is c.
     """
 
     guarantee = "valid, c left open"
@@ -365,10 +391,17 @@ class QLearningUCB(Learner):
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Move the entries visited; V of the next step is the one from before this block."""
-        H, upper, visits, values = known.horizon, state["upper"], state["visits"], np.asarray(plan.values)
+        H, upper, visits, values = (
+            known.horizon,
+            state["upper"],
+            state["visits"],
+            np.asarray(plan.values),
+        )
         iota = math.log(known.states * known.actions * H * self.episodes / self.delta)
         columns = (flow.step, flow.state, flow.action, flow.next_state, flow.reward, flow.count)
-        for h, s, a, after, reward, times in zip(*(column.tolist() for column in columns), strict=True):
+        for h, s, a, after, reward, times in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
             for _ in range(times):  # one update for each visit
                 visits[h, s, a] += 1
                 t = int(visits[h, s, a])

@@ -1,13 +1,14 @@
 r"""UCRL-VTR-LIN: optimism over an ellipsoid for linear kernels (Jia et al. 2020; Ghosh et al. 2022, section 4).
 
-P(o | s, a) = <phi(s, a, o), theta*> with ||theta*|| <= b; features may be signed. The rows seen so far, range-weighted,
-give theta, Sigma and the sharp radius beta (:mod:`occamrl.evidence.value`). A plan takes, backwards from V_{H+1} = 0,
+P(o | s, a) = <phi(s, a, o), theta*> with ||theta*|| <= b; features may be signed. The rows seen so
+far, range-weighted, give theta, Sigma and the sharp radius beta (:mod:`occamrl.evidence.value`). A
+plan takes, backwards from V_{H+1} = 0,
 
 .. math:: Q_h(s, a) = r(s, a) + c + R\,\Big[\langle x, \theta\rangle + \sqrt\beta\,\|x\|_{\Sigma^{-1}}
     \Big]_{[-\frac12, \frac12]}, \qquad V_h(s) = \Big[\max_a Q_h(s, a)\Big]_{[0, H-h+1]},
 
-with (x, c, R) the row of (s, a) for V_{h+1}. While the ellipsoid contains theta*, which it does at all times with
-probability 1 - delta, V_h is at least the optimal value.
+with (x, c, R) the row of (s, a) for V_{h+1}. While the ellipsoid contains theta*, which it does at
+all times with probability 1 - delta, V_h is at least the optimal value.
 
 **Lazy planning.** A plan is kept until det Sigma has grown by a factor 1 + c, which costs at most sqrt(1 + c) in the
 bonus part of the regret bound and needs about logdet(Sigma/lambda)/log(1 + c) plans in all. How long that takes is
@@ -16,7 +17,8 @@ settled before the plan is played. Since logdet(I + M) <= tr M, n episodes add a
 the share of it that the last block added, but is no less than the mean over paths of the estimate, which knows of a
 policy that was not played before; then the factor holds on average. Confidence sets are valid in any case.
 
-**One kernel per step** is the same regression H times, each with an ellipsoid of its own at level delta/H.
+**One kernel per step** is the same regression H times, each with an ellipsoid of its own at level
+delta/H.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl import bellman
-from occamrl.errors import require_choice, require_delta, require_kind, require_number, require_rewards
+from occamrl.errors import (
+    require_choice,
+    require_delta,
+    require_kind,
+    require_number,
+    require_rewards,
+)
 from occamrl.evidence import value
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan
@@ -43,7 +51,9 @@ class Optimism(NamedTuple):
     policy: Ints  # [H, S]
     values: Floats  # [H + 1, S]
     longest: float  # the most that an episode can add to the sum of ||x||^2 in Sigma^-1, of one regression
-    expected: float  # what it adds on average if the estimate is the truth; 0.0 with one kernel per step
+    expected: (
+        float  # what it adds on average if the estimate is the truth; 0.0 with one kernel per step
+    )
 
 
 def optimistic_values(
@@ -55,8 +65,8 @@ def optimistic_values(
 ) -> Optimism:
     """Plan optimistically over ellipsoids [T, G, n] of radius ``width`` [T].
 
-    With some ``coordinates`` D alone, where G = 1, the ellipsoid is that of the [D, D] block of the sums. Rows enter
-    the sums in all coordinates, so D may change at any time.
+    With some ``coordinates`` D alone, where G = 1, the ellipsoid is that of the [D, D] block of the
+    sums. Rows enter the sums in all coordinates, so D may change at any time.
     """
     H, S, A = known.horizon, known.states, known.actions
     values, policy, norms = np.zeros((H + 1, S)), np.zeros((H, S), dtype=np.int64), np.zeros((H, S))
@@ -80,7 +90,9 @@ def optimistic_values(
     return Optimism(policy, values, *path_sums(features, known, theta, policy, norms))
 
 
-def worst_path(features: FeatureMap, known: Known, policy: Ints, norms: Floats, join: np.ufunc) -> float:
+def worst_path(
+    features: FeatureMap, known: Known, policy: Ints, norms: Floats, join: np.ufunc
+) -> float:
     """Return the largest sum (or, joined by ``np.maximum``, term) of ``norms`` [H, S] along a path of the policy."""
     worst, pairs = np.zeros(known.states), np.arange(known.states) * known.actions + policy
     for h in reversed(range(known.horizon)):
@@ -88,10 +100,13 @@ def worst_path(features: FeatureMap, known: Known, policy: Ints, norms: Floats, 
     return float(worst[known.may_start].max())
 
 
-def path_sums(features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats) -> tuple[float, float]:
+def path_sums(
+    features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats
+) -> tuple[float, float]:
     """Return the largest sum of ``norms`` [H, S] along a path of the policy, and the mean if theta is the truth.
 
-    What the estimate says is cut at 0 and normalised; outcomes of pairs that it knows nothing of are equally likely.
+    What the estimate says is cut at 0 and normalised; outcomes of pairs that it knows nothing of
+    are equally likely.
     """
     outcomes, pairs = features.outcomes, np.arange(known.states) * known.actions + policy
     weight = np.maximum(features.probabilities(theta), 0.0)
@@ -144,9 +159,11 @@ class UCRLVTRLin(Learner):
     scale : float
         Multiplies sqrt(beta). Below 1 the guarantee is lost.
     replan : float
-        c > 0: a plan lasts until det Sigma has grown by a factor of about 1 + c. 0: plan before every episode.
+        c > 0: a plan lasts until det Sigma has grown by a factor of about 1 + c. 0: plan before
+        every episode.
     kernel : "stationary" | "per_step"
-        One parameter for all steps, or one for each with an ellipsoid of its own; ``norm_bound`` bounds each of them.
+        One parameter for all steps, or one for each with an ellipsoid of its own; ``norm_bound``
+        bounds each of them.
     """
 
     features: FeatureMap

@@ -1,12 +1,13 @@
 """Logs: steps that somebody else has played, as tables hold them, given as flows.
 
-A :class:`Log` makes whole episodes of the batches of a :class:`Table`: labels of any kind become codes, rows are put in
-order, next states are filled in. What a label means is decided when a problem is given: :meth:`Log.flows` looks it up
-among the names of states and actions.
+A :class:`Log` makes whole episodes of the batches of a :class:`Table`: labels of any kind become
+codes, rows are put in order, next states are filled in. What a label means is decided when a
+problem is given: :meth:`Log.flows` looks it up among the names of states and actions.
 
-Only counts of a block are kept, so that a file may be larger than memory; rows that have to be sorted are held, about
-40 bytes each. The order of episodes matters: a policy that learned from earlier ones has drawn on their outcomes, and
-the tests take outcomes in the order in which they came. Sorted episodes come by when they begin, then by name.
+Only counts of a block are kept, so that a file may be larger than memory; rows that have to be
+sorted are held, about 40 bytes each. The order of episodes matters: a policy that learned from
+earlier ones has drawn on their outcomes, and the tests take outcomes in the order in which they
+came. Sorted episodes come by when they begin, then by name.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError, UnknownName, require_choice, require_integer, require_number
+from occamrl.errors import (
+    ParameterError,
+    UnknownName,
+    require_choice,
+    require_integer,
+    require_number,
+)
 from occamrl.logs import table as cells
-from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, refuse, table_of
+from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, open_table, refuse
 from occamrl.models.model import ELSEWHERE
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, stream
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
@@ -78,23 +85,42 @@ class Steps(NamedTuple):
         """Return what was counted in the episodes from ``first`` up to ``last``."""
         begin = self.begin[first : None if last is None else last + 1]
         rows = slice(int(begin[0]), int(begin[-1]))
-        what = self.step[rows], self.state[rows], self.action[rows], self.next_state[rows], self.reward[rows]
+        what = (
+            self.step[rows],
+            self.state[rows],
+            self.action[rows],
+            self.next_state[rows],
+            self.reward[rows],
+        )
         return Flow.joined([Flow(*what, np.ones(what[0].size, np.int64), begin.size - 1)])
 
 
 class Log:
     """Episodes, one row per step: what :func:`read_log` returns.
 
-    ``rows`` and ``episodes`` are how many steps and episodes it has, ``longest`` the length of the longest;
-    ``report`` counts what was dropped or mended, and ``print(log)`` says it.
+    ``rows`` and ``episodes`` are how many steps and episodes it has, ``longest`` the length of the
+    longest; ``report`` counts what was dropped or mended, and ``print(log)`` says it.
     """
 
     def __init__(
-        self, table: Table, roles: Roles, order_by: str | None, tolerance: float | None, unlisted: str, split: bool
+        self,
+        table: Table,
+        roles: Roles,
+        order_by: str | None,
+        tolerance: float | None,
+        unlisted: str,
+        split: bool,
     ) -> None:
-        self.source, self.tolerance, self.unlisted, self.split = table.source, tolerance, unlisted, split
+        self.source, self.tolerance, self.unlisted, self.split = (
+            table.source,
+            tolerance,
+            unlisted,
+            split,
+        )
         self.report: dict[str, int] = {}
-        self.coded = False  # whether states and actions are numbers of the models, and rewards in [0, 1]
+        self.coded = (
+            False  # whether states and actions are numbers of the models, and rewards in [0, 1]
+        )
         self.states, self.actions = Labels(), Labels()
         self._table, self._roles, self._order_by = table, roles, order_by
         self._sorted: Rows | None = None
@@ -113,7 +139,10 @@ class Log:
         self.rows = self.episodes = self.longest = 0
         counted = dict[str, int]()
         for block in self.blocks(counted):
-            self.rows, self.episodes = self.rows + block.step.size, self.episodes + block.begin.size - 1
+            self.rows, self.episodes = (
+                self.rows + block.step.size,
+                self.episodes + block.begin.size - 1,
+            )
             self.longest = max(self.longest, int(block.step.max(initial=-1)) + 1)
         if not self.rows:
             expected = "at least one row with a state, an action and a next state, in its own or in the next row"
@@ -125,26 +154,50 @@ class Log:
         roles, first = self._roles, 0
         if self._sorted is not None:
             for first in range(0, self._sorted["row"].size, cells.BLOCK):
-                yield {name: column[first : first + cells.BLOCK].copy() for name, column in self._sorted.items()}
+                yield {
+                    name: column[first : first + cells.BLOCK].copy()
+                    for name, column in self._sorted.items()
+                }
             return
         wanted = dict.fromkeys(chain(*roles.values(), [self._order_by] if self._order_by else []))
         for batch in self._table.batches(list(wanted)):
             if not (size := len(batch[roles["state"][0]])):
                 continue
-            rows: Rows = {"row": np.arange(first, first + size), "episode": np.zeros(size, np.int64)}
+            rows: Rows = {
+                "row": np.arange(first, first + size),
+                "episode": np.zeros(size, np.int64),
+            }
             for role, names in roles.items():
                 if role == "reward":
-                    rows[role] = cells.floats(names[0], batch[names[0]], first, "a number, or nothing")
+                    rows[role] = cells.floats(
+                        names[0], batch[names[0]], first, "a number, or nothing"
+                    )
                 elif role in ("terminated", "truncated"):
                     rows[role] = cells.flags(names[0], batch[names[0]], first)
                 elif role == "step":
-                    rows[role] = cells.floats(names[0], batch[names[0]], first, expected := "a whole number >= 0")
+                    rows[role] = cells.floats(
+                        names[0], batch[names[0]], first, expected := "a whole number >= 0"
+                    )
                     bad = ~((rows[role] >= 0) & (rows[role] == np.floor(rows[role])))
                     refuse(names[0], bad, rows[role], expected, first)
                 else:
-                    coder = episodes if role == "episode" else self.actions if role == "action" else self.states
-                    rows[role] = coder.encode(names, batch, first).astype(np.int64 if role == "episode" else np.int32)
-            refuse(self.field("episode"), rows["episode"] == MISSING, [None] * size, "a label in every row", first)
+                    coder = (
+                        episodes
+                        if role == "episode"
+                        else self.actions
+                        if role == "action"
+                        else self.states
+                    )
+                    rows[role] = coder.encode(names, batch, first).astype(
+                        np.int64 if role == "episode" else np.int32
+                    )
+            refuse(
+                self.field("episode"),
+                rows["episode"] == MISSING,
+                [None] * size,
+                "a label in every row",
+                first,
+            )
             if self._order_by:
                 rows["order"] = cells.ordered(self._order_by, batch[self._order_by], first)
             yield rows
@@ -156,7 +209,9 @@ class Log:
         pieces = list(self._pieces(episodes))
         if not pieces:
             return {"row": np.zeros(0, np.int64)}
-        rows = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in list(pieces[0])}
+        rows = {
+            name: np.concatenate([piece.pop(name) for piece in pieces]) for name in list(pieces[0])
+        }
         key = rows.pop("order") if self._order_by else rows["step"]
         ranks = episodes.ranks() if "episode" in self._roles else np.zeros(1, np.int64)
         start = np.full(ranks.size, key.max(), key.dtype)
@@ -170,7 +225,9 @@ class Log:
             rows[name] = rows[name][order]
         key = key[order]
         same = np.append(False, (np.diff(key) == 0) & (np.diff(rows["episode"]) == 0))
-        expected = "one row of an episode at a time: a finer order, or more columns that name the episode"
+        expected = (
+            "one row of an episode at a time: a finer order, or more columns that name the episode"
+        )
         refuse(self._order_by or self.field("step"), same, key, expected, rows["row"])
         return rows
 
@@ -183,20 +240,33 @@ class Log:
         """Read it: whole episodes in codes, about 100,000 rows in each block; ``report`` counts what was mended."""
         held, last, count, told = list[Rows](), -1, 0, {} if report is None else report
         for piece in chain(self._pieces(Episodes()), [None]):
-            if piece is not None and "episode" not in self._roles:  # one sequence, cut after rows that end it
+            if (
+                piece is not None and "episode" not in self._roles
+            ):  # one sequence, cut after rows that end it
                 none = np.zeros(piece["row"].size, bool)
                 ends = piece.get("terminated", none) | piece.get("truncated", none)
                 piece["episode"] += count + np.append(0, np.cumsum(ends)[:-1])
                 count += int(ends.sum())
             held += [piece] if piece else []
             size = sum(each["row"].size for each in held)
-            if not size or (piece and (size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1])):
+            if not size or (
+                piece and (size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1])
+            ):
                 continue
             rows = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
             episode = rows["episode"]
             later = "the rows of an episode together; or name what orders them: order_by=, or a column step"
-            refuse(self.field("episode"), np.diff(episode, prepend=last) < 0, episode, later, rows["row"], _Disorder)
-            whole = episode.size if piece is None else int(np.argmax(episode == episode[-1]))  # the last one may go on
+            refuse(
+                self.field("episode"),
+                np.diff(episode, prepend=last) < 0,
+                episode,
+                later,
+                rows["row"],
+                _Disorder,
+            )
+            whole = (
+                episode.size if piece is None else int(np.argmax(episode == episode[-1]))
+            )  # the last one may go on
             if whole:
                 yield self._steps({name: column[:whole] for name, column in rows.items()}, told)
             last, held = int(episode[-1]), [{name: column[whole:] for name, column in rows.items()}]
@@ -211,7 +281,9 @@ class Log:
         expected = "0, 1, 2, ... in every episode; name a column that only orders rows in order_by="
         refuse(self.field("step"), step != due, step, expected, number, _Disorder)
         ended = rows.get("terminated", np.zeros(size, bool))
-        expected = "true on the last row of an episode only; without an episode column rows are cut there"
+        expected = (
+            "true on the last row of an episode only; without an episode column rows are cut there"
+        )
         for role in ("terminated", "truncated"):
             flag = rows.get(role, ended)
             refuse(self.field(role), flag & ~last, flag, expected, number)
@@ -222,22 +294,38 @@ class Log:
         expected = f"the {self.field('next_state')} of the row before"
         if broken.any():
             refuse(self.field("state"), broken, self.states.decoded(state), expected, number)
-        kept = filled != MISSING if self.unlisted == "error" else ~(last & (given == MISSING) & ~ended)
-        action, reward = rows["action"].astype(np.int64), rows.get("reward", np.full(size, math.nan))
+        kept = (
+            filled != MISSING if self.unlisted == "error" else ~(last & (given == MISSING) & ~ended)
+        )
+        action, reward = (
+            rows["action"].astype(np.int64),
+            rows.get("reward", np.full(size, math.nan)),
+        )
         if self.unlisted == "error":
             for role, codes in (("state", state), ("action", action)):
-                bad, expected = kept & (codes == MISSING), 'a label in every row, or unlisted="drop"'
+                bad, expected = (
+                    kept & (codes == MISSING),
+                    'a label in every row, or unlisted="drop"',
+                )
                 refuse(self.field(role), bad, [None] * size, expected, number)
-        _tell(report, no_next_state=~kept, next_state_filled=kept & (given == MISSING) & (filled >= 0), ended=ended)
+        _tell(
+            report,
+            no_next_state=~kept,
+            next_state_filled=kept & (given == MISSING) & (filled >= 0),
+            ended=ended,
+        )
         return Steps(rows["episode"], due, state, action, filled, reward, ended, number).where(kept)
 
-    def flows(self, known: Known, outcomes: Outcomes | None = None, rewards: RewardMap | None = None) -> Iterator[Flow]:
+    def flows(
+        self, known: Known, outcomes: Outcomes | None = None, rewards: RewardMap | None = None
+    ) -> Iterator[Flow]:
         """Return its episodes as flows that a learner of ``known`` can learn from; each is a tenth of those before.
 
-        States and actions are looked up in ``known.names``; without names they are the integers from 0. Rewards are
-        those that ``known`` lists for what happened: the log's own are looked at to tell outcomes with one next state
-        apart, and are NaN where they are missing and not known. ``outcomes`` is what the models allow
-        (``features.attach(known)``), ``rewards`` or ``known.unit`` the unit of the log.
+        States and actions are looked up in ``known.names``; without names they are the integers
+        from 0. Rewards are those that ``known`` lists for what happened: the log's own are looked
+        at to tell outcomes with one next state apart, and are NaN where they are missing and not
+        known. ``outcomes`` is what the models allow (``features.attach(known)``), ``rewards`` or
+        ``known.unit`` the unit of the log.
         """
         done, parts = 0, list[Flow]()
         match = _Match(self, known, outcomes, rewards)
@@ -260,8 +348,15 @@ class Log:
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return all of it in memory, by column; episodes are numbered from 0."""
         blocks = list(self.blocks())
-        found = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in Steps._fields[:-1]}
-        for name, labels in (("state", self.states), ("action", self.actions), ("next_state", self.states)):
+        found = {
+            name: np.concatenate([getattr(block, name) for block in blocks])
+            for name in Steps._fields[:-1]
+        }
+        for name, labels in (
+            ("state", self.states),
+            ("action", self.actions),
+            ("next_state", self.states),
+        ):
             found[name] = labels.decoded(found[name])
         return found
 
@@ -269,7 +364,11 @@ class Log:
         return f"Log({self.source}: {count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')})"
 
     def __str__(self) -> str:
-        told = [f"{self.report[name]:,} {words}" for name, words in _SAID.items() if self.report.get(name)]
+        told = [
+            f"{self.report[name]:,} {words}"
+            for name, words in _SAID.items()
+            if self.report.get(name)
+        ]
         sizes = f"{count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')}"
         return "; ".join([f"{self.source}: {sizes}", *told])
 
@@ -284,13 +383,26 @@ def _tell(report: dict[str, int], **marked: Any) -> None:
 class _Match:
     """What takes blocks of a log to the states, actions and rewards of some models."""
 
-    def __init__(self, log: Log, known: Known, outcomes: Outcomes | None, rewards: RewardMap | None) -> None:
-        names, sizes = None if log.coded else known.names, {"state": known.states, "action": known.actions}
-        self.names = {role: getattr(names, role + "s", None) or range(size) for role, size in sizes.items()}
+    def __init__(
+        self, log: Log, known: Known, outcomes: Outcomes | None, rewards: RewardMap | None
+    ) -> None:
+        names, sizes = (
+            None if log.coded else known.names,
+            {"state": known.states, "action": known.actions},
+        )
+        self.names = {
+            role: getattr(names, role + "s", None) or range(size) for role, size in sizes.items()
+        }
         self.labels = {"state": log.states, "action": log.actions}
         self.index = {role: self.labels[role].look_up(self.names[role]) for role in sizes}
-        nothing = Outcomes(np.zeros(known.states * known.actions + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))
-        self.log, self.known, self.outcomes = log, known, outcomes or known.transition_rewards or nothing
+        nothing = Outcomes(
+            np.zeros(known.states * known.actions + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)
+        )
+        self.log, self.known, self.outcomes = (
+            log,
+            known,
+            outcomes or known.transition_rewards or nothing,
+        )
         self.rewards = rewards or (RewardMap() if log.coded else RewardMap(*known.unit))
         self.tolerance = _DECIDES if log.tolerance is None else log.tolerance / self.rewards.scale
         origin = self.outcomes.pair // known.actions
@@ -305,7 +417,10 @@ class _Match:
             found[role] = self.index[kind][codes]
             bad = found[role] == MISSING
             if role == "next_state":  # where an episode ends, its name does not matter
-                found[role], bad = np.where(bad & block.terminated, END, found[role]), bad & ~block.terminated
+                found[role], bad = (
+                    np.where(bad & block.terminated, END, found[role]),
+                    bad & ~block.terminated,
+                )
             if self.log.unlisted == "error" and bad.any():
                 decoded = self.labels[kind].decoded(codes)
                 label = decoded[int(np.argmax(bad))]
@@ -342,28 +457,45 @@ class _Match:
             refuse(log.field("step"), piece > 0, block.step, advice, block.row)
         new = (np.diff(block.episode, prepend=-1) != 0) | (np.diff(piece, prepend=0) != 0)
         last = np.append(new[1:], True)[: new.size]
-        _tell(log.report, split=new & (piece > 0), truncated=last & ~block.terminated & (step < horizon - 1))
+        _tell(
+            log.report,
+            split=new & (piece > 0),
+            truncated=last & ~block.terminated & (step < horizon - 1),
+        )
         return block._replace(episode=np.cumsum(new) - 1, step=step)
 
     def rewarded(self, block: Steps) -> Steps:
         """Move ends into the last state, where the models end, and put the rewards of the models in place."""
         known, outcomes, log = self.known, self.outcomes, self.log
-        ends = block.terminated & ((block.next_state == END) | self.stirs[np.maximum(block.next_state, 0)])
+        ends = block.terminated & (
+            (block.next_state == END) | self.stirs[np.maximum(block.next_state, 0)]
+        )
         if self.stirs[-1]:
             expected = "no end where the models go on, or models whose last state is an end"
             refuse(log.field("terminated"), ends, block.terminated, expected, block.row)
         block = block._replace(next_state=np.where(ends, known.states - 1, block.next_state))
         pair = block.state * known.actions + block.action
         base, paid = known.base_reward.ravel()[pair], self.rewards.to_unit(block.reward)
-        sought = (np.full(pair.size, -1e9), np.full(pair.size, 1e9), np.nan_to_num(paid - base))  # below and above all
-        low, high, found = (outcomes.locate(pair, block.next_state, bonus, known.states) for bonus in sought)
+        sought = (
+            np.full(pair.size, -1e9),
+            np.full(pair.size, 1e9),
+            np.nan_to_num(paid - base),
+        )  # below and above all
+        low, high, found = (
+            outcomes.index_of(pair, block.next_state, bonus, known.states) for bonus in sought
+        )
         bonuses = np.append(outcomes.bonus, 0.0)  # 0 where an outcome is not listed
-        listed, far = base + bonuses[found], ~(np.abs(paid - base - bonuses[found]) <= self.tolerance)
+        listed, far = (
+            base + bonuses[found],
+            ~(np.abs(paid - base - bonuses[found]) <= self.tolerance),
+        )
         vague = far & (bonuses[high] - bonuses[low] > _DECIDES)
         if log.unlisted == "error":
             expected = "one that the models list, as it tells outcomes apart here; if it is rounded, tolerance="
             if "reward" not in log._roles:
-                expected = "a reward column, columns={'reward': ...}: rewards tell outcomes apart here"
+                expected = (
+                    "a reward column, columns={'reward': ...}: rewards tell outcomes apart here"
+                )
             refuse(log.field("reward"), vague, block.reward, expected, block.row)
         if known.rewards_known:
             _tell(log.report, rewards_replaced=far & ~vague & ~np.isnan(paid))
@@ -371,10 +503,12 @@ class _Match:
         return self._drop(block._replace(reward=np.where(fill, listed, paid)), vague)
 
 
-# Reading --------------------------------------------------------------------------------------------------------------
+# Reading ------------------------------------------------------------------------------------------
 
 
-def _roles_of(columns: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _roles_of(
+    columns: Mapping[str, Any] | None, names: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """Return the columns of each role that a table has."""
     asked, roles = dict(columns or {}), dict[str, tuple[str, ...]]()
     for key in asked:
@@ -391,14 +525,18 @@ def _roles_of(columns: Mapping[str, Any] | None, names: Sequence[str]) -> dict[s
             continue
         parts = (value,) if isinstance(value, str) or value in names else tuple(value)
         if not parts or (len(parts) > 1 and role not in _LABELS):
-            raise ParameterError(f"columns[{role!r}]", got=repr(value), expected="the name of one column")
+            raise ParameterError(
+                f"columns[{role!r}]", got=repr(value), expected="the name of one column"
+            )
         for part in parts:
             if part not in names:
                 raise UnknownName(f"columns[{role!r}]", got=part, known=map(str, names))
         roles[role] = parts
     if "next_state" in roles and len(roles["next_state"]) != len(roles["state"]):
         expected = f"as many columns as the state has, {len(roles['state'])}; or None, for those of the next row"
-        raise ParameterError("columns['next_state']", got=repr(roles["next_state"]), expected=expected)
+        raise ParameterError(
+            "columns['next_state']", got=repr(roles["next_state"]), expected=expected
+        )
     return roles
 
 
@@ -424,17 +562,20 @@ def read_log(
     Parameters
     ----------
     source : path, data frame or dataset
-        A file whose name ends in ``.csv`` is CSV with a line of names, any other one Parquet; files are read in blocks,
-        now and whenever they are used. ``minari:ID`` is a Minari dataset on this machine. Or a data frame of pandas or
-        Polars, an Arrow table, a mapping of columns, a list of rows.
+        A file whose name ends in ``.csv`` is CSV with a line of names, any other one Parquet; files
+        are read in blocks, now and whenever they are used. ``minari:ID`` is a Minari dataset on
+        this machine. Or a data frame of pandas or Polars, an Arrow table, a mapping of columns, a
+        list of rows.
     columns : dict, optional
-        The column of each role, several for a tuple: episode, state, action, next_state, reward, ended, truncated,
-        step; by default the column of that name. ``next_state: None``: that of the next row. ``episode: None``: one
-        sequence, which is cut where it ended.
+        The column of each role, several for a tuple: episode, state, action, next_state, reward,
+        ended, truncated, step; by default the column of that name. ``next_state: None``: that of
+        the next row. ``episode: None``: one sequence, which is cut where it ended.
     order_by : str, optional
-        A column of numbers or dates. With it, or with a column ``step``, rows may come in any order.
+        A column of numbers or dates. With it, or with a column ``step``, rows may come in any
+        order.
     tolerance : float, optional
-        How far a reward may be from one that the models list, in the unit of the log; by default 0.001 of their range.
+        How far a reward may be from one that the models list, in the unit of the log; by default
+        0.001 of their range.
     unlisted : "error" | "drop"
         What to do with rows whose state, action or reward is missing or not in the models.
     split : bool
@@ -448,7 +589,7 @@ def read_log(
     require_choice("unlisted", unlisted, ("error", "drop"))
     if tolerance is not None:
         require_number("tolerance", tolerance, 0.0, math.inf)
-    table = table_of(source)
+    table = open_table(source)
     if order_by is not None and order_by not in table.names:
         raise UnknownName("order_by", got=order_by, known=map(str, table.names))
     return Log(table, _roles_of(columns, table.names), order_by, tolerance, unlisted, split)
@@ -459,7 +600,9 @@ def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
     problem, draw = as_mdp(mdp), stream(seed, "log")
     allowed = problem.known.allowed / problem.known.allowed.sum(axis=1, keepdims=True)
     chances = np.tile(allowed, (problem.horizon, 1, 1))
-    flows = [simulate(problem, chances, 1, draw) for _ in range(require_integer("episodes", episodes, 1))]
+    flows = [
+        simulate(problem, chances, 1, draw) for _ in range(require_integer("episodes", episodes, 1))
+    ]
     names = ("state", "action", "next_state", "reward")
     columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
     columns["episode"] = np.repeat(np.arange(episodes), problem.horizon)

@@ -1,20 +1,22 @@
 r"""``select``: which class of models logged episodes require.
 
-The log is read as flows, each a tenth of the data before it, and the classes are judged after every flow, as agents do:
-by *likelihood* as :class:`occamrl.Occam`, for lists of kernels one of which is the truth; no reward is needed. Or by
-*value* rows as :class:`occamrl.ARLGen`, for covers and linear classes, which is told of the flows as if it had played
-them: before a flow it plans a value function from the flows before.
+The log is read as flows, each a tenth of the data before it, and the classes are judged after every
+flow, as agents do: by *likelihood* as :class:`occamrl.Occam`, for lists of kernels one of which is
+the truth; no reward is needed. Or by *value* rows as :class:`occamrl.ARLGen`, for covers and linear
+classes, which is told of the flows as if it had played them: before a flow it plans a value
+function from the flows before.
 
-Predictions and values are fixed before the flow, and s and a before s'. Both tests therefore hold for all times at
-once, whoever chose the actions, as long as that was without looking ahead: with probability 1 - delta the smallest
-class that holds the true kernel is never rejected.
+Predictions and values are fixed before the flow, and s and a before s'. Both tests therefore hold
+for all times at once, whoever chose the actions, as long as that was without looking ahead: with
+probability 1 - delta the smallest class that holds the true kernel is never rejected.
 
-**Evidence against a class** is the smallest, over its kernels, of the log of how much better the mixture explains the
-data; by value rows twice the loss in excess of the mixture's. The class is rejected while it exceeds log(1/delta).
+**Evidence against a class** is the smallest, over its kernels, of the log of how much better the
+mixture explains the data; by value rows twice the loss in excess of the mixture's. The class is
+rejected while it exceeds log(1/delta).
 
-**More data.** If Q is true, the evidence against P grows by d on average per log like this one (the relative entropy of
-their outcomes, or twice the squared distance of their rows), with a standard deviation of about sqrt(2 d). P is
-rejected once d - sqrt(2 d) exceeds what is missing.
+**More data.** If Q is true, the evidence against P grows by d on average per log like this one (the
+relative entropy of their outcomes, or twice the squared distance of their rows), with a standard
+deviation of about sqrt(2 d). P is rejected once d - sqrt(2 d) exceeds what is missing.
 """
 
 from __future__ import annotations
@@ -48,7 +50,10 @@ class _Likelihood:
     misspecified = False  # although members are left
 
     def __init__(self, ladder: Any, known: Known, delta: float) -> None:
-        self.ladder, self.judge = ladder, cast(Any, Occam(ladder=ladder, delta=delta).evidence(known))
+        self.ladder, self.judge = (
+            ladder,
+            cast(Any, Occam(ladder=ladder, delta=delta).evidence(known)),
+        )
         self.state = {**self.judge.begin(), "episodes": 0, "misspecified_since": 0}
 
     def learn(self, flow: Flow) -> None:
@@ -58,8 +63,12 @@ class _Likelihood:
     def distances(self, kernels: Ints, reference: int) -> Floats:
         """Return the relative entropies of the outcomes of one kernel to those of others, summed over the log."""
         members = self.judge.members
-        visits = np.add.reduceat(self.state["count"], members.outcomes.start[:-1])[members.outcomes.pair]
-        found = members.likelihoods(visits * members.probability(slice(reference, reference + 1))[0])
+        visits = np.add.reduceat(self.state["count"], members.outcomes.start[:-1])[
+            members.outcomes.pair
+        ]
+        found = members.likelihoods(
+            visits * members.probability(slice(reference, reference + 1))[0]
+        )
         return np.asarray(found[reference] - found[kernels])
 
 
@@ -74,7 +83,7 @@ class _Value:
 
     @property
     def misspecified(self) -> bool:
-        return bool(self.plan.grounds["misspecified"])
+        return bool(self.plan.diagnostics["misspecified"])
 
     def learn(self, flow: Flow) -> None:
         self.agent.learn(self.known, self.state, self.plan, flow)
@@ -132,15 +141,18 @@ def select(
     log : Log, path, data frame or dataset
         What :func:`occamrl.read_log` takes.
     ladder : Ladder, ParametricLadder, SimulatorLadder, path or name
-        A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along, as a model does.
+        A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along, as a
+        model does.
     known : Known, optional
-        ``mdp.known`` of the problem, in the unit of the log. Value rows need it, and so do the policy and its worth;
-        the likelihood does only where outcomes with one next state are told apart by rewards.
+        ``mdp.known`` of the problem, in the unit of the log. Value rows need it, and so do the
+        policy and its worth; the likelihood does only where outcomes with one next state are told
+        apart by rewards.
     delta : float
-        The smallest class that holds the true kernel is rejected with probability at most delta, over all tests.
+        The smallest class that holds the true kernel is rejected with probability at most delta,
+        over all tests.
     evidence : "likelihood" | "value", optional
-        By default value rows for covers and linear classes, the likelihood for others. Choose value rows where a zero
-        of the models may be wrong.
+        By default value rows for covers and linear classes, the likelihood for others. Choose value
+        rows where a zero of the models may be wrong.
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
@@ -152,7 +164,9 @@ def select(
         ladder = read_ladder(ladder)
     spec, ladder = ladder, getattr(ladder, "ladder", ladder)
     if callable(ladder):  # a model, whose method it is
-        raise ParameterError("ladder", got=repr(spec), expected="model.ladder({...}): classes by their parameters")
+        raise ParameterError(
+            "ladder", got=repr(spec), expected="model.ladder({...}): classes by their parameters"
+        )
     require_kind("ladder", ladder, (Ladder, ParametricLadder))
     require_delta(delta)
     real = isinstance(ladder, ParametricLadder)
@@ -163,22 +177,33 @@ def select(
         expected = '"value": the truth is no member of a cover, and linear classes are no lists'
         raise ParameterError("evidence", got=repr(evidence), expected=expected)
     if evidence == "value" and real:
-        expected = '"likelihood"; or a list, model.family({...}): real parameters have no value rows'
+        expected = (
+            '"likelihood"; or a list, model.family({...}): real parameters have no value rows'
+        )
         raise ParameterError("evidence", got=repr(evidence), expected=expected)
     source = read_log(log)
     if known is None and real:
         known = ladder.model.known
     elif known is None:
-        sizes = Known.of_sizes(states=ladder.features.states, actions=ladder.features.actions, horizon=source.longest)
+        sizes = Known.of_sizes(
+            states=ladder.features.states, actions=ladder.features.actions, horizon=source.longest
+        )
         known = getattr(spec, "known", sizes)
     require_kind("known", known, Known)
     if evidence == "value" and not known.rewards_known:
-        raise ParameterError("known", got="sizes alone", expected="mdp.known: horizon and rewards, to plan values")
+        raise ParameterError(
+            "known", got="sizes alone", expected="mdp.known: horizon and rewards, to plan values"
+        )
     outcomes = ladder.model.layout if real else ladder.features.attach(known)
     test = (_Likelihood if evidence == "likelihood" else _Value)(ladder, known, delta)
     bar = Progress("select", source.episodes, progress)
     chosen = np.zeros((known.states, known.actions))
-    history, read, since, starts = list[list[float]](), 0, dict[int, int](), np.zeros(known.states, np.int64)
+    history, read, since, starts = (
+        list[list[float]](),
+        0,
+        dict[int, int](),
+        np.zeros(known.states, np.int64),
+    )
     for flow in source.flows(known, outcomes, getattr(spec, "rewards", None)):
         test.learn(flow)
         np.add.at(chosen, (flow.state, flow.action), flow.count)
@@ -186,7 +211,11 @@ def select(
         np.add.at(starts, flow.state[begins], flow.count[begins])
         read += flow.episodes
         history.append([read, *test.judge.judge(test.state).against.tolist()])
-        over = (m for m, against in enumerate(history[-1][1:], start=1) if against > math.log(1.0 / delta))
+        over = (
+            m
+            for m, against in enumerate(history[-1][1:], start=1)
+            if against > math.log(1.0 / delta)
+        )
         since = {m: since.get(m, read) for m in over}
         bar.update(read)
     bar.close()

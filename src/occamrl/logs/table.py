@@ -1,8 +1,9 @@
 """Tables as they come, and their cells: batches of columns, and codes, numbers, flags and dates made of them.
 
-A table is anything that has columns: a Parquet or CSV file, an Arrow table, a data frame of pandas or Polars, a mapping
-of arrays, a list of rows, a Minari dataset. It gives the columns that are asked for in batches of Arrow arrays, or of
-lists where Arrow does not take the objects. A cell that cannot be read is refused with its column and row.
+A table is anything that has columns: a Parquet or CSV file, an Arrow table, a data frame of pandas
+or Polars, a mapping of arrays, a list of rows, a Minari dataset. It gives the columns that are
+asked for in batches of Arrow arrays, or of lists where Arrow does not take the objects. A cell that
+cannot be read is refused with its column and row.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from occamrl.errors import InvalidInput, OccamRLError, ParameterError
 from occamrl.protocols import Floats, Ints
 
 BLOCK = 2**17  # rows that are read at once
-MISSING, END = -1, -2  # codes of what no label was given for: nothing, and the next state of an episode that ended
+MISSING, END = (
+    -1,
+    -2,
+)  # codes of what no label was given for: nothing, and the next state of an episode that ended
 _NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?")
 
 Columns = Mapping[str, Any]  # Arrow arrays by column, or lists of objects that Arrow does not take
@@ -47,7 +51,9 @@ class Table(NamedTuple):
     source: str = "log"
 
 
-def refuse(field: str, bad: Any, values: Any, expected: str, rows: Any, error: type[LogError] = LogError) -> None:
+def refuse(
+    field: str, bad: Any, values: Any, expected: str, rows: Any, error: type[LogError] = LogError
+) -> None:
     """Refuse the first row that is marked; ``rows`` are the numbers of the rows, or that of the first."""
     for row in np.flatnonzero(bad)[:1].tolist():
         number = rows + row if isinstance(rows, int) else int(rows[row])
@@ -56,7 +62,7 @@ def refuse(field: str, bad: Any, values: Any, expected: str, rows: Any, error: t
         raise error(field, index=(number,), got=f"{value!r:.80}", expected=expected)
 
 
-# Labels ---------------------------------------------------------------------------------------------------------------
+# Labels -------------------------------------------------------------------------------------------
 
 
 def label_of(value: Any) -> Any:
@@ -90,13 +96,23 @@ def coded(field: str, column: Any, first: int) -> tuple[Ints, list[Any]]:
         values = list(seen)
     else:
         coded = column.dictionary_encode()
-        codes, values = coded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False), coded.dictionary.to_pylist()
+        codes, values = (
+            coded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False),
+            coded.dictionary.to_pylist(),
+        )
     advice = "a label: text, a number, true or false; name dates in order_by=, and give a weekday or month as a number"
-    dates = np.array([isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in [*values, 0]])
+    dates = np.array(
+        [
+            isinstance(value, (datetime.date, datetime.time, datetime.timedelta))
+            for value in [*values, 0]
+        ]
+    )
     if dates.any():
         refuse(field, dates[codes], [str(values[c]) for c in codes], advice, first)
     labels = [label_of(value) for value in values]
-    known = np.array([*(MISSING if label is None else c for c, label in enumerate(labels)), MISSING])
+    known = np.array(
+        [*(MISSING if label is None else c for c, label in enumerate(labels)), MISSING]
+    )
     return known[codes], labels
 
 
@@ -112,16 +128,26 @@ class Labels:
         for k, name in enumerate(names[1:]):
             others, more = coded(name, batch[name], first)
             gone = (keys == MISSING) | (others == MISSING)
-            pairs, keys = np.unique(np.where(gone, MISSING, keys * len(more) + others), return_inverse=True)
+            pairs, keys = np.unique(
+                np.where(gone, MISSING, keys * len(more) + others), return_inverse=True
+            )
             parts = [None if pair < 0 else divmod(pair, len(more)) for pair in pairs.tolist()]
-            labels = [at and ((*labels[at[0]],) if k else (labels[at[0]],)) + (more[at[1]],) for at in parts]
-        codes = [MISSING if label is None else self.codes.setdefault(label, len(self.codes)) for label in labels]
+            labels = [
+                at and ((*labels[at[0]],) if k else (labels[at[0]],)) + (more[at[1]],)
+                for at in parts
+            ]
+        codes = [
+            MISSING if label is None else self.codes.setdefault(label, len(self.codes))
+            for label in labels
+        ]
         return np.array([*codes, MISSING], np.int64)[keys]
 
     def look_up(self, names: Sequence[Hashable]) -> Ints:
         """Return what each code is in a list of names, MISSING where it is not in it; END and MISSING stay."""
         book = {label_of(name): i for i, name in reversed(list(enumerate(names)))}
-        return np.array([*(book.get(label, MISSING) for label in self.codes), END, MISSING], np.int64)
+        return np.array(
+            [*(book.get(label, MISSING) for label in self.codes), END, MISSING], np.int64
+        )
 
     def decoded(self, codes: Ints) -> NDArray[Any]:
         """Return the labels of codes, as integers where all are; None where there is none."""
@@ -142,7 +168,11 @@ class Episodes:
     def encode(self, names: Sequence[str], batch: Columns, first: int) -> Ints:
         """Return the number of the episode of each row."""
         column = batch[names[0]]
-        whole = len(names) == 1 and not isinstance(column, list) and str(column.type).startswith(("int", "uint"))
+        whole = (
+            len(names) == 1
+            and not isinstance(column, list)
+            and str(column.type).startswith(("int", "uint"))
+        )
         if whole and not column.null_count and not self.labels.codes:
             ids, last = column.to_numpy(zero_copy_only=False).astype(np.int64), self.ids[-1][-1:]
             steps = np.diff(ids, prepend=last if last.size else ids[:1] - 1)
@@ -164,7 +194,7 @@ class Episodes:
         return np.argsort(sorted(range(len(keys)), key=keys.__getitem__))
 
 
-# Columns of other kinds -----------------------------------------------------------------------------------------------
+# Columns of other kinds ---------------------------------------------------------------------------
 
 
 def floats(field: str, column: Any, first: int, expected: str) -> Floats:
@@ -174,8 +204,13 @@ def floats(field: str, column: Any, first: int, expected: str) -> Floats:
     try:
         found = pa.array(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowException:
-        values = [label_of(value) for value in (column if isinstance(column, list) else column.to_pylist())]
-        bad = [not (value is None or isinstance(value, (int, float, np.number))) for value in values]
+        values = [
+            label_of(value)
+            for value in (column if isinstance(column, list) else column.to_pylist())
+        ]
+        bad = [
+            not (value is None or isinstance(value, (int, float, np.number))) for value in values
+        ]
         refuse(field, bad, values, expected, first)
         found = np.array([math.nan if value is None else value for value in values], np.float64)
     refuse(field, np.isinf(found), found, expected, first)
@@ -187,7 +222,13 @@ def flags(field: str, column: Any, first: int) -> NDArray[np.bool_]:
     codes, labels = coded(field, column, first)
     labels.append(None)
     bad = np.array([label not in (0, 1) for label in labels])
-    refuse(field, bad[codes], [labels[c] for c in codes] if bad[codes].any() else (), "true or false", first)
+    refuse(
+        field,
+        bad[codes],
+        [labels[c] for c in codes] if bad[codes].any() else (),
+        "true or false",
+        first,
+    )
     return np.array([bool(label) for label in labels])[codes]
 
 
@@ -195,24 +236,34 @@ def ordered(field: str, column: Any, first: int) -> NDArray[Any]:
     """Return a column of numbers or dates as numbers that can be compared."""
     import pyarrow as pa
 
-    expected = "a number or a date (as text: 2026-01-31, with a time if needed), in one form in all rows"
+    expected = (
+        "a number or a date (as text: 2026-01-31, with a time if needed), in one form in all rows"
+    )
     array: Any = pa.array(column) if isinstance(column, list) else column
     array = array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
-    refuse(field, array.is_null().to_numpy(zero_copy_only=False), [None] * len(array), expected, first)
+    refuse(
+        field, array.is_null().to_numpy(zero_copy_only=False), [None] * len(array), expected, first
+    )
     times = [pa.timestamp("ns"), pa.timestamp("ns", "UTC")]
-    for kind in times if str(array.type).startswith(("date", "timestamp")) else [pa.int64(), pa.float64(), *times]:
+    for kind in (
+        times
+        if str(array.type).startswith(("date", "timestamp"))
+        else [pa.int64(), pa.float64(), *times]
+    ):
         try:
             return np.asarray(array.cast(kind).to_numpy(zero_copy_only=False))
         except pa.ArrowException:
             continue
     values = [str(value) for value in array.to_pylist()]
-    form = _NUMBER.fullmatch if _NUMBER.fullmatch(values[0]) else re.compile(r"\d{4}-\d\d-\d\d").match
+    form = (
+        _NUMBER.fullmatch if _NUMBER.fullmatch(values[0]) else re.compile(r"\d{4}-\d\d-\d\d").match
+    )
     odd = [not form(value) for value in values]
     refuse(field, odd if any(odd) else [True], values, expected, first)
     raise AssertionError
 
 
-# Tables ---------------------------------------------------------------------------------------------------------------
+# Tables -------------------------------------------------------------------------------------------
 
 
 def _parquet(path: Path) -> Table:
@@ -227,7 +278,9 @@ def _parquet(path: Path) -> Table:
     try:
         return Table(pq.ParquetFile(path).schema_arrow.names, batches, str(path))
     except (OSError, pa.ArrowException) as error:
-        raise LogError(str(path), got=error, expected="a Parquet file, or one whose name ends in .csv") from error
+        raise LogError(
+            str(path), got=error, expected="a Parquet file, or one whose name ends in .csv"
+        ) from error
 
 
 def _csv(path: Path) -> Table:
@@ -239,18 +292,31 @@ def _csv(path: Path) -> Table:
         line = file.readline()
     sign = max(",;\t|", key=line.count)  # a comma unless there are more of another
     if sign != "," or "\ufffd" in line:
-        got = "text that is not UTF-8" if sign == "," else f"columns that seem to be separated by {sign!r}"
+        got = (
+            "text that is not UTF-8"
+            if sign == ","
+            else f"columns that seem to be separated by {sign!r}"
+        )
         expected = f"commas and UTF-8: export it so, or pass pandas.read_csv(..., sep={sign!r}, encoding=...)"
         raise LogError(str(path), got=got, expected=expected)
     header = [name.strip() for name in next(csv.reader([line]), [])]
 
     def batches(names: Sequence[str]) -> Iterator[Columns]:
         texts, nothing = dict.fromkeys(names, pa.string()), ["", "nan", "NaN"]
-        kinds = {"column_types": texts, "include_columns": names, "null_values": nothing, "strings_can_be_null": True}
+        kinds = {
+            "column_types": texts,
+            "include_columns": names,
+            "null_values": nothing,
+            "strings_can_be_null": True,
+        }
         block = max(BLOCK * 32, 2**12)
-        one_by_one = reader.ReadOptions(use_threads=False, column_names=header, skip_rows=1, block_size=block)
+        one_by_one = reader.ReadOptions(
+            use_threads=False, column_names=header, skip_rows=1, block_size=block
+        )
         try:
-            with reader.open_csv(path, read_options=one_by_one, convert_options=reader.ConvertOptions(**kinds)) as rows:
+            with reader.open_csv(
+                path, read_options=one_by_one, convert_options=reader.ConvertOptions(**kinds)
+            ) as rows:
                 for batch in rows:
                     yield {name: batch.column(name) for name in names}
         except (OSError, pa.ArrowException) as error:
@@ -308,8 +374,15 @@ def _arrow(column: Any) -> Any:
 
 def _in_memory(source: Any) -> Table:
     """Read what has columns by name."""
-    if isinstance(source, (list, tuple)) and source and all(isinstance(row, Mapping) for row in source):
-        source = {name: [row.get(name) for row in source] for name in dict.fromkeys(n for row in source for n in row)}
+    if (
+        isinstance(source, (list, tuple))
+        and source
+        and all(isinstance(row, Mapping) for row in source)
+    ):
+        source = {
+            name: [row.get(name) for row in source]
+            for name in dict.fromkeys(n for row in source for n in row)
+        }
     if not hasattr(source, "__getitem__") or isinstance(source, (list, tuple)):
         expected = "a path, a data frame, an Arrow table, a mapping of columns or a list of rows (mappings)"
         raise ParameterError("log", got=f"{source!r:.100}", expected=expected)
@@ -318,28 +391,36 @@ def _in_memory(source: Any) -> Table:
         columns = {name: _arrow(source[name]) for name in names}
         sizes = {name: len(column) for name, column in columns.items()}
         if len({*sizes.values()}) > 1:
-            raise LogError("rows", got=f"columns of lengths {sizes}", expected="one value per row in each")
+            raise LogError(
+                "rows", got=f"columns of lengths {sizes}", expected="one value per row in each"
+            )
         for first in range(0, max(sizes.values()), BLOCK):
             yield {name: column[first : first + BLOCK] for name, column in columns.items()}
 
     return Table(list(getattr(source, "column_names", getattr(source, "columns", source))), batches)
 
 
-def table_of(source: Any) -> Table:
+def open_table(source: Any) -> Table:
     """Return a path, a data frame, an Arrow table, a mapping, a list of rows or a Minari dataset as a table."""
     if isinstance(source, str) and source.startswith("minari:"):
         try:
             dataset = importlib.import_module("minari").load_dataset(source.removeprefix("minari:"))
         except ModuleNotFoundError as error:
-            raise OccamRLError('reading Minari datasets needs Minari: pip install "minari[hdf5]"') from error
+            raise OccamRLError(
+                'reading Minari datasets needs Minari: pip install "minari[hdf5]"'
+            ) from error
         except (ValueError, KeyError, OSError) as error:
-            raise LogError("dataset", got=f"{source!r}: {error}", expected="a Minari dataset here") from error
+            raise LogError(
+                "dataset", got=f"{source!r}: {error}", expected="a Minari dataset here"
+            ) from error
         return _minari(dataset, source)
     if hasattr(source, "iterate_episodes"):
         return _minari(source)
     if isinstance(source, (str, Path)):
         path = Path(source)
         if not path.is_file():
-            raise LogError(str(source), got="no such file", expected="a Parquet or CSV file, or minari:ID")
+            raise LogError(
+                str(source), got="no such file", expected="a Parquet or CSV file, or minari:ID"
+            )
         return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
     return _in_memory(source)

@@ -76,12 +76,15 @@ def losses(theta: Floats, gram: Floats, xy: Floats) -> Floats:
 def simplex_least_squares(x: Floats, y: Floats) -> Floats:
     """Return the distribution p that minimises |x p - y|^2, exactly (Lawson and Hanson 1974, chapter 23).
 
-    Over distributions x p - y = Z p with Z = x - y 1^T. For p = t q with q a distribution, min over t of |Z p|^2 +
-    (sum p - 1)^2 is |Z q|^2/(|Z q|^2 + 1), which grows with |Z q|: non-negative least squares finds the same q.
+    Over distributions x p - y = Z p with Z = x - y 1^T. For p = t q with q a distribution, min over
+    t of |Z p|^2 + (sum p - 1)^2 is |Z q|^2/(|Z q|^2 + 1), which grows with |Z q|: non-negative
+    least squares finds the same q.
     """
     from scipy.optimize import nnls  # slow to import, and seldom needed
 
-    scale = max(float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0)), 1e-300) * math.sqrt(len(x) + 1.0)
+    scale = max(
+        float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0)), 1e-300
+    ) * math.sqrt(len(x) + 1.0)
     stacked = np.vstack([(x - y[:, None]) / scale, np.ones((1, x.shape[1]))])
     found = nnls(stacked, np.append(np.zeros(len(x)), 1.0))[0]
     return np.asarray(found / found.sum(), dtype=np.float64)
@@ -90,7 +93,8 @@ def simplex_least_squares(x: Floats, y: Floats) -> Floats:
 def simplex_minimum(gram: Floats, xy: Floats) -> Floats:
     """Return the distribution p that minimises p^T gram p - 2 xy^T p.
 
-    gram = X^T X and xy = X^T y for some X and y; the eigenvectors of gram give an X and a y of as few rows.
+    gram = X^T X and xy = X^T y for some X and y; the eigenvectors of gram give an X and a y of as
+    few rows.
     """
     eigen, vectors = np.linalg.eigh(gram)
     kept = eigen > 1e-12 * eigen[-1]
@@ -105,14 +109,18 @@ def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
 
     def solution(shift: float) -> Floats:
         fine = eigen + shift > 1e-12 * max(1.0, float(eigen[-1]))
-        return np.asarray(np.divide(coefficients, eigen + shift, out=np.zeros_like(eigen), where=fine))
+        return np.asarray(
+            np.divide(coefficients, eigen + shift, out=np.zeros_like(eigen), where=fine)
+        )
 
     eta = solution(0.0)
     if np.linalg.norm(eta) > radius:  # on the sphere: |eta(shift)| falls in shift
         low, high = 0.0, float(np.linalg.norm(coefficients)) / radius
         for _ in range(100):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if np.linalg.norm(solution(middle)) > radius else (low, middle)
+            low, high = (
+                (middle, high) if np.linalg.norm(solution(middle)) > radius else (low, middle)
+            )
         eta = solution(high)
     return np.asarray(vectors @ eta, dtype=np.float64)
 
@@ -168,8 +176,9 @@ class FiniteFamily(Family):
     Parameters
     ----------
     kernels : array [m, S, A, S], or a sequence of kernels or of problems
-        Dense [S, A, S] or scipy.sparse (S*A, S); or FiniteMDPs with the same unit and the same allowed actions. Where
-        their rewards are on outcomes, members are laws of outcomes (s', reward).
+        Dense [S, A, S] or scipy.sparse (S*A, S); or FiniteMDPs with the same unit and the same
+        allowed actions. Where their rewards are on outcomes, members are laws of outcomes (s',
+        reward).
     parameters, features : array [m, d] or [m, G, n], and FeatureMap
         Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
     """
@@ -185,7 +194,9 @@ class FiniteFamily(Family):
         features: FeatureMap | None = None,
     ) -> None:
         if (kernels is None) == (parameters is None) or (parameters is None) != (features is None):
-            raise FamilyError("kernels", got="both or neither", expected="kernels, or parameters with features")
+            raise FamilyError(
+                "kernels", got="both or neither", expected="kernels, or parameters with features"
+            )
         if features is None:
             self.features, self.theta = _one_hot(kernels)
         else:
@@ -193,10 +204,14 @@ class FiniteFamily(Family):
             theta, shape = as_floats("parameters", parameters), (features.groups, features.width)
             shapes = [shape, (features.dimension,)] if features.groups == 1 else [shape]
             if theta.shape[1:] not in shapes or len(theta) == 0:
-                raise ShapeError("parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1")
+                raise ShapeError(
+                    "parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1"
+                )
             self.features, self.theta = features, theta.reshape(-1, *shape)
         self.size = len(self.theta)
-        require_kernels("kernels" if parameters is None else "parameters", self.features, self.theta)
+        require_kernels(
+            "kernels" if parameters is None else "parameters", self.features, self.theta
+        )
 
     def take(self, members: Any) -> FiniteFamily:
         """Return the family of some members, in the order given."""
@@ -207,7 +222,9 @@ class FiniteFamily(Family):
 
     def kernel(self, member: Any) -> Floats:
         """Return one member as a dense array [S, A, S]."""
-        return self.features.kernel(self.theta[require_integer("member", member, 0, most=self.size - 1)])
+        return self.features.kernel(
+            self.theta[require_integer("member", member, 0, maximum=self.size - 1)]
+        )
 
     def probability(self, members: Any = slice(None)) -> Floats:
         """Return the probabilities [m, O] of some members on the outcomes of the features."""
@@ -215,7 +232,10 @@ class FiniteFamily(Family):
 
     def kernel_of(self, member: int, known: Known) -> bellman.Kernel:
         """Return a member as dynamic programming needs it, with the rewards of a problem."""
-        outcomes, probability = self.features.attach(known), self.features.probabilities(self.theta[member])
+        outcomes, probability = (
+            self.features.attach(known),
+            self.features.probabilities(self.theta[member]),
+        )
         return bellman.kernel_of(outcomes, probability, known)
 
     @cached_property
@@ -241,7 +261,9 @@ class FiniteFamily(Family):
         if target is None:
             return None
         matrix, theta = self.features.cells[1], self.theta.reshape(self.size, -1)
-        weights = np.random.default_rng(0).uniform(0.5, 1.0, target.size)  # members that differ have other projections
+        weights = np.random.default_rng(0).uniform(
+            0.5, 1.0, target.size
+        )  # members that differ have other projections
         near = np.abs(theta @ (matrix.T @ weights) - weights @ target) <= TOLERANCE * weights.sum()
         for member in np.flatnonzero(near).tolist():
             if np.abs(matrix @ theta[member] - target).max() <= TOLERANCE:
@@ -264,15 +286,24 @@ class FiniteFamily(Family):
 
 def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
     """Refuse parameters [m, G, n] that do not make kernels."""
-    start, together = features.outcomes.start[:-1], max(1, _TOGETHER // features.outcomes.next_state.size)
+    start, together = (
+        features.outcomes.start[:-1],
+        max(1, _TOGETHER // features.outcomes.next_state.size),
+    )
     for first in range(0, len(theta), together):
         p = features.laws(theta[first : first + together])
         total, least = np.add.reduceat(p, start, axis=1), np.minimum.reduceat(p, start, axis=1)
-        fine = (np.abs(total - 1.0) <= TOLERANCE) & (least >= -_SIGN_TOLERANCE)  # false where not a number
+        fine = (np.abs(total - 1.0) <= TOLERANCE) & (
+            least >= -_SIGN_TOLERANCE
+        )  # false where not a number
         for member, pair in np.argwhere(~fine).tolist():
             here, lowest = float(total[member, pair]), float(least[member, pair])
             negative = abs(here - 1.0) <= TOLERANCE
-            got = f"a probability of {lowest:.6g}" if negative else f"probabilities that sum to {here:.12g}"
+            got = (
+                f"a probability of {lowest:.6g}"
+                if negative
+                else f"probabilities that sum to {here:.12g}"
+            )
             at = (first + member, *divmod(pair, features.actions))
             raise FamilyError(field, index=at, got=got, expected=sum_to_one(here, lowest))
 
@@ -283,12 +314,24 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     if len(given) and any(isinstance(each, FiniteMDP) for each in given):
         for i, each in enumerate(given):
             require_kind(f"kernels[{i}]", each, FiniteMDP)
-            same = each.known.unit == given[0].known.unit and np.array_equal(each.known.allowed, given[0].known.allowed)
+            same = each.known.unit == given[0].known.unit and np.array_equal(
+                each.known.allowed, given[0].known.allowed
+            )
             if not same:
                 expected = "those of the first: one reward_range, one set of allowed actions"
-                raise FamilyError("kernels", index=(i,), got="another unit or other allowed actions", expected=expected)
+                raise FamilyError(
+                    "kernels",
+                    index=(i,),
+                    got="another unit or other allowed actions",
+                    expected=expected,
+                )
         united = FeatureMap.of_simulators(given)
-        outcomes, matrix, states, rewards = united.outcomes, united.matrix, united.states, united.rewards
+        outcomes, matrix, states, rewards = (
+            united.outcomes,
+            united.matrix,
+            united.states,
+            united.rewards,
+        )
     else:
         (outcomes, matrix, states), rewards = read_kernels("kernels", given), None
     features = FeatureMap.of_outcomes(outcomes, states, rewards)
@@ -307,19 +350,22 @@ class CoverFamily(FiniteFamily):
     >>> family.size
     11
 
-    Grid points are multiples of the step, so that covers of boxes form ladders. A truth between two points keeps its
-    class (``off_grid``). The price: kernels nearer to each other than about the cover radius are never told apart.
+    Grid points are multiples of the step, so that covers of boxes form ladders. A truth between two
+    points keeps its class (``off_grid``). The price: kernels nearer to each other than about the
+    cover radius are never told apart.
 
     Parameters
     ----------
     kernel : callable
         From a vector of parameters to a kernel [S, A, S], dense or scipy.sparse (S*A, S).
     low, high, step : sequences of numbers
-        The box, and the distance of grid points in each parameter, or one for all. Ends are multiples of the step.
+        The box, and the distance of grid points in each parameter, or one for all. Ends are
+        multiples of the step.
     reach : float, optional
-        The cover radius: how far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its
-        nearest grid point. By default computed from neighbours, which is right for kernels that are affine in each
-        parameter between them. 0: the truth is a grid point, and the family a list like any other.
+        The cover radius: how far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box
+        may be from its nearest grid point. By default computed from neighbours, which is right for
+        kernels that are affine in each parameter between them. 0: the truth is a grid point, and
+        the family a list like any other.
     """
 
     def __init__(
@@ -333,28 +379,48 @@ class CoverFamily(FiniteFamily):
     ) -> None:
         bottom, top, width = as_floats("low", low), as_floats("high", high), as_floats("step", step)
         if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or (bottom > top).any():
-            raise ParameterError("low, high", got=(low, high), expected="two vectors of numbers with low <= high")
+            raise ParameterError(
+                "low, high", got=(low, high), expected="two vectors of numbers with low <= high"
+            )
         if width.shape not in ((), (1,), bottom.shape) or not (width > 0.0).all():
             raise ParameterError("step", got=step, expected=f"one number > 0, or {bottom.size}")
         width = np.broadcast_to(width, bottom.shape)
         first, last = np.round(bottom / width), np.round(top / width)
-        if not (np.abs([bottom / width - first, top / width - last]) <= 1e-6).all():  # false where not a number
+        if not (
+            np.abs([bottom / width - first, top / width - last]) <= 1e-6
+        ).all():  # false where not a number
             expected = "multiples of the step: beyond the last grid point nothing would be covered"
             raise ParameterError("low, high", got=(low, high), expected=expected)
         counts = last - first + 1
         if counts.prod() > _MOST_MEMBERS:
-            raise FamilyError("step", got=f"a grid of {counts.tolist()}", expected=f"at most {_MOST_MEMBERS:,} points")
+            raise FamilyError(
+                "step",
+                got=f"a grid of {counts.tolist()}",
+                expected=f"at most {_MOST_MEMBERS:,} points",
+            )
         axes = [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
         self.parameters: Floats = np.array(list(itertools.product(*axes)))
-        middles = itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes)) if reach else ()
+        middles = (
+            itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes))
+            if reach
+            else ()
+        )
         kernels = [kernel(point) for point in (*self.parameters, *map(np.array, middles))]
-        self.features, theta = _one_hot(kernels)  # what can happen in the middle of a cell can happen
+        self.features, theta = _one_hot(
+            kernels
+        )  # what can happen in the middle of a cell can happen
         self.size = len(self.parameters)
         self.theta = theta[: self.size]
         require_kernels("kernels", self.features, self.theta)
         if reach is None:  # half the largest distance of neighbours on the grid, for each parameter
-            laws, start = self.probability().reshape(*counts.astype(int), -1), self.features.outcomes.start[:-1]
-            gaps = (np.add.reduceat(np.abs(np.diff(laws, axis=i)), start, axis=-1) for i in range(counts.size))
+            laws, start = (
+                self.probability().reshape(*counts.astype(int), -1),
+                self.features.outcomes.start[:-1],
+            )
+            gaps = (
+                np.add.reduceat(np.abs(np.diff(laws, axis=i)), start, axis=-1)
+                for i in range(counts.size)
+            )
             self.reach = sum(0.5 * float(gap.max(initial=0.0)) for gap in gaps)
         else:
             self.reach = require_number("reach", reach, 0.0, 2.0)
@@ -378,14 +444,18 @@ class LinearFamily(Family):
         theta is zero elsewhere. By default all.
     """
 
-    def __init__(self, *, features: FeatureMap, norm_bound: float, coordinates: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, *, features: FeatureMap, norm_bound: float, coordinates: Sequence[int] | None = None
+    ) -> None:
         require_kind("features", features, FeatureMap)
         if features.groups > 1:
             expected = "a dense or sparse feature map (for one-hot ones: AggregationFamily)"
             raise FamilyError("features", got=repr(features), expected=expected)
         every = range(features.dimension)
         self.features = features
-        self.coordinates = as_indices("coordinates", every if coordinates is None else coordinates, len(every))
+        self.coordinates = as_indices(
+            "coordinates", every if coordinates is None else coordinates, len(every)
+        )
         self.norm_bound = require_number("norm_bound", norm_bound, 0.0, math.inf, open_low=True)
         self.size = self.coordinates.size
 
@@ -408,21 +478,35 @@ class LinearFamily(Family):
         """
         from scipy.optimize import linprog  # slow to import, and seldom needed
 
-        sums, phi = np.unique(np.round(self.own_features.sums, 12), axis=0), self.own_features.matrix
-        kernels: Any = {"A_ub": -phi, "b_ub": np.zeros(phi.shape[0]), "A_eq": sums, "b_eq": np.ones(len(sums))}
+        sums, phi = (
+            np.unique(np.round(self.own_features.sums, 12), axis=0),
+            self.own_features.matrix,
+        )
+        kernels: Any = {
+            "A_ub": -phi,
+            "b_ub": np.zeros(phi.shape[0]),
+            "A_eq": sums,
+            "b_eq": np.ones(len(sums)),
+        }
         costs = draw.normal(size=(max(4, min(count, 2 * self.size)), self.size))
-        solved = [linprog(cost, **kernels, bounds=(-self.norm_bound, self.norm_bound)) for cost in costs]
+        solved = [
+            linprog(cost, **kernels, bounds=(-self.norm_bound, self.norm_bound)) for cost in costs
+        ]
         corners = np.array([found.x for found in solved if found.status == 0])
         if not len(corners):
             return []
-        inside = simplex_least_squares(corners.T, np.zeros(self.size)) @ corners  # the shortest mixture
+        inside = (
+            simplex_least_squares(corners.T, np.zeros(self.size)) @ corners
+        )  # the shortest mixture
         left = self.norm_bound**2 - float(inside @ inside)
         if left < 0.0:
             return []
         mixed = []
         for way in draw.dirichlet(np.full(len(corners), 0.5), size=count) @ corners - inside:
             half, square = float(inside @ way), max(float(way @ way), 1e-300)
-            most = (math.sqrt(half**2 + square * left) - half) / square  # |inside + most way| = norm_bound
+            most = (
+                math.sqrt(half**2 + square * left) - half
+            ) / square  # |inside + most way| = norm_bound
             mixed.append(self._whole(inside + min(1.0, (1.0 - 1e-12) * most) * way))
         return mixed
 
@@ -434,7 +518,9 @@ class LinearFamily(Family):
         matrix = self.features.cells[1][:, self.coordinates].toarray()
         eta = np.linalg.lstsq(matrix, target, rcond=None)[0]
         fits = bool((np.abs(matrix @ eta - target) <= TOLERANCE).all())
-        return self._whole(eta) if fits and np.linalg.norm(eta) <= self.norm_bound * _SHORT else None
+        return (
+            self._whole(eta) if fits and np.linalg.norm(eta) <= self.norm_bound * _SHORT else None
+        )
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
         """Return min over the class of L minus sum y^2, without regularisation."""
@@ -447,7 +533,9 @@ class LinearFamily(Family):
         P_theta moves by at most L = max over (s, a) of sum |phi| per |theta|.
         """
         lengths = np.sqrt(sp.csr_array(self.own_features.matrix).power(2).sum(axis=1))
-        radius = self.norm_bound * float(np.add.reduceat(lengths, self.features.outcomes.start[:-1]).max())
+        radius = self.norm_bound * float(
+            np.add.reduceat(lengths, self.features.outcomes.start[:-1]).max()
+        )
         return 0.0 if radius <= alpha else self.size * math.log1p(2.0 * radius / alpha)
 
     def __repr__(self) -> str:
@@ -462,22 +550,25 @@ class AggregationFamily(Family):
     >>> family.blocks
     2
 
-    What can happen at (s, a) is a list of labelled moves, and a member theta [G, n] has one distribution over them per
-    block and action. With absolute moves (move l leads to state l) the states of a block share their successors; with
-    relative ones ("one up"), the law of their moves: the current is the same along a stretch of the river.
+    What can happen at (s, a) is a list of labelled moves, and a member theta [G, n] has one
+    distribution over them per block and action. With absolute moves (move l leads to state l) the
+    states of a block share their successors; with relative ones ("one up"), the law of their moves:
+    the current is the same along a stretch of the river.
 
     Parameters
     ----------
     partition : array [S] of integers
         The block of each state.
     moves : array [S, A, L] of integers, optional
-        Where move l leads from (s, a); -1 where there is no such move, the same ones for all states of a block. By
-        default every state can be reached, moves being states.
+        Where move l leads from (s, a); -1 where there is no such move, the same ones for all states
+        of a block. By default every state can be reached, moves being states.
     actions : int, optional
         A, where ``moves`` does not tell.
     """
 
-    def __init__(self, *, partition: ArrayLike, moves: ArrayLike | None = None, actions: int | None = None) -> None:
+    def __init__(
+        self, *, partition: ArrayLike, moves: ArrayLike | None = None, actions: int | None = None
+    ) -> None:
         labels = as_integers("partition", partition, "integers [S]")
         if moves is None:
             shape = labels.size, require_integer("actions", actions, 1, FamilyError), labels.size
@@ -491,11 +582,19 @@ class AggregationFamily(Family):
             raise ShapeError("moves", got=f"{own_actions} actions", expected=f"A = {actions}")
         for s, a, move in np.argwhere((table < -1) | (table >= states)).tolist():
             expected = f"a state in 0..{states - 1}, or -1"
-            raise FeatureError("moves", index=(s, a, move), got=int(table[s, a, move]), expected=expected)
+            raise FeatureError(
+                "moves", index=(s, a, move), got=int(table[s, a, move]), expected=expected
+            )
         _, first, block = np.unique(labels, return_index=True, return_inverse=True)
-        for s, a in np.argwhere((there != there[first[block]]).any(axis=2) | ~there.any(axis=2)).tolist():
-            ours, theirs = (np.flatnonzero(there[state, a]).tolist() for state in (s, first[block[s]]))
-            expected = f"at least one, those of state {int(first[block[s]])} of the same block: {theirs}"
+        for s, a in np.argwhere(
+            (there != there[first[block]]).any(axis=2) | ~there.any(axis=2)
+        ).tolist():
+            ours, theirs = (
+                np.flatnonzero(there[state, a]).tolist() for state in (s, first[block[s]])
+            )
+            expected = (
+                f"at least one, those of state {int(first[block[s]])} of the same block: {theirs}"
+            )
             raise FeatureError("moves", index=(s, a), got=f"the moves {ours}", expected=expected)
         start = np.append(0, np.cumsum(there.sum(axis=2)))
         outcomes = Outcomes(start, table[there], np.zeros(int(start[-1])))
@@ -546,8 +645,9 @@ class AggregationFamily(Family):
     def log_covering_number(self, alpha: float) -> float:
         """Return the sum of (n - 1) log(1 + 2 r/alpha) over distributions of n moves, r = 2 (1 - 1/n) their radius.
 
-        The distributions lie in a ball of radius r around the uniform one, in n - 1 dimensions; one point is enough
-        where alpha >= r. Two moves are an interval, for which log ceil(1/alpha) is exact.
+        The distributions lie in a ball of radius r around the uniform one, in n - 1 dimensions; one
+        point is enough where alpha >= r. Two moves are an interval, for which log ceil(1/alpha) is
+        exact.
         """
         radius = 2.0 * (1.0 - 1.0 / self.features.sizes)
         ball = (self.features.sizes - 1.0) * np.log1p(2.0 * radius / alpha)

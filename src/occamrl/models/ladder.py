@@ -1,7 +1,8 @@
 r"""Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, verified.
 
-**Lists.** Two members agree when their kernels differ by at most 1e-9 everywhere. Candidates are found by sorting a
-random projection, so that 100,000 members take a fraction of a second, and then compared entry by entry.
+**Lists.** Two members agree when their kernels differ by at most 1e-9 everywhere. Candidates are
+found by sorting a random projection, so that 100,000 members take a fraction of a second, and then
+compared entry by entry.
 
 **Linear classes and aggregations.** An embedding E takes the parameters of a class to those of a larger one:
 :math:`P_\eta = P_{E\eta}`. Rows of a run give x once, in the coordinates of F_M; in those of F_m they are
@@ -46,13 +47,22 @@ class Embedding(NamedTuple):
     group: Ints  # [G] the own group of these
 
 
-def _refusal(classes: tuple[int, int], got: str, member: int | None = None, expected: str = _NESTED) -> NestingError:
-    return NestingError("classes", index=classes if member is None else (*classes, member), got=got, expected=expected)
+def _refusal(
+    classes: tuple[int, int], got: str, member: int | None = None, expected: str = _NESTED
+) -> NestingError:
+    return NestingError(
+        "classes",
+        index=classes if member is None else (*classes, member),
+        got=got,
+        expected=expected,
+    )
 
 
 def match(members: Floats, among: Floats) -> Ints:
     """Return, for each row of ``members`` [m, d], the first row of ``among`` that equals it; -1 if none."""
-    weights = np.random.default_rng(0).uniform(0.5, 1.0, members.shape[1:])  # any numbers in general position
+    weights = np.random.default_rng(0).uniform(
+        0.5, 1.0, members.shape[1:]
+    )  # any numbers in general position
     left, right = members @ weights, among @ weights
     order = np.argsort(right, kind="stable")
     window = _SAME * float(weights.sum())
@@ -72,15 +82,27 @@ def comparable(families: Sequence[FiniteFamily]) -> list[Floats]:
     if len({family.features.fingerprint for family in families}) == 1:
         return [family.theta.reshape(family.size, -1) for family in families]
     if len({family.features.rewards is None for family in families}) > 1:
-        raise FamilyError("families", got="rewards fixed by some classes only", expected="by all classes, or by none")
+        raise FamilyError(
+            "families",
+            got="rewards fixed by some classes only",
+            expected="by all classes, or by none",
+        )
     keys = []
     for features in (family.features for family in families):
-        rewards = np.zeros(features.outcomes.bonus.size) if features.rewards is None else np.round(features.rewards, 12)
-        keys.append(np.stack([features.outcomes.pair, features.outcomes.next_state, rewards], axis=1))
+        rewards = (
+            np.zeros(features.outcomes.bonus.size)
+            if features.rewards is None
+            else np.round(features.rewards, 12)
+        )
+        keys.append(
+            np.stack([features.outcomes.pair, features.outcomes.next_state, rewards], axis=1)
+        )
     union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
     ends, rows = np.cumsum([len(own) for own in keys])[:-1], list[Floats]()
     for family, at in zip(families, np.split(place.ravel(), ends), strict=True):
-        move: Any = sp.csr_array((np.ones(at.size), (at, np.arange(at.size))), shape=(len(union), at.size))
+        move: Any = sp.csr_array(
+            (np.ones(at.size), (at, np.arange(at.size))), shape=(len(union), at.size)
+        )
         rows.append(np.ascontiguousarray((move @ family.probability().T).T))
     return rows
 
@@ -88,16 +110,25 @@ def comparable(families: Sequence[FiniteFamily]) -> list[Floats]:
 def nest(families: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
     """Return the largest list, sorted by the first class that contains a member, and that class (from 0) per member."""
     rows, top = comparable(families), len(families) - 1
-    level, place = np.full(families[-1].size, top), np.arange(families[-1].size)  # place: of class m in the largest
+    level, place = (
+        np.full(families[-1].size, top),
+        np.arange(families[-1].size),
+    )  # place: of class m in the largest
     for m in reversed(range(top)):
         found = match(rows[m], rows[m + 1])
         if (found < 0).any():
             member = int(np.argmin(found))
-            raise _refusal((m + 1, m + 2), f"member {member} of class {m + 1} is missing from class {m + 2}", member)
+            raise _refusal(
+                (m + 1, m + 2),
+                f"member {member} of class {m + 1} is missing from class {m + 2}",
+                member,
+            )
         place = place[found]
         level[place] = m
         if not (level == m + 1).any():
-            raise _refusal((m + 1, m + 2), "two equal classes", expected="each class to add a member")
+            raise _refusal(
+                (m + 1, m + 2), "two equal classes", expected="each class to add a member"
+            )
     order = np.argsort(level, kind="stable")
     return families[-1].take(order), level[order]
 
@@ -127,7 +158,9 @@ def _linear(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
 def _refinement(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
     """Match moves: in every block of the finer partition, each move of the coarser class is one of its own."""
     fine, coarse, actions = large.features, small.features, large.features.actions
-    made = Embedding(np.zeros((fine.groups, fine.width, coarse.width)), np.zeros(fine.groups, dtype=np.int64))
+    made = Embedding(
+        np.zeros((fine.groups, fine.width, coarse.width)), np.zeros(fine.groups, dtype=np.int64)
+    )
     for block in range(large.blocks):
         states = np.flatnonzero(large.partition == block)
         for t in states[small.partition[states] != small.partition[states[0]]].tolist():
@@ -135,7 +168,10 @@ def _refinement(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
             got = f"states {s} and {t} may differ in class {classes[0]}, but share a block of class {classes[1]}"
             raise _refusal(classes, got, s, "a finer partition in every class")
         for a in range(actions):
-            ours, theirs = (table[states, a][:, table[states[0], a] >= 0] for table in (small.moves, large.moves))
+            ours, theirs = (
+                table[states, a][:, table[states[0], a] >= 0]
+                for table in (small.moves, large.moves)
+            )
             same = (theirs[:, :, None] == ours[:, None, :]).all(axis=0)
             for move in np.flatnonzero(~same.any(axis=0)).tolist():
                 got = f"move {move} of action {a} in the states {states.tolist()} is not one of class {classes[1]}"
@@ -156,12 +192,14 @@ class Ladder:
     >>> ladder.sizes
     [2, 4]
 
-    Nesting is verified; a ladder that is not nested is refused with the pair of classes and what shows it.
+    Nesting is verified; a ladder that is not nested is refused with the pair of classes and what
+    shows it.
 
     Parameters
     ----------
     families : sequence of families
-        All lists of kernels (FiniteFamily, CoverFamily); or all linear classes; or all aggregations.
+        All lists of kernels (FiniteFamily, CoverFamily); or all linear classes; or all
+        aggregations.
     names : sequence of str, optional
         What the classes are called in every answer; F_1, ..., F_M by default.
     """
@@ -176,35 +214,54 @@ class Ladder:
     family: FiniteFamily  # of lists: F_M, its members sorted by the first class that contains them
     level: Ints  # of lists [m]: that class, from 0
     draws: int = 0  # from which each row of the kernels was estimated; 0: they are exact
-    embeddings: list[Embedding]  # of the other ladders: every class in the coordinates of the largest
+    embeddings: list[
+        Embedding
+    ]  # of the other ladders: every class in the coordinates of the largest
 
     def __init__(self, families: Sequence[Family], names: Names = None) -> None:
         if not isinstance(families, Sequence) or isinstance(families, str) or not families:
-            raise FamilyError("families", got=f"{families!r:.80}", expected="a list of families, [F_1, F_2, ...]")
+            raise FamilyError(
+                "families", got=f"{families!r:.80}", expected="a list of families, [F_1, F_2, ...]"
+            )
         given: list[Any] = list(families)
         for m, family in enumerate(given, start=1):
             require_kind(f"families[{m}]", family, Family)
-            sizes = [f"S={each.features.states}, A={each.features.actions}" for each in (family, given[0])]
+            sizes = [
+                f"S={each.features.states}, A={each.features.actions}"
+                for each in (family, given[0])
+            ]
             if sizes[0] != sizes[1]:
-                raise ShapeError("families", index=(m,), got=sizes[0], expected=f"{sizes[1]}, as in the first")
+                raise ShapeError(
+                    "families", index=(m,), got=sizes[0], expected=f"{sizes[1]}, as in the first"
+                )
             if family.finite != given[0].finite:
                 got = f"a {type(family).__name__} above a {type(given[0]).__name__}"
                 expected = "lists only, or linear classes only; cover the linear class by a list (CoverFamily)"
                 raise FamilyError("families", index=(m,), got=got, expected=expected)
         if given[0].finite:
-            self._of_members(*nest(given), np.maximum.accumulate([each.reach for each in given]).tolist(), names)
+            self._of_members(
+                *nest(given), np.maximum.accumulate([each.reach for each in given]).tolist(), names
+            )
             return
         for m, (one, other) in enumerate(itertools.pairwise(given), start=1):
             embed(one, other, (m, m + 1))
             if (type(one), one.size, one.norm_bound) == (type(other), other.size, other.norm_bound):
-                raise _refusal((m, m + 1), "two equal classes", expected="each class to add a kernel")
+                raise _refusal(
+                    (m, m + 1), "two equal classes", expected="each class to add a kernel"
+                )
         self.finite, self.families, self.reach = False, given, [0.0] * len(given)
-        self.embeddings = [embed(each, given[-1], (m, len(given))) for m, each in enumerate(given, start=1)]
+        self.embeddings = [
+            embed(each, given[-1], (m, len(given))) for m, each in enumerate(given, start=1)
+        ]
         self._name(names)
 
     def _of_members(self, family: FiniteFamily, level: Ints, reach: Reach, names: Names) -> Ladder:
         sizes = np.cumsum(np.bincount(level)).tolist()
-        self.finite, self.level, self.reach = True, level, [0.0] * len(sizes) if reach is None else reach
+        self.finite, self.level, self.reach = (
+            True,
+            level,
+            [0.0] * len(sizes) if reach is None else reach,
+        )
         self.family = family.take(slice(None))  # the reach of a class is its own
         self.families = [*(self.family.take(slice(size)) for size in sizes[:-1]), self.family]
         for each, own in zip(self.families, self.reach, strict=True):
@@ -215,15 +272,24 @@ class Ladder:
     def _name(self, names: Names) -> None:
         self.classes, self.features = len(self.families), self.families[-1].features
         self.sizes = [family.size for family in self.families]
-        found = tuple(f"F_{m}" for m in range(1, self.classes + 1)) if names is None else tuple(names)
+        found = (
+            tuple(f"F_{m}" for m in range(1, self.classes + 1)) if names is None else tuple(names)
+        )
         texts = all(isinstance(name, str) and name for name in found) and not isinstance(names, str)
         if not texts or not len(set(found)) == len(found) == self.classes:
-            raise FamilyError("names", got=f"{names!r:.80}", expected=f"{self.classes} different names")
+            raise FamilyError(
+                "names", got=f"{names!r:.80}", expected=f"{self.classes} different names"
+            )
         self.names = found
 
     @classmethod
     def of_levels(
-        cls, family: FiniteFamily, level: Ints, reach: Reach = None, names: Names = None, draws: int = 0
+        cls,
+        family: FiniteFamily,
+        level: Ints,
+        reach: Reach = None,
+        names: Names = None,
+        draws: int = 0,
     ) -> Ladder:
         """Return the ladder in which ``level`` [m], from 0 and increasing, is the first class that has a member."""
         made = cls.__new__(cls)._of_members(family, level, reach, names)
@@ -238,7 +304,9 @@ class Ladder:
             return found
         if not hasattr(problem, "hypotheses"):
             expected = "a problem that has a ladder, or your own Ladder([F_1, ...])"
-            raise ParameterError("problem", got=f"{type(problem).__name__}, which has no ladder", expected=expected)
+            raise ParameterError(
+                "problem", got=f"{type(problem).__name__}, which has no ladder", expected=expected
+            )
         names = getattr(problem, "class_names", None) or None
         family = FiniteFamily(parameters=problem.hypotheses, features=FeatureMap(problem.phi))
         level = np.repeat(np.arange(len(problem.sizes)), np.diff(problem.sizes, prepend=0))
@@ -247,7 +315,9 @@ class Ladder:
     @property
     def prior(self) -> Floats:
         """w(P) = 1/(M |F_l minus F_{l-1}|) for P first appearing in F_l, of lists [m]."""
-        return np.asarray(1.0 / (self.classes * np.bincount(self.level)[self.level]), dtype=np.float64)
+        return np.asarray(
+            1.0 / (self.classes * np.bincount(self.level)[self.level]), dtype=np.float64
+        )
 
     def largest(self, scores: Floats) -> Floats:
         """Return the largest score of a member in each class [M], given those of all members of lists [m]."""
@@ -261,14 +331,18 @@ class Ladder:
 
     def family_of(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""
-        return self.families[require_integer("m", m, 1, most=self.classes) - 1]
+        return self.families[require_integer("m", m, 1, maximum=self.classes) - 1]
 
     def class_of(self, mdp: Any) -> int | None:
         """Return m*, the first class that contains a problem's kernel, or all of its kernels; None if none does."""
         truth = as_mdp(mdp)
-        if self.finite and self.features.rewards is not None:  # outcomes are compared with their rewards
+        if (
+            self.finite and self.features.rewards is not None
+        ):  # outcomes are compared with their rewards
             rewards = truth.base_reward.ravel()[truth.outcomes.pair] + truth.outcomes.bonus
-            features = FeatureMap.of_matrix(truth.outcomes, truth.probability.T, truth.states, rewards)
+            features = FeatureMap.of_matrix(
+                truth.outcomes, truth.probability.T, truth.states, rewards
+            )
             own = FiniteFamily(parameters=np.eye(len(truth.probability)), features=features)
             found = match(*reversed(comparable([self.family, own])))
             return None if (found < 0).any() else int(self.level[found].max()) + 1
@@ -278,7 +352,16 @@ class Ladder:
                 member = self.family.find(matrix)
                 needed.append(None if member is None else int(self.level[member]) + 1)
             else:
-                needed.append(next((m for m, each in enumerate(self.families, start=1) if each.contains(matrix)), None))
+                needed.append(
+                    next(
+                        (
+                            m
+                            for m, each in enumerate(self.families, start=1)
+                            if each.contains(matrix)
+                        ),
+                        None,
+                    )
+                )
         return None if None in needed else max(each for each in needed if each)
 
     def statistics(self, m: int, gram: Floats, xy: Floats) -> tuple[Floats, Floats]:
@@ -286,7 +369,10 @@ class Ladder:
         if self.finite:
             return gram, xy
         (matrix, group), own = self.embeddings[m - 1], self.families[m - 1].own_features
-        own_gram, own_xy = np.zeros((own.groups, own.width, own.width)), np.zeros((own.groups, own.width))
+        own_gram, own_xy = (
+            np.zeros((own.groups, own.width, own.width)),
+            np.zeros((own.groups, own.width)),
+        )
         np.add.at(own_gram, group, matrix.transpose(0, 2, 1) @ gram @ matrix)
         np.add.at(own_xy, group, np.einsum("gnk,gn->gk", matrix, xy))
         return own_gram, own_xy

@@ -4,15 +4,18 @@ r"""A model as its user would write it down: a function of what can happen, with
 
     def shop(stock, order, *, mean, empty=0.0):
         for demand, probability in demand_law(mean, empty):
-            yield probability, next_stock, reward, False  # Gymnasium's order; at the end, whether the episode is over
+            yield probability, next_stock, reward, False  # Gymnasium's order; at the end, whether
+            the episode is over
 
-States and actions are any hashable things. Rewards belong to outcomes, in the user's unit: two outcomes with the same
-next state and another reward are two outcomes. A *class* of models is a set of parameters that are free in a box, the
-others having the defaults of the function; classes are nested as these sets are.
+States and actions are any hashable things. Rewards belong to outcomes, in the user's unit: two
+outcomes with the same next state and another reward are two outcomes. A *class* of models is a set
+of parameters that are free in a box, the others having the defaults of the function; classes are
+nested as these sets are.
 
-**The listing.** States and outcomes are those that can be reached from the start at the corners of the box and at some
-points inside it. It is made once, so that an outcome has one number for all parameters. What a model does beyond its
-listing, and whatever else is seen, leads to one more state, ``ELSEWHERE``, in which an episode rests.
+**The listing.** States and outcomes are those that can be reached from the start at the corners of
+the box and at some points inside it. It is made once, so that an outcome has one number for all
+parameters. What a model does beyond its listing, and whatever else is seen, leads to one more
+state, ``ELSEWHERE``, in which an episode rests.
 """
 
 from __future__ import annotations
@@ -78,8 +81,9 @@ class Model:
     Parameters
     ----------
     outcomes : callable
-        ``outcomes(state, action, **parameters)`` yields (probability, next state, reward) or, with whether the episode
-        is over, (probability, next state, reward, ended). Rewards are in your unit and do not depend on parameters.
+        ``outcomes(state, action, **parameters)`` yields (probability, next state, reward) or, with
+        whether the episode is over, (probability, next state, reward, ended). Rewards are in your
+        unit and do not depend on parameters.
     start : state or dict
         The first state, or a law {state: probability}.
     actions : sequence or callable
@@ -87,7 +91,8 @@ class Model:
     horizon : int
         Steps of an episode.
     parameters : dict of str to (low, high), optional
-        Bounds of the parameters that may be free. One without a default must be free in every class.
+        Bounds of the parameters that may be free. One without a default must be free in every
+        class.
     discount : float
         In (0, 1]: what is earned h steps after the start counts discount^h times.
     continuing : bool
@@ -97,8 +102,9 @@ class Model:
     unit : str
         What rewards are counted in, such as "EUR"; it stands beside every amount.
     probabilities : callable, optional
-        ``probabilities(pairs, **parameters)``: the probabilities that ``outcomes`` yields for a list of (state,
-        action), one after the other in one array. It saves a call for each pair in large models.
+        ``probabilities(pairs, **parameters)``: the probabilities that ``outcomes`` yields for a
+        list of (state, action), one after the other in one array. It saves a call for each pair in
+        large models.
     most_states : int
         More states than these are refused.
     """
@@ -121,7 +127,10 @@ class Model:
         self.function, self.vectorised, self._actions = outcomes, probabilities, actions
         self.horizon = require_integer("horizon", horizon, 1)
         self.discount = require_number("discount", discount, 0.0, 1.0, open_low=True)
-        self.continuing, self._most_states = bool(continuing), require_integer("most_states", most_states, 1)
+        self.continuing, self._most_states = (
+            bool(continuing),
+            require_integer("most_states", most_states, 1),
+        )
         self.box, self.defaults = self._read_parameters(parameters or {})
         try:
             law = start if isinstance(start, Mapping) else {start: 1.0}
@@ -129,7 +138,9 @@ class Model:
             expected = "a hashable state, or a law {state: probability}"
             raise ParameterError("start", got=f"{start!r:.80}", expected=expected) from None
         if not law:
-            raise ProbabilityError("start", got="an empty law", expected="a state, or a law {state: probability}")
+            raise ProbabilityError(
+                "start", got="an empty law", expected="a state, or a law {state: probability}"
+            )
         self._list(law)
         self._arrange(law, reward_range, unit)
         self._require_same_law()
@@ -138,19 +149,31 @@ class Model:
         sizes = f"{len(self.pairs):,} pairs of a state and an action, {self.reward.size:,} outcomes"
         return f"Model({getattr(self.function, '__name__', 'outcomes')}, {sizes}, horizon={self.horizon})"
 
-    # What the user hands in ------------------------------------------------------------------------------------------
+    # What the user hands in -----------------------------------------------------------------------
 
-    def _read_parameters(self, given: Mapping[str, Sequence[float]]) -> tuple[dict[str, tuple[float, float]], Point]:
+    def _read_parameters(
+        self, given: Mapping[str, Sequence[float]]
+    ) -> tuple[dict[str, tuple[float, float]], Point]:
         """Return the bounds, and the defaults of the function."""
         if not callable(self.function):
             expected = "a function of (state, action, *, parameters...)"
             raise ParameterError("outcomes", got=f"{self.function!r:.80}", expected=expected)
         own = list(inspect.signature(self.function).parameters.values())
-        named = {each.name: each for each in own[2:] if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
+        named = {
+            each.name: each
+            for each in own[2:]
+            if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+        }
         if len(own) < 2:
-            raise ParameterError("outcomes", got=f"a function of {len(own)} arguments", expected="(state, action, ...)")
+            raise ParameterError(
+                "outcomes",
+                got=f"a function of {len(own)} arguments",
+                expected="(state, action, ...)",
+            )
         if not isinstance(given, Mapping):
-            raise ParameterError("parameters", got=f"{given!r:.80}", expected="a dict: {name: (low, high)}")
+            raise ParameterError(
+                "parameters", got=f"{given!r:.80}", expected="a dict: {name: (low, high)}"
+            )
         box, defaults = {}, {}
         for name, ends in given.items():
             if name not in named:
@@ -159,13 +182,19 @@ class Model:
         for name, each in named.items():
             if each.default is each.empty:
                 if name not in box:
-                    raise ParameterError(f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default")
-            elif name in box or isinstance(each.default, numbers.Real):  # a table of prices is the function's own
+                    raise ParameterError(
+                        f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default"
+                    )
+            elif name in box or isinstance(
+                each.default, numbers.Real
+            ):  # a table of prices is the function's own
                 low, high = box.get(name, (-math.inf, math.inf))
                 defaults[name] = require_number(name, each.default, -math.inf, math.inf)
                 if not low <= defaults[name] <= high:
                     expected = f"bounds that contain its default {defaults[name]:g}, which smaller classes use"
-                    raise ParameterError(f"parameters[{name!r}]", got=(low, high), expected=expected)
+                    raise ParameterError(
+                        f"parameters[{name!r}]", got=(low, high), expected=expected
+                    )
         return box, defaults
 
     def point(self, **values: float) -> dict[str, float]:
@@ -177,7 +206,9 @@ class Model:
             require_number(name, value, low, high)
         for name in self.box:
             if name not in values and name not in self.defaults:
-                raise ParameterError(name, got="nothing", expected=f"a number in {list(self.box[name])}")
+                raise ParameterError(
+                    name, got="nothing", expected=f"a number in {list(self.box[name])}"
+                )
         return {**self.defaults, **{name: float(value) for name, value in values.items()}}
 
     def _points(self) -> list[dict[str, float]]:
@@ -188,14 +219,18 @@ class Model:
             low + np.array(share) * (high - low)
             for share in (*spread_points(low.size, _INSIDE), *corners, np.ones(low.size))
         ]
-        return [{**self.defaults, **dict(zip(self.box, each.tolist(), strict=True))} for each in every]
+        return [
+            {**self.defaults, **dict(zip(self.box, each.tolist(), strict=True))} for each in every
+        ]
 
     def _allowed_in(self, state: Any) -> list[Any]:
         try:
             given = self._actions(state) if callable(self._actions) else self._actions
         except Exception as error:  # whatever the user's function raises
             got = f"{type(error).__name__}: {error} in state {state!r}"
-            raise ParameterError("actions", got=got, expected="the actions that are allowed there") from error
+            raise ParameterError(
+                "actions", got=got, expected="the actions that are allowed there"
+            ) from error
         try:
             found = list(given)
             fine = 0 < len(set(found)) == len(found)
@@ -203,7 +238,9 @@ class Model:
             fine = False
         if not fine:
             got = f"{given!r:.80}" + f" in state {state!r}" * callable(self._actions)
-            raise ParameterError("actions", got=got, expected="different hashable actions, at least one")
+            raise ParameterError(
+                "actions", got=got, expected="different hashable actions, at least one"
+            )
         return found
 
     def rows(self, state: Any, action: Any, point: Point) -> list[tuple[Any, ...]]:
@@ -235,36 +272,45 @@ class Model:
             refuse(ProbabilityError, sums, "a sum of 1: list everything that can happen")
         return found
 
-    # The listing -----------------------------------------------------------------------------------------------------
+    # The listing ----------------------------------------------------------------------------------
 
     def _list(self, law: Mapping[Any, float]) -> None:
         """Find the states and outcomes that can be reached, breadth first."""
         self.states: list[Any] = []
-        self.rests: list[bool] = []  # whether nothing more happens there
+        self.absorbing: list[bool] = []  # whether nothing more happens there
         self._number: dict[Any, int] = {}
         self.actions: list[Any] = [] if callable(self._actions) else self._allowed_in(None)
-        self.pairs: list[tuple[int, int]] = []  # (state, action) that are allowed, in order of discovery
-        self._places: list[dict[Any, int]] = []  # of each pair: the outcome of what the function yields
+        self.pairs: list[
+            tuple[int, int]
+        ] = []  # (state, action) that are allowed, in order of discovery
+        self._places: list[
+            dict[Any, int]
+        ] = []  # of each pair: the outcome of what the function yields
         listed: list[tuple[int, int, float]] = []  # outcomes: pair, next state, reward
         points, useful = self._points(), set[int]()
         for state in law:
             self._number_of(state, False)
         for s, state in enumerate(self.states):  # which grow meanwhile
-            for action in [] if self.rests[s] else self._allowed_in(state):
+            for action in [] if self.absorbing[s] else self._allowed_in(state):
                 if action not in self.actions:
                     self.actions.append(action)
                 own: dict[tuple[int, float], int] = {}
                 places: dict[Any, int] = {}
                 rewards: list[dict[int, set[float]]] = []
                 for i, point in enumerate(points):
-                    looked = i == 1 and len(self.pairs) % _SAMPLED == 0  # whether rewards are the same there
+                    looked = (
+                        i == 1 and len(self.pairs) % _SAMPLED == 0
+                    )  # whether rewards are the same there
                     if len(self.pairs) >= _TRIAL and i and i not in useful and not looked:
                         continue
                     found: dict[int, set[float]] = {}
                     for row in self.rows(state, action, point):
                         if row[0] <= 0.0:
                             continue
-                        after, earned = self._number_of(row[1], len(row) == 4 and bool(row[3])), float(row[2])
+                        after, earned = (
+                            self._number_of(row[1], len(row) == 4 and bool(row[3])),
+                            float(row[2]),
+                        )
                         found.setdefault(after, set()).add(earned)
                         if (after, earned) not in own:
                             own[after, earned] = len(listed)
@@ -283,18 +329,24 @@ class Model:
             known = self._number.get((state, rests))
         except TypeError:
             expected = "a hashable state: a number, a string, or a tuple of these"
-            raise ParameterError("state", got=f"{type(state).__name__} {state!r:.80}", expected=expected) from None
+            raise ParameterError(
+                "state", got=f"{type(state).__name__} {state!r:.80}", expected=expected
+            ) from None
         if known is None:
             known = self._number[state, rests] = len(self.states)
             if known >= self._most_states:
                 some = ", ".join(f"{each!r:.30}" for each in [*self.states[:3], *self.states[-3:]])
                 expected = f"at most {self._most_states:,}; bound what the function can reach, or set most_states="
-                raise ParameterError("outcomes", got=f"more than {known:,} states: {some}", expected=expected)
+                raise ParameterError(
+                    "outcomes", got=f"more than {known:,} states: {some}", expected=expected
+                )
             self.states.append(state)
-            self.rests.append(rests)
+            self.absorbing.append(rests)
         return known
 
-    def _require_fixed_rewards(self, state: Any, action: Any, rewards: list[dict[int, set[float]]]) -> None:
+    def _require_fixed_rewards(
+        self, state: Any, action: Any, rewards: list[dict[int, set[float]]]
+    ) -> None:
         """Refuse rewards that depend on parameters: an outcome is a next state and a reward."""
         for other in rewards[1:]:
             for after in rewards[0].keys() & other.keys():
@@ -304,11 +356,13 @@ class Model:
                     expected = "rewards that depend on state, action and outcome alone; average what is uncertain"
                     raise RewardError("outcomes", got=got, expected=expected)
 
-    def _arrange(self, law: Mapping[Any, float], reward_range: Sequence[float] | None, unit: str) -> None:
+    def _arrange(
+        self, law: Mapping[Any, float], reward_range: Sequence[float] | None, unit: str
+    ) -> None:
         """Put the outcomes in the order of s*A + a, next state and reward, and build what all members share."""
         self.elsewhere, A = len(self.states), len(self.actions)
         self.states.append(ELSEWHERE)
-        self.rests.append(True)
+        self.absorbing.append(True)
         at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
         sort = np.argsort(at)
         rank = np.argsort(sort)  # rows of pairs are in the order of s*A + a
@@ -318,28 +372,44 @@ class Model:
         self.row, self.next_state, self.reward = rank[given][order], after[order], reward[order]
         self._places = [{key: int(place[o]) for key, o in self._places[i].items()} for i in sort]
         self.pairs = [self.pairs[i] for i in sort]
-        self._at, self._row_of = at[sort], np.full(len(self.states) * A, -1)  # s*A + a of each pair, and back
+        self._at, self._row_of = (
+            at[sort],
+            np.full(len(self.states) * A, -1),
+        )  # s*A + a of each pair, and back
         self._row_of[self._at] = np.arange(at.size)
         low, high = float(self.reward.min()), float(self.reward.max())
-        if any(self.rests[:-1]):
+        if any(self.absorbing[:-1]):
             low, high = min(low, 0.0), max(high, 0.0)  # what is earned at rest
         if reward_range is not None:
             stated = require_range("reward_range", reward_range)
             if low < stated[0] or high > stated[1]:
-                raise RewardError("reward_range", got=stated, expected=f"bounds of all rewards, {low:g} to {high:g}")
+                raise RewardError(
+                    "reward_range",
+                    got=stated,
+                    expected=f"bounds of all rewards, {low:g} to {high:g}",
+                )
             low, high = stated
         self.unit, self.unit_name = RewardMap(low, high if high > low else low + 1.0), unit
         self.initial = np.zeros(len(self.states))
         for state, share in law.items():
-            self.initial[self._number[state, False]] = require_number(f"start[{state!r}]", share, 0.0, 1.0)
+            self.initial[self._number[state, False]] = require_number(
+                f"start[{state!r}]", share, 0.0, 1.0
+            )
         if abs(self.initial.sum() - 1.0) > TOLERANCE:
-            raise ProbabilityError("start", got=f"a law that sums to {self.initial.sum():g}", expected="a sum of 1")
-        both = zip(self.states, self.rests, strict=True)
-        named = (f"{state} (end)" if rests and (state, False) in self._number else state for state, rests in both)
-        self.names = Names(tuple(named), tuple(self.actions), tuple(self.rests))
+            raise ProbabilityError(
+                "start", got=f"a law that sums to {self.initial.sum():g}", expected="a sum of 1"
+            )
+        both = zip(self.states, self.absorbing, strict=True)
+        named = (
+            f"{state} (end)" if rests and (state, False) in self._number else state
+            for state, rests in both
+        )
+        self.names = Names(tuple(named), tuple(self.actions), tuple(self.absorbing))
         if len(set(self.names.states)) < len(self.states):
             twice = next(name for name in self.names.states if self.names.states.count(name) > 1)
-            expected = "another name: this one is taken by the end of an episode, or by what is not listed"
+            expected = (
+                "another name: this one is taken by the end of an episode, or by what is not listed"
+            )
             raise ParameterError("state", got=repr(twice), expected=expected)
 
     @cached_property
@@ -368,7 +438,7 @@ class Model:
         """Return the numbers of some pairs of a state and an action; -1 at rest."""
         return np.asarray(self._row_of[state * len(self.actions) + action])
 
-    # Members ---------------------------------------------------------------------------------------------------------
+    # Members --------------------------------------------------------------------------------------
 
     def probability(self, point: Point, rows: Any = None) -> Floats:
         """Return the probability of every outcome [O] at a point, of some pairs only (their numbers) or of all."""
@@ -377,11 +447,20 @@ class Model:
     def _as_given(self, point: Point, rows: Any = None) -> Floats:
         """Return what the user's function says, with its rounding."""
         which = range(len(self.pairs)) if rows is None else rows
-        return self._one_by_one(point, which) if self.vectorised is None else self._at_once(point, which)
+        return (
+            self._one_by_one(point, which)
+            if self.vectorised is None
+            else self._at_once(point, which)
+        )
 
     def _one_by_one(self, point: Point, which: Any) -> Floats:
         """Return the same from a call for each pair."""
-        found, function, states, actions = np.zeros(self.reward.size), self.function, self.states, self.actions
+        found, function, states, actions = (
+            np.zeros(self.reward.size),
+            self.function,
+            self.states,
+            self.actions,
+        )
         for row in which:
             (s, a), places = self.pairs[row], self._places[row]
             for each in function(states[s], actions[a], **point):
@@ -426,11 +505,13 @@ class Model:
             raise ProbabilityError("probabilities", got=got, expected="what outcomes(...) yields")
         return np.clip(found, 0.0, 1.0)
 
-    def mdp_at(self, probability: Floats, row: Any = None, next_state: Any = None, reward: Any = None) -> FiniteMDP:
+    def mdp_at(
+        self, probability: Floats, row: Any = None, next_state: Any = None, reward: Any = None
+    ) -> FiniteMDP:
         """Return the problem with these probabilities, of the outcomes or of others; the rest leads elsewhere."""
         if row is None:
             row, next_state, reward = self.row, self.next_state, self.reward
-        at, A, rest = self._at, len(self.actions), np.flatnonzero(self.rests)
+        at, A, rest = self._at, len(self.actions), np.flatnonzero(self.absorbing)
         missing = 1.0 - np.bincount(row, probability, at.size)
         lost = np.flatnonzero(missing > TOLERANCE)
         stay = (rest[:, None] * A + np.arange(A)).ravel()
@@ -461,12 +542,22 @@ class Model:
             if isinstance(each, str) or not isinstance(each, Iterable):
                 raise ParameterError(name, got=repr(each), expected="a list of values")
         combinations = itertools.product(*values.values())
-        return FiniteFamily([self.mdp(**dict(zip(values, each, strict=True))) for each in combinations])
+        return FiniteFamily(
+            [self.mdp(**dict(zip(values, each, strict=True))) for each in combinations]
+        )
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of what the model says at the points that were looked at: equal for equal models, in any process."""
-        about = (self.names, self.box, self.defaults, self.horizon, self.discount, self.continuing, tuple(self.unit))
+        about = (
+            self.names,
+            self.box,
+            self.defaults,
+            self.horizon,
+            self.discount,
+            self.continuing,
+            tuple(self.unit),
+        )
         digest = hashlib.sha256(repr(about).encode())
         for array in (self.row, self.next_state, self.reward, self.initial):
             digest.update(np.ascontiguousarray(array).data)
@@ -480,10 +571,16 @@ class Model:
         if not same or (mdp.known.names or self.names) != self.names:
             return None
         start = np.searchsorted(self.row, np.arange(len(self.pairs) + 1))
-        row, earned = self._row_of[mdp.outcomes.pair], mdp.base_reward[mdp.outcomes.pair] + mdp.outcomes.bonus
+        row, earned = (
+            self._row_of[mdp.outcomes.pair],
+            mdp.base_reward[mdp.outcomes.pair] + mdp.outcomes.bonus,
+        )
         known = np.flatnonzero((row >= 0) & (mdp.outcomes.next_state != self.elsewhere))
-        listed, asked = Outcomes(start, self.next_state, self.unit.to_unit(self.reward)), earned[known]
-        place = listed.locate(row[known], mdp.outcomes.next_state[known], asked, mdp.states)
+        listed, asked = (
+            Outcomes(start, self.next_state, self.unit.to_unit(self.reward)),
+            earned[known],
+        )
+        place = listed.index_of(row[known], mdp.outcomes.next_state[known], asked, mdp.states)
         if (place < 0).any() or (np.abs(listed.bonus[place] - asked) > TOLERANCE).any():
             return None
         return np.bincount(place, mdp.probability[0, known], self.reward.size).astype(np.float64)
@@ -506,8 +603,14 @@ class ParametricLadder:
             raise ParameterError("classes", got=f"{classes!r:.80}", expected=expected)
         for name, each in classes.items():
             if isinstance(each, str) or not isinstance(each, Sequence):
-                raise ParameterError(f"classes[{name!r}]", got=repr(each), expected="a list of names of parameters")
-        self.model, self.names, self.free = model, tuple(map(str, classes)), [tuple(free) for free in classes.values()]
+                raise ParameterError(
+                    f"classes[{name!r}]", got=repr(each), expected="a list of names of parameters"
+                )
+        self.model, self.names, self.free = (
+            model,
+            tuple(map(str, classes)),
+            [tuple(free) for free in classes.values()],
+        )
         self.classes, self.sizes = len(self.names), [len(free) for free in self.free]
         for name, free in zip(self.names, self.free, strict=True):
             for each in free:
@@ -520,18 +623,22 @@ class ParametricLadder:
         for m, (one, two) in enumerate(itertools.pairwise(self.free), start=1):
             if not set(one) < set(two):
                 got = f"{list(one)} before {list(two)}"
-                expected = "each class to free the parameters of the one before it, and at least one more"
+                expected = (
+                    "each class to free the parameters of the one before it, and at least one more"
+                )
                 raise ParameterError("classes", index=(m, m + 1), got=got, expected=expected)
 
     def only(self, m: int) -> ParametricLadder:
         """Return the ladder of class m alone."""
-        require_integer("m", m, 1, most=self.classes)
+        require_integer("m", m, 1, maximum=self.classes)
         return ParametricLadder(self.model, {self.names[m - 1]: self.free[m - 1]})
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the model and the classes."""
-        return hashlib.sha256(f"{self.model.fingerprint} {self.names} {self.free}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"{self.model.fingerprint} {self.names} {self.free}".encode()
+        ).hexdigest()
 
     def class_of(self, mdp: Any) -> int | None:
         """Return the first class that contains a problem's kernel, by least squares; None if none does."""
@@ -542,7 +649,9 @@ class ParametricLadder:
         for m, free in enumerate(self.free, start=1):
             ends = [model.box[name] for name in free]
 
-            def gap(values: Floats, free: tuple[str, ...] = free, target: Floats = target) -> Floats:
+            def gap(
+                values: Floats, free: tuple[str, ...] = free, target: Floats = target
+            ) -> Floats:
                 point = {**model.defaults, **dict(zip(free, values.tolist(), strict=True))}
                 return model.probability(point) - target
 
@@ -551,11 +660,15 @@ class ParametricLadder:
                 values = low + share * (high - low)
                 if free:
                     precise: Any = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "method": "dogbox"}
-                    values = least_squares(gap, values, bounds=(low, high), x_scale=high - low, **precise).x
+                    values = least_squares(
+                        gap, values, bounds=(low, high), x_scale=high - low, **precise
+                    ).x
                 if np.abs(gap(values)).max() <= _SAME:
                     return m
         return None
 
     def __repr__(self) -> str:
-        listed = " < ".join(f"{name} ({', '.join(free)})" for name, free in zip(self.names, self.free, strict=True))
+        listed = " < ".join(
+            f"{name} ({', '.join(free)})" for name, free in zip(self.names, self.free, strict=True)
+        )
         return f"ParametricLadder({listed})"

@@ -1,10 +1,10 @@
 r"""Candidate simulators of one system: read in any form, used as a mixture or as a ladder.
 
-A simulator is a kernel (dense or sparse), or a function ``simulate(s, a, rng) -> s'`` whose kernel is estimated by
-Monte Carlo.
+A simulator is a kernel (dense or sparse), or a function ``simulate(s, a, rng) -> s'`` whose kernel
+is estimated by Monte Carlo.
 
-**Estimates.** With N draws at (s, a) and the frequencies :math:`\hat p`, the total variation distance to the true law
-is, with probability 1 - delta,
+**Estimates.** With N draws at (s, a) and the frequencies :math:`\hat p`, the total variation
+distance to the true law is, with probability 1 - delta,
 
 .. math:: \sup_B |\hat p(B) - p(B)| \le e = \sum_{s'} \sqrt{\hat p(s')/N} + 3\sqrt{\log(2/\delta)/(2N)}
 
@@ -15,8 +15,9 @@ outcomes of the features are all that ``support`` allows. With beta the squared 
 come, it becomes :math:`\beta/c + n e^2/(1 - c)` for any c in (0, 1): the price is n e^2, not n e. Plans are optimistic
 up to e times the range of the value at each step.
 
-**Ladders** also have a grid of weights, and the truth may lie between its points. The cover radius allows for both
-errors (:mod:`occamrl.models.families`): the nearest member is within :func:`grid_reach` + 2e of the truth.
+**Ladders** also have a grid of weights, and the truth may lie between its points. The cover radius
+allows for both errors (:mod:`occamrl.models.families`): the nearest member is within
+:func:`grid_reach` + 2e of the truth.
 """
 
 from __future__ import annotations
@@ -50,23 +51,27 @@ Simulate = Callable[[int, int, np.random.Generator], int]  # simulate(s, a, rng)
 _MOST_MIXTURES = 200_000
 
 
-def estimate_kernel(simulate: Simulate, support: NDArray[np.bool_], *, draws: int, seed: int, which: int = 0) -> Any:
+def estimate_kernel(
+    simulate: Simulate, support: NDArray[np.bool_], *, draws: int, seed: int, which: int = 0
+) -> Any:
     """Return the frequencies of ``draws`` calls at every (s, a), as a sparse matrix (S*A, S).
 
-    Each (s, a) has a generator of its own, found by its address: the estimate does not depend on any order. A draw
-    that the ``support`` [S, A, S] excludes is refused.
+    Each (s, a) has a generator of its own, found by its address: the estimate does not depend on
+    any order. A draw that the ``support`` [S, A, S] excludes is refused.
     """
     states, actions, _ = support.shape
     counts = sp.lil_array((states * actions, states))
     for pair in range(states * actions):
         s, a = divmod(pair, actions)
         rng = np.random.default_rng([seed, which, pair])
-        most = {"error": ProbabilityError, "index": (s, a), "most": states - 1}
+        most = {"error": ProbabilityError, "index": (s, a), "maximum": states - 1}
         drawn = [require_integer("simulate", simulate(s, a, rng), 0, **most) for _ in range(draws)]
         found = np.bincount(drawn, minlength=states)
         for after in np.flatnonzero((found > 0) & ~support[s, a]).tolist():
             expected = "one that the support allows"
-            raise ProbabilityError("simulate", index=(s, a), got=f"next state {after}", expected=expected)
+            raise ProbabilityError(
+                "simulate", index=(s, a), got=f"next state {after}", expected=expected
+            )
         counts[pair, found > 0] = found[found > 0] / draws
     return sp.csr_array(counts)
 
@@ -79,7 +84,9 @@ def variation_errors(estimate: Any, draws: int, delta: float) -> Floats:
     0.0509
     """
     roots = np.asarray(np.sqrt(estimate).sum(axis=1), dtype=np.float64).ravel()
-    bound: Floats = roots / math.sqrt(draws) + 3.0 * math.sqrt(math.log(2.0 / delta) / (2.0 * draws))
+    bound: Floats = roots / math.sqrt(draws) + 3.0 * math.sqrt(
+        math.log(2.0 / delta) / (2.0 * draws)
+    )
     return np.minimum(bound, 1.0)
 
 
@@ -99,14 +106,23 @@ def mixtures(field: str, d: int, grid: int, most: int) -> Floats:
 def grid_reach(features: FeatureMap, most: int, grid: int) -> float:
     r"""Return how far a mixture of up to m = ``most`` kernels may be from one with weights in multiples of 1/``grid``.
 
-    Of the weights times ``grid`` keep the whole parts, and round the r largest of the m fractions up, r their sum.
-    What is rounded up and down is at most (m - r) r/m, since the fractions rounded down have a mean of at most r/m.
-    Weight moved from one kernel to another changes P by at most the distance D of the two farthest kernels, so that
-    the cover radius is :math:`D \max_r r (m - r)/(m\, grid)`.
+    Of the weights times ``grid`` keep the whole parts, and round the r largest of the m fractions
+    up, r their sum. What is rounded up and down is at most (m - r) r/m, since the fractions rounded
+    down have a mean of at most r/m. Weight moved from one kernel to another changes P by at most
+    the distance D of the two farthest kernels, so that the cover radius is :math:`D \max_r r (m -
+    r)/(m\, grid)`.
     """
     kernels, start = as_dense(features.matrix), features.outcomes.start[:-1]
-    apart = (np.add.reduceat(np.abs(kernels[:, j + 1 :] - kernels[:, [j]]), start) for j in range(kernels.shape[1] - 1))
-    return (most // 2) * (most - most // 2) / (most * grid) * max((float(gaps.max()) for gaps in apart), default=0.0)
+    apart = (
+        np.add.reduceat(np.abs(kernels[:, j + 1 :] - kernels[:, [j]]), start)
+        for j in range(kernels.shape[1] - 1)
+    )
+    return (
+        (most // 2)
+        * (most - most // 2)
+        / (most * grid)
+        * max((float(gaps.max()) for gaps in apart), default=0.0)
+    )
 
 
 class Simulators:
@@ -121,7 +137,8 @@ class Simulators:
     Parameters
     ----------
     candidates : sequence
-        Each a kernel [S, A, S] or scipy.sparse (S*A, S), or a function ``simulate(s, a, rng) -> s'``.
+        Each a kernel [S, A, S] or scipy.sparse (S*A, S), or a function ``simulate(s, a, rng) ->
+        s'``.
     names : sequence of str, optional
         By default "1", "2", ...
     states, actions : int, optional
@@ -148,28 +165,62 @@ class Simulators:
     ) -> None:
         given = list(candidates)
         if not given:
-            raise FamilyError("candidates", got=repr(candidates), expected="a list of at least one simulator")
-        self.names = tuple(str(j + 1) for j in range(len(given))) if names is None else tuple(map(str, names))
-        if isinstance(names, str) or len(self.names) != len(given) or len(set(self.names)) != len(given):
-            raise FamilyError("names", got=f"{names!r:.100}", expected=f"{len(given)} different names")
+            raise FamilyError(
+                "candidates", got=repr(candidates), expected="a list of at least one simulator"
+            )
+        self.names = (
+            tuple(str(j + 1) for j in range(len(given)))
+            if names is None
+            else tuple(map(str, names))
+        )
+        if (
+            isinstance(names, str)
+            or len(self.names) != len(given)
+            or len(set(self.names)) != len(given)
+        ):
+            raise FamilyError(
+                "names", got=f"{names!r:.100}", expected=f"{len(given)} different names"
+            )
         self.draws, seed = require_integer("draws", draws, 1), require_integer("seed", seed, 0)
         for j, each in enumerate(given):
             if hasattr(each, "step"):
                 expected = "a kernel [S, A, S'], or a function (s, a, rng) -> s'; of other states, orl.SimulatorLadder"
-                raise FamilyError("candidates", index=(j,), got=f"an object with step, {each!r:.60}", expected=expected)
-        read = [None if callable(each) else as_kernel("candidates", each, (j,)) for j, each in enumerate(given)]
-        sizes = {(each.shape[1], each.shape[0] // each.shape[1]) for each in read if each is not None}
+                raise FamilyError(
+                    "candidates",
+                    index=(j,),
+                    got=f"an object with step, {each!r:.60}",
+                    expected=expected,
+                )
+        read = [
+            None if callable(each) else as_kernel("candidates", each, (j,))
+            for j, each in enumerate(given)
+        ]
+        sizes = {
+            (each.shape[1], each.shape[0] // each.shape[1]) for each in read if each is not None
+        }
         if states is not None and actions is not None:
-            sizes |= {(require_integer("states", states, 1), require_integer("actions", actions, 1))}
+            sizes |= {
+                (require_integer("states", states, 1), require_integer("actions", actions, 1))
+            }
         if len(sizes) != 1:
-            got = "functions only" if not sizes else " and ".join(f"S={s}, A={a}" for s, a in sorted(sizes))
-            raise ShapeError("candidates", got=got, expected="one S and A: give a kernel, or states and actions")
+            got = (
+                "functions only"
+                if not sizes
+                else " and ".join(f"S={s}, A={a}" for s, a in sorted(sizes))
+            )
+            raise ShapeError(
+                "candidates", got=got, expected="one S and A: give a kernel, or states and actions"
+            )
         self.states, self.actions = sizes.pop()
         self.estimated = tuple(j for j, kernel in enumerate(read) if kernel is None)
         possible = None
         if self.estimated:
             shape = (self.states, self.actions, self.states)
-            possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
+            possible = (
+                np.ones(shape, dtype=bool)
+                if support is None
+                else as_flags("support", support, shape)
+            )
             for j in self.estimated:
                 read[j] = estimate_kernel(given[j], possible, draws=draws, seed=seed, which=j)
         self._estimates = [read[j] for j in self.estimated]
@@ -183,16 +234,25 @@ class Simulators:
         """Return e: with probability 1 - delta no row of any estimate is farther than this from the truth (in TV)."""
         require_delta(delta)
         share = delta / max(1, len(self.estimated) * self.states * self.actions)
-        each = (float(variation_errors(kernel, self.draws, share).max()) for kernel in self._estimates)
+        each = (
+            float(variation_errors(kernel, self.draws, share).max()) for kernel in self._estimates
+        )
         return max(each, default=0.0)
 
     def widen_mixture(
-        self, *, episodes: int, horizon: int, delta: float = 0.05, norm_bound: float = 1.0, regularization: float = 1.0
+        self,
+        *,
+        episodes: int,
+        horizon: int,
+        delta: float = 0.05,
+        norm_bound: float = 1.0,
+        regularization: float = 1.0,
     ) -> dict[str, float]:
         """Return arguments for :class:`UCRLVTRLin` that carry the estimates' error over that many episodes.
 
-        With delta/2 (the other half pays for e) the squared radius becomes 1/c of it plus n e^2/(1 - c), the latter
-        carried by a larger norm bound. For a truth that is a mixture: with weights below 0, errors add up to more.
+        With delta/2 (the other half pays for e) the squared radius becomes 1/c of it plus n e^2/(1
+        - c), the latter carried by a larger norm bound. For a truth that is a mixture: with weights
+        below 0, errors add up to more.
         """
         rows = require_integer("episodes", episodes, 1) * require_integer("horizon", horizon, 1)
         error = self.error(delta / 2.0)
@@ -200,35 +260,52 @@ class Simulators:
             return {"norm_bound": norm_bound, "regularization": regularization, "delta": delta}
         logdet = len(self) * math.log1p(rows / (4.0 * len(self) * regularization))  # at most
         typical = 0.25 * (logdet + 2.0 * math.log(2.0 / delta)) + regularization * norm_bound**2
-        c = math.sqrt(typical) / (math.sqrt(typical) + error * math.sqrt(rows))  # the best for this radius
+        c = math.sqrt(typical) / (
+            math.sqrt(typical) + error * math.sqrt(rows)
+        )  # the best for this radius
         bound = math.sqrt(norm_bound**2 + c * rows * error**2 / ((1.0 - c) * regularization))
-        return {"norm_bound": bound, "regularization": regularization, "delta": delta / 2.0, "scale": c**-0.5}
+        return {
+            "norm_bound": bound,
+            "regularization": regularization,
+            "delta": delta / 2.0,
+            "scale": c**-0.5,
+        }
 
-    def ladder(self, *, most: int = 2, grid: int = 10, delta: float = 0.025, reach: float | None = None) -> Ladder:
+    def ladder(
+        self, *, most: int = 2, grid: int = 10, delta: float = 0.025, reach: float | None = None
+    ) -> Ladder:
         """Return the ladder whose class m contains the mixtures of at most m simulators, with weights on a grid.
 
-        The truth may be any such mixture: how far it may be from the nearest member is the cover radius of each class,
-        and kernels nearer to each other than that are not told apart. For any weights, learn the mixture itself.
+        The truth may be any such mixture: how far it may be from the nearest member is the cover
+        radius of each class, and kernels nearer to each other than that are not told apart. For any
+        weights, learn the mixture itself.
 
         Parameters
         ----------
         most, grid : int
-            The number of classes, which is the most simulators in a mixture; weights are multiples of 1/grid.
+            The number of classes, which is the most simulators in a mixture; weights are multiples
+            of 1/grid.
         delta : float
-            Of estimated simulators: the cover radius holds with probability 1 - delta, beside the level of the learner.
+            Of estimated simulators: the cover radius holds with probability 1 - delta, beside the
+            level of the learner.
         reach : float, optional
-            The cover radius of all classes, instead. 0: the truth is a member, its weights on the grid and no simulator
-            an estimate.
+            The cover radius of all classes, instead. 0: the truth is a member, its weights on the
+            grid and no simulator an estimate.
         """
-        require_integer("most", most, 1, most=len(self))
+        require_integer("most", most, 1, maximum=len(self))
         weights = mixtures("grid", len(self), require_integer("grid", grid, most), most)
         if reach is None:
-            reaches = [2.0 * self.error(delta) + grid_reach(self.features, m, grid) for m in range(1, most + 1)]
+            reaches = [
+                2.0 * self.error(delta) + grid_reach(self.features, m, grid)
+                for m in range(1, most + 1)
+            ]
         else:
             reaches = [require_number("reach", reach, 0.0, 2.0)] * most
         family = FiniteFamily(parameters=weights, features=self.features)
         return Ladder.of_levels(family, np.count_nonzero(weights, axis=1) - 1, reaches)
 
     def __repr__(self) -> str:
-        about = f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""
+        about = (
+            f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""
+        )
         return f"Simulators({len(self)}, S={self.states}, A={self.actions}{about})"

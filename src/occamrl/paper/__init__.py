@@ -1,12 +1,14 @@
 """The five algorithms of the paper to the letter: pseudo-code that runs.
 
-Ghosh, Ray Chowdhury and Ramchandran, "Model Selection for Generic Reinforcement Learning", L4DC 2022. Each file holds
-one algorithm, with the paper's constants, its clip of values at H, a plan before every episode, lambda = 1 and, for the
-selectors, fresh data and a smaller level in every epoch. Where the paper contradicts itself a parameter chooses, and
-the default is the reading that can be proved. :mod:`occamrl.paper.theorems` has the right-hand sides of its theorems.
+Ghosh, Ray Chowdhury and Ramchandran, "Model Selection for Generic Reinforcement Learning", L4DC
+2022. Each file holds one algorithm, with the paper's constants, its clip of values at H, a plan
+before every episode, lambda = 1 and, for the selectors, fresh data and a smaller level in every
+epoch. Where the paper contradicts itself a parameter chooses, and the default is the reading that
+can be proved. :mod:`occamrl.paper.theorems` has the right-hand sides of its theorems.
 
-They share no code with :mod:`occamrl.learners` and :mod:`occamrl.selectors`, which are tested against
-them. Rewards are known and a function of (s, a), and one kernel serves all steps, as in the paper.
+They share no code with :mod:`occamrl.learners` and :mod:`occamrl.selectors`, which are tested
+against them. Rewards are known and a function of (s, a), and one kernel serves all steps, as in the
+paper.
 """
 
 from __future__ import annotations

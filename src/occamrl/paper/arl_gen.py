@@ -48,7 +48,9 @@ class ARLGen(Learner):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.ladder, Ladder) and self.ladder.finite):
-            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of finite families")
+            raise ParameterError(
+                "ladder", got=repr(self.ladder), expected="a Ladder of finite families"
+            )
         require_delta(self.delta)
 
     @cached_property
@@ -57,7 +59,9 @@ class ARLGen(Learner):
 
     def _base(self, state: dict[str, Any]) -> UCRLVTR:
         """Return UCRL-VTR on F_m at level delta/2^i."""
-        return UCRLVTR(family=self.ladder.family_of(state["chosen"]), delta=self.delta / 2 ** state["epoch"])
+        return UCRLVTR(
+            family=self.ladder.family_of(state["chosen"]), delta=self.delta / 2 ** state["epoch"]
+        )
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state at the beginning of epoch 1: in ``all``, of UCRL-VTR on F_M with the rows of all epochs."""
@@ -69,7 +73,9 @@ class ARLGen(Learner):
         """Choose the class and start UCRL-VTR on it afresh."""
         state["epoch"] += 1
         i, steps = state["epoch"], max(1, state["all"]["episodes"] * known.horizon)  # tau_{i-1} H
-        least = np.minimum.accumulate(self._largest.losses(state["all"]))[np.array(self.ladder.sizes) - 1]
+        least = np.minimum.accumulate(self._largest.losses(state["all"]))[
+            np.array(self.ladder.sizes) - 1
+        ]
         state["statistics"] = (least / steps).tolist()
         state["threshold"] = state["statistics"][-1] + math.sqrt(i) / 2 ** (i / 2)
         state["chosen"] = 1 + int(np.argmax(np.array(state["statistics"]) <= state["threshold"]))
@@ -79,12 +85,27 @@ class ARLGen(Learner):
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan as UCRL-VTR on the class of this epoch."""
         names = list(self.ladder.names)
-        facts = {"epoch": state["epoch"], "chosen": state["chosen"], "playing": names[state["chosen"] - 1]}
+        facts = {
+            "epoch": state["epoch"],
+            "chosen": state["chosen"],
+            "playing": names[state["chosen"] - 1],
+        }
         mean, most = state["statistics"][state["chosen"] - 1], state["threshold"]
-        because = f"Its mean loss, {mean:.4g}, is within the threshold {most:.4g} of the paper's lemma 1"
+        because = (
+            f"Its mean loss, {mean:.4g}, is within the threshold {most:.4g} of the paper's lemma 1"
+        )
         because += ", which smaller classes exceed." if state["chosen"] > 1 else "."
-        grounds = {"names": names, "statistics": state["statistics"], "threshold": most, "because": because}
-        return replace(self._base(state).plan(known, state["learner"], draw), facts=facts, grounds=grounds)
+        diagnostics = {
+            "names": names,
+            "statistics": state["statistics"],
+            "threshold": most,
+            "because": because,
+        }
+        return replace(
+            self._base(state).plan(known, state["learner"], draw),
+            facts=facts,
+            diagnostics=diagnostics,
+        )
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows into the epoch's own learner and into the losses of all epochs; close the epoch when due."""

@@ -2,11 +2,12 @@ r"""ARL-LIN(dim), to the letter (algorithm 2).
 
     theta^(0) = (1, ..., 1)
     for epochs i = 0, 1, 2, ...
-        D_i = { j : |theta^(i)_j| >= 0.5^i }
-        play a fresh UCRL-VTR-LIN on the coordinates D_i for 36^i k_0 episodes, norm bound b, level delta/2^i
-        play UCRL-VTR-LIN on all d coordinates for 6^i ceil(sqrt(k_0)) episodes, from where epoch i-1 left it,
+        D_i = { j : |theta^(i)_j| >= 0.5^i } play a fresh UCRL-VTR-LIN on the coordinates D_i for
+        36^i k_0 episodes, norm bound b, level delta/2^i play UCRL-VTR-LIN on all d coordinates for
+        6^i ceil(sqrt(k_0)) episodes, from where epoch i-1 left it,
             norm bound b, level delta
-        theta^(i+1) = the estimate of the latter after tau_i = sum over j <= i of 6^j ceil(sqrt(k_0)) episodes
+        theta^(i+1) = the estimate of the latter after tau_i = sum over j <= i of 6^j
+        ceil(sqrt(k_0)) episodes
 
 Deviation from the paper: an empty D_i, on which no kernel exists, is replaced by all coordinates.
 """
@@ -41,12 +42,13 @@ class ARLLinDim(Learner):
     initial_episodes : int
         k_0.
     growth, estimation_growth : float
-        36 and 6; the paper's remark keeps them and ``threshold`` as tuning parameters and names 4, 2 and 0.9.
+        36 and 6; the paper's remark keeps them and ``threshold`` as tuning parameters and names 4,
+        2 and 0.9.
     threshold : float
         The base of the thresholds, 0.5.
     threshold_epoch : "text" | "box"
-        Erratum. The text has 0.5^i for D_i, the algorithm box 0.5^(i+1). With the error 0.5^i of the paper's lemma 5
-        only the text's rule leaves out every zero coordinate.
+        Erratum. The text has 0.5^i for D_i, the algorithm box 0.5^(i+1). With the error 0.5^i of
+        the paper's lemma 5 only the text's rule leaves out every zero coordinate.
     """
 
     dimension, norm = True, False  # what it finds
@@ -65,7 +67,9 @@ class ARLLinDim(Learner):
     def __post_init__(self) -> None:
         base_learner(self, None, 0)  # checks its parameters
         if self.features.groups > 1:
-            raise ParameterError("features", got="a map with groups of coordinates", expected="one without")
+            raise ParameterError(
+                "features", got="a map with groups of coordinates", expected="one without"
+            )
         require_choice("threshold_epoch", self.threshold_epoch, ("text", "box"))
         require_integer("initial_episodes", self.initial_episodes, 1)
         require_number("growth", self.growth, 1.0, math.inf)
@@ -75,7 +79,11 @@ class ARLLinDim(Learner):
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state at the beginning of epoch 0, with theta^(0) = 1."""
         full = base_learner(self, None, 0).begin(known)
-        state: dict[str, Any] = {"epoch": 0, "estimate": np.ones(self.features.dimension), "full": full}
+        state: dict[str, Any] = {
+            "epoch": 0,
+            "estimate": np.ones(self.features.dimension),
+            "full": full,
+        }
         self._begin_epoch(known, state)
         return state
 
@@ -87,7 +95,10 @@ class ARLLinDim(Learner):
         """Choose the active coordinates, and start a learner on them afresh."""
         active = np.flatnonzero(np.abs(state["estimate"]) >= self.level(state["epoch"])).tolist()
         state["active"] = active or list(range(self.features.dimension))
-        state["phase"], state["left"] = EXPLOITATION, math.ceil(self.growth ** state["epoch"] * self.initial_episodes)
+        state["phase"], state["left"] = (
+            EXPLOITATION,
+            math.ceil(self.growth ** state["epoch"] * self.initial_episodes),
+        )
         state["restricted"] = self._learner(state)[0].begin(known)
 
     def _learner(self, state: dict[str, Any]) -> tuple[UCRLVTRLin, str]:
@@ -103,8 +114,12 @@ class ARLLinDim(Learner):
         facts = {"epoch": state["epoch"], "label": state["phase"], "chosen": state["active"]}
         level = self.level(state["epoch"])
         because = f"The estimates of the others are below the threshold {level:.4g} of epoch {state['epoch']}."
-        grounds = {"statistics": np.abs(state["estimate"]).tolist(), "threshold": level, "because": because}
-        return Plan(policy=found.policy, values=found.values, facts=facts, grounds=grounds)
+        diagnostics = {
+            "statistics": np.abs(state["estimate"]).tolist(),
+            "threshold": level,
+            "because": because,
+        }
+        return Plan(policy=found.policy, values=found.values, facts=facts, diagnostics=diagnostics)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows into the learner of the phase; go on to the next phase when it is over."""
@@ -117,7 +132,8 @@ class ARLLinDim(Learner):
         if state["phase"] == EXPLOITATION:
             state["phase"], state["left"] = ESTIMATION, math.ceil(self.estimation_growth**i * root)
         else:
-            state["epoch"], state["estimate"] = i + 1, learner.estimate(state["full"])  # theta^(i+1)
+            state["epoch"] = i + 1
+            state["estimate"] = learner.estimate(state["full"])  # theta^(i+1)
             self._begin_epoch(known, state)
 
 

@@ -3,8 +3,8 @@ r"""ARL-LIN(norm), to the letter (algorithm 3), with the exact maximum.
     b_1 = b,  delta_1 = delta
     for epochs i = 1, 2, ...
         play UCRL-VTR-LIN, from nothing, with norm bound b_i for k_i episodes at level delta_i
-        b_{i+1} = max { ||theta|| : theta in B_{k_i} },  B_k the ellipsoid of radius sqrt(beta_k(delta_i))
-        k_{i+1} = 2 k_i,  delta_{i+1} = delta_i/2
+        b_{i+1} = max { ||theta|| : theta in B_{k_i} },  B_k the ellipsoid of radius
+        sqrt(beta_k(delta_i)) k_{i+1} = 2 k_i,  delta_{i+1} = delta_i/2
 
 The bound is not forced to fall: b_{i+1} may exceed b_i, and the paper's algorithm plays with it.
 """
@@ -81,11 +81,15 @@ class ARLLinNorm(Learner):
         base, inner = self._base(state), state["learner"]
         found = base.plan(known, inner, draw)
         facts = {"epoch": state["epoch"], "norm_bound": state["norm_bound"]}
-        because = f"by the ellipsoid of epoch {state['epoch'] - 1}." if state["epoch"] > 1 else "as was given."
+        because = (
+            f"by the ellipsoid of epoch {state['epoch'] - 1}."
+            if state["epoch"] > 1
+            else "as was given."
+        )
         if state["norm_bound"] > self.norm_bound:
             because = f"as was given: the ellipsoid of epoch {state['epoch'] - 1} says {state['norm_bound']:.4g}."
-        grounds = {"statistics": base.estimate(inner).tolist(), "because": because}
-        return Plan(policy=found.policy, values=found.values, facts=facts, grounds=grounds)
+        diagnostics = {"statistics": base.estimate(inner).tolist(), "because": because}
+        return Plan(policy=found.policy, values=found.values, facts=facts, diagnostics=diagnostics)
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows; when the epoch is over, read the next bound off its ellipsoid."""
@@ -93,11 +97,17 @@ class ARLLinNorm(Learner):
         base.learn(known, inner, plan, flow)
         state["left"] -= flow.episodes
         if state["left"] <= 0:
-            theta, sigma, width = base.estimate(inner), inner["sigma"], base.width(known.horizon, 1, inner)
+            theta, sigma, width = (
+                base.estimate(inner),
+                inner["sigma"],
+                base.width(known.horizon, 1, inner),
+            )
             if self.norm_estimate == "maximum":
                 state["norm_bound"] = largest_norm(theta, sigma, width**2)
             else:
-                state["norm_bound"] = float(np.linalg.norm(theta) + width / math.sqrt(np.linalg.eigvalsh(sigma)[0]))
+                state["norm_bound"] = float(
+                    np.linalg.norm(theta) + width / math.sqrt(np.linalg.eigvalsh(sigma)[0])
+                )
             self._begin_epoch(known, state)
 
 

@@ -1,14 +1,16 @@
 r"""Complexity measures and the theorems' right-hand sides, every constant written out.
 
-The paper's proofs with the constants kept give these bounds on the regret, term by term, and the epochs from which a
-selector is right. Where the paper's own statement cannot be proved they say what holds instead.
+The paper's proofs with the constants kept give these bounds on the regret, term by term, and the
+epochs from which a selector is right. Where the paper's own statement cannot be proved they say
+what holds instead.
 
-=============  ==================================================================  ======================
-any class      :func:`regret_bound_generic`, :func:`selection_epoch_generic`       theorem 1, lemma 1
-linear         :func:`regret_bound_linear`                                         Jia et al. 2020
-dimension      :func:`regret_bound_dimension`, :func:`selection_epoch_dimension`   theorem 2, lemmas 3 to 5
-norm           :func:`regret_bound_norm`, :func:`selection_epoch_norm`             theorem 3, lemma 6
-=============  ==================================================================  ======================
+=============  ==================================================================
+====================== any class      :func:`regret_bound_generic`, :func:`selection_epoch_generic`
+theorem 1, lemma 1 linear         :func:`regret_bound_linear`
+Jia et al. 2020 dimension      :func:`regret_bound_dimension`, :func:`selection_epoch_dimension`
+theorem 2, lemmas 3 to 5 norm           :func:`regret_bound_norm`, :func:`selection_epoch_norm`
+theorem 3, lemma 6 =============  ==================================================================
+======================
 
 Covering numbers are the families' own: ``family.log_covering_number(alpha)``.
 """
@@ -50,12 +52,17 @@ class Setting:
     @property
     def noise(self) -> float:
         """H sqrt(2 K H log(1/delta)): the martingale part of the regret is below it with probability 1 - delta."""
-        return self.horizon * math.sqrt(2.0 * self.episodes * self.horizon * math.log(1.0 / self.delta))
+        return self.horizon * math.sqrt(
+            2.0 * self.episodes * self.horizon * math.log(1.0 / self.delta)
+        )
 
     def beta(self, episodes: int) -> float:
         """Return the paper's b^2 + H^2 d log(kH) log^2(k^2 H/delta) after k ``episodes``; k = 0 counts as 1."""
         H, k = self.horizon, max(1, episodes)
-        return self.norm_bound**2 + H**2 * self.dimension * math.log(k * H) * math.log(k**2 * H / self.delta) ** 2
+        return (
+            self.norm_bound**2
+            + H**2 * self.dimension * math.log(k * H) * math.log(k**2 * H / self.delta) ** 2
+        )
 
 
 def predictions(family: FiniteFamily, known: Known) -> Floats:
@@ -68,16 +75,19 @@ def predictions(family: FiniteFamily, known: Known) -> Floats:
 def eluder_dimension(functions: Floats, scale: float) -> int:
     """Return the eluder dimension at ``scale`` by exhaustive search, for at most 20 distinct points.
 
-    ``functions`` [n, points]. The longest sequence x_1, x_2, ... such that for some e >= scale each x_i has two members
-    f, g with (f - g)(x_i) > e and sum over j < i of (f - g)^2(x_j) <= e^2. The sum does not depend on the order of
-    earlier points, so sets are searched, and only the values of |f - g| matter as e.
+    ``functions`` [n, points]. The longest sequence x_1, x_2, ... such that for some e >= scale each
+    x_i has two members f, g with (f - g)(x_i) > e and sum over j < i of (f - g)^2(x_j) <= e^2. The
+    sum does not depend on the order of earlier points, so sets are searched, and only the values of
+    |f - g| matter as e.
     """
     first, second = np.triu_indices(len(functions), 1)
     gaps: Floats = np.unique(np.round(np.abs(functions[first] - functions[second]), 12), axis=0)
     gaps = np.unique(gaps, axis=1)
     gaps = gaps[:, gaps.any(axis=0)]
     if gaps.shape[1] > _MOST_POINTS:
-        raise ParameterError("functions", got=f"{gaps.shape[1]} points", expected=f"at most {_MOST_POINTS}")
+        raise ParameterError(
+            "functions", got=f"{gaps.shape[1]} points", expected=f"at most {_MOST_POINTS}"
+        )
     return max((_longest(gaps, e) for e in np.unique(gaps[gaps > scale])), default=0)
 
 
@@ -96,7 +106,9 @@ def _longest(gaps: Floats, e: float) -> int:
     return length - 1
 
 
-def linear_eluder_bound(dimension: int, scale: float, norm_bound: float, feature_bound: float) -> float:
+def linear_eluder_bound(
+    dimension: int, scale: float, norm_bound: float, feature_bound: float
+) -> float:
     """Return 3 d e/(e-1) log(3 + 3 (2 b g/scale)^2) + 1 (Russo and Van Roy 2013), |x| <= g and |theta| <= b."""
     ratio = 2.0 * norm_bound * feature_bound / scale
     return 3.0 * dimension * math.e / (math.e - 1.0) * math.log(3.0 + 3.0 * ratio**2) + 1.0
@@ -105,8 +117,9 @@ def linear_eluder_bound(dimension: int, scale: float, norm_bound: float, feature
 def regret_bound_vtr(setting: Setting, *, radius: float, eluder: float) -> dict[str, float]:
     """Return the bound on the regret of UCRL-VTR, which holds with probability 1 - 2 delta.
 
-    1 + H^2 d + 4 sqrt(beta d K H) (``eluder``, the sum of the widths) and the ``noise``, with beta = ``radius`` that of
-    the last set, which may not fall with k, and d = ``eluder`` the eluder dimension of (P V)(s, a) at scale 1/(KH).
+    1 + H^2 d + 4 sqrt(beta d K H) (``eluder``, the sum of the widths) and the ``noise``, with beta
+    = ``radius`` that of the last set, which may not fall with k, and d = ``eluder`` the eluder
+    dimension of (P V)(s, a) at scale 1/(KH).
     """
     H, K = setting.horizon, setting.episodes
     widths = 1.0 + H**2 * eluder + 4.0 * math.sqrt(radius * eluder * K * H)
@@ -118,14 +131,17 @@ def regret_bound_generic(
 ) -> dict[str, float]:
     """Return the right side of theorem 1.
 
-    tau_{i*-1} H (``selection``) and :func:`regret_bound_vtr` for each epoch i >= i* = ``first_epoch`` of 2^i episodes
-    at level delta/2^i on F_m*, the last of which ends with episode K. ``radius(k, delta)`` is beta of F_m* after k
-    episodes. It holds with probability 1 - 2 delta beside that of the selection.
+    tau_{i*-1} H (``selection``) and :func:`regret_bound_vtr` for each epoch i >= i* =
+    ``first_epoch`` of 2^i episodes at level delta/2^i on F_m*, the last of which ends with episode
+    K. ``radius(k, delta)`` is beta of F_m* after k episodes. It holds with probability 1 - 2 delta
+    beside that of the selection.
     """
     played, i = min(setting.episodes, 2**first_epoch - 2), first_epoch
     terms = {"selection": float(played * setting.horizon), "eluder": 0.0, "noise": 0.0}
     while played < setting.episodes:
-        epoch = replace(setting, episodes=min(2**i, setting.episodes - played), delta=setting.delta / 2**i)
+        epoch = replace(
+            setting, episodes=min(2**i, setting.episodes - played), delta=setting.delta / 2**i
+        )
         base = regret_bound_vtr(epoch, radius=radius(epoch.episodes, epoch.delta), eluder=eluder)
         terms["eluder"] += base["eluder"]
         terms["noise"] += base["noise"]
@@ -138,13 +154,15 @@ def selection_epoch_generic(
 ) -> int:
     """Return i* of lemma 1: from this epoch on the paper's test chooses the right class, with probability 1 - 2 delta.
 
-    With g = sqrt(i)/2^(i/2), tau = 2^i - 2 and R = H - 1 (for rewards r(s, a), not on transitions): the first i from
-    which
+    With g = sqrt(i)/2^(i/2), tau = 2^i - 2 and R = H - 1 (for rewards r(s, a), not on transitions):
+    the first i from which
 
-        R^2 (l/2 + e)/(tau H) <= g,    Delta > 2 g + R^2 (2 l + 3 e)/(tau H),    l = log(|F_M|/delta),
+        R^2 (l/2 + e)/(tau H) <= g,    Delta > 2 g + R^2 (2 l + 3 e)/(tau H),    l =
+        log(|F_M|/delta),
 
-    Delta = ``separation`` being a lower bound on L(P*, P)/(tau H) over the rows seen, for all P in the classes without
-    the truth, ``entropy`` log |F_M| or log N(F_M, alpha), and e = ``cover_error`` alpha T: 0 for finite classes.
+    Delta = ``separation`` being a lower bound on L(P*, P)/(tau H) over the rows seen, for all P in
+    the classes without the truth, ``entropy`` log |F_M| or log N(F_M, alpha), and e =
+    ``cover_error`` alpha T: 0 for finite classes.
     """
     require_number("separation", separation, 0.0, math.inf, open_low=True)
     require_delta(delta)
@@ -152,7 +170,11 @@ def selection_epoch_generic(
     while True:  # both conditions are monotone from i = 2 on
         slack, tau = math.sqrt(i) / 2 ** (i / 2), 2**i - 2
         kept = range_squared * (0.5 * log_size + cover_error) / tau <= slack
-        if kept and separation > 2.0 * slack + range_squared * (2.0 * log_size + 3.0 * cover_error) / tau:
+        if (
+            kept
+            and separation
+            > 2.0 * slack + range_squared * (2.0 * log_size + 3.0 * cover_error) / tau
+        ):
             return i
         i += 1
 
@@ -160,17 +182,30 @@ def selection_epoch_generic(
 def regret_bound_linear(setting: Setting) -> dict[str, float]:
     """Return the bound on the regret of UCRL-VTR-LIN with the paper's radius, c = 1, with probability 1 - 2 delta.
 
-    2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KU/d)) with U = H g^2 (``width``), and the ``noise``. A ``feature_bound``
-    for which c = 1 is not proved is refused.
+    2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KU/d)) with U = H g^2 (``width``), and the ``noise``.
+    A ``feature_bound`` for which c = 1 is not proved is refused.
     """
-    H, K, d, delta, g = setting.horizon, setting.episodes, setting.dimension, setting.delta, setting.feature_bound
-    spare = d * math.log(H) * math.log(H / delta) ** 2 - (d * math.log1p(H) - 2.0 * math.log(delta)) / 4.0
+    H, K, d, delta, g = (
+        setting.horizon,
+        setting.episodes,
+        setting.dimension,
+        setting.delta,
+        setting.feature_bound,
+    )
+    spare = (
+        d * math.log(H) * math.log(H / delta) ** 2
+        - (d * math.log1p(H) - 2.0 * math.log(delta)) / 4.0
+    )
     if g > 1.0 and 0.5 * d * math.log(g) > spare:
         most = math.exp(max(0.0, 2.0 * spare / d))
-        raise ParameterError("feature_bound", got=g, expected=f"at most {most:.6g}, for the radius with c = 1")
+        raise ParameterError(
+            "feature_bound", got=g, expected=f"at most {most:.6g}, for the radius with c = 1"
+        )
     U = H * g**2
     potential = U / math.log1p(U) * d * math.log1p(K * U / d)
-    return _with_total({"width": 2.0 * math.sqrt(setting.beta(K) * K * H * potential), "noise": setting.noise})
+    return _with_total(
+        {"width": 2.0 * math.sqrt(setting.beta(K) * K * H * potential), "noise": setting.noise}
+    )
 
 
 def tau_min(setting: Setting) -> float:
@@ -180,7 +215,9 @@ def tau_min(setting: Setting) -> float:
     """
     rho = setting.excitation / setting.feature_bound**2
     rows = setting.episodes * setting.horizon
-    return (16.0 / rho**2 + 8.0 / (3.0 * rho)) * math.log(2.0 * setting.dimension * rows / setting.delta)
+    return (16.0 / rho**2 + 8.0 / (3.0 * rho)) * math.log(
+        2.0 * setting.dimension * rows / setting.delta
+    )
 
 
 def selection_epoch_dimension(setting: Setting, *, smallest: float) -> int:
@@ -201,12 +238,15 @@ def selection_epoch_dimension(setting: Setting, *, smallest: float) -> int:
     return first
 
 
-def regret_bound_dimension(setting: Setting, *, sparsity: int, first_epoch: int) -> dict[str, float]:
+def regret_bound_dimension(
+    setting: Setting, *, sparsity: int, first_epoch: int
+) -> dict[str, float]:
     """Return the right side of theorem 2, with every phase as long as it is within K.
 
-    H for every episode of exploitation before epoch i* (``selection``), :func:`regret_bound_linear` in d* dimensions at
-    level delta/2^i for each exploitation after it (``exploitation``), and once in d dimensions at level delta for all
-    episodes of estimation (``estimation``). With probability 1 - 5 delta beside the 1 - 2 delta of the selection.
+    H for every episode of exploitation before epoch i* (``selection``), :func:`regret_bound_linear`
+    in d* dimensions at level delta/2^i for each exploitation after it (``exploitation``), and once
+    in d dimensions at level delta for all episodes of estimation (``estimation``). With probability
+    1 - 5 delta beside the 1 - 2 delta of the selection.
     """
     terms = {"selection": 0.0, "exploitation": 0.0, "estimation": 0.0}
     left, estimation, i = setting.episodes, 0, 0
@@ -216,7 +256,9 @@ def regret_bound_dimension(setting: Setting, *, sparsity: int, first_epoch: int)
         if i < first_epoch:
             terms["selection"] += setting.horizon * exploit
         else:
-            phase = replace(setting, episodes=exploit, delta=setting.delta / 2**i, dimension=sparsity)
+            phase = replace(
+                setting, episodes=exploit, delta=setting.delta / 2**i, dimension=sparsity
+            )
             terms["exploitation"] += regret_bound_linear(phase)["total"]
         left, estimation, i = left - exploit - estimate, estimation + estimate, i + 1
     if estimation:
@@ -227,10 +269,16 @@ def regret_bound_dimension(setting: Setting, *, sparsity: int, first_epoch: int)
 def norm_epochs(setting: Setting, *, true_norm: float) -> list[Setting]:
     """Return k_i, delta_i and an upper bound on b^(i) for the epochs i = 1, 2, ... of ARL-LIN(norm) within K.
 
-    b^(i+1) <= ||theta*|| + 2 sqrt(beta_{k_i}(delta_i; b^(i))/lambda), lambda = 1 + rho H k_i/2 from tau_min(delta_i) on
-    and 1 before. All hold with probability 1 - 4 delta.
+    b^(i+1) <= ||theta*|| + 2 sqrt(beta_{k_i}(delta_i; b^(i))/lambda), lambda = 1 + rho H k_i/2 from
+    tau_min(delta_i) on and 1 before. All hold with probability 1 - 4 delta.
     """
-    found, left, k, level, bound = [], setting.episodes, setting.initial_episodes, setting.delta, setting.norm_bound
+    found, left, k, level, bound = (
+        [],
+        setting.episodes,
+        setting.initial_episodes,
+        setting.delta,
+        setting.norm_bound,
+    )
     while left > 0:
         epoch = replace(setting, episodes=min(left, k), delta=level, norm_bound=bound)
         found.append(epoch)

@@ -57,7 +57,11 @@ class UCRLVTR(Learner):
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: every loss and distance is zero, so that B_0 = F."""
         require_setting(known, self.family.features)
-        sums = {"zz": np.zeros((self.family.size, self.family.size)), "yz": np.zeros(self.family.size), "yy": 0.0}
+        sums = {
+            "zz": np.zeros((self.family.size, self.family.size)),
+            "yz": np.zeros(self.family.size),
+            "yy": 0.0,
+        }
         return {"episodes": 0, **sums}
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
@@ -67,7 +71,9 @@ class UCRLVTR(Learner):
         member = np.where(inside[:, None], values[:, 0], -np.inf).argmax(axis=0)  # [S]
         plans = {each: Plan(policy=policies[each], values=values[each]) for each in member.tolist()}
         likely = 0 if known.initial is None else int(known.initial.argmax())
-        return replace(plans[member[likely]], starts={s: plans[each] for s, each in enumerate(member.tolist())})
+        return replace(
+            plans[member[likely]], starts={s: plans[each] for s, each in enumerate(member.tolist())}
+        )
 
     def losses(self, state: dict[str, Any]) -> Floats:
         """Return L_k(P) of every member."""
@@ -86,7 +92,9 @@ class UCRLVTR(Learner):
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows; their value functions are those of the plan."""
         following = np.asarray(plan.values)[flow.step + 1]  # V_{h+1} [rows, S]
-        z = np.einsum("nrs,rs->nr", dense_kernels(self.family)[:, flow.state, flow.action], following)
+        z = np.einsum(
+            "nrs,rs->nr", dense_kernels(self.family)[:, flow.state, flow.action], following
+        )
         y = following[np.arange(flow.step.size), flow.next_state]
         state["zz"] += (z * flow.count) @ z.T
         state["yz"] += z @ (flow.count * y)
@@ -95,12 +103,18 @@ class UCRLVTR(Learner):
 
 
 def beta_infinite(
-    family: LinearFamily | AggregationFamily, *, horizon: int, episodes: int, delta: float, cover_scales: str = "dyadic"
+    family: LinearFamily | AggregationFamily,
+    *,
+    horizon: int,
+    episodes: int,
+    delta: float,
+    cover_scales: str = "dyadic",
 ) -> float:
     """Return beta_k(delta) for an infinite class after k ``episodes``; k = 0 counts as 1.
 
-    Erratum: the paper covers F at scale 1/(kH) for every k ("per_episode"), but its union bound pays for one cover.
-    "dyadic" takes the largest 2^-j <= 1/(kH) at level delta/((j+1)(j+2)); these levels add up to delta.
+    Erratum: the paper covers F at scale 1/(kH) for every k ("per_episode"), but its union bound
+    pays for one cover. "dyadic" takes the largest 2^-j <= 1/(kH) at level delta/((j+1)(j+2)); these
+    levels add up to delta.
     """
     rows = max(1, episodes) * horizon  # kH
     scale, level = 1 / rows, delta
@@ -122,7 +136,8 @@ def dense_kernels(family: FiniteFamily) -> Floats:
 def optimal_values(family: FiniteFamily, known: Known) -> tuple[Floats, Ints]:
     """Return V*_{P,h}(s) [n, H + 1, S] of every member P and its greedy policy [n, H, S], by backward induction.
 
-    Steps count from 0 here: ``values[:, h]`` is V_{h+1} of the formulas, and ``values[:, H]`` is zero.
+    Steps count from 0 here: ``values[:, h]`` is V_{h+1} of the formulas, and ``values[:, H]`` is
+    zero.
     """
     kernels, (n, H, S) = dense_kernels(family), (family.size, known.horizon, known.states)
     values, policies = np.zeros((n, H + 1, S)), np.zeros((n, H, S), dtype=np.int64)
@@ -138,4 +153,6 @@ def require_setting(known: Known, features: FeatureMap) -> None:
     require_undiscounted(known)
     if not known.rewards_known or known.transition_rewards is not None:
         got = "rewards on transitions" if known.rewards_known else "unknown rewards"
-        raise ParameterError("rewards", got=got, expected="known rewards r(s, a), as the paper assumes")
+        raise ParameterError(
+            "rewards", got=got, expected="known rewards r(s, a), as the paper assumes"
+        )

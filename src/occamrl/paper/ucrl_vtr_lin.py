@@ -1,25 +1,27 @@
 r"""UCRL-VTR-LIN for linear kernel MDPs, to the letter (section 3, "The Base Algorithm"; Jia et al. 2020).
 
-P*(s'|s,a) = <phi(s,a,s'), theta*> with ||theta*|| <= b. Write phi_V(s,a) = sum over s' of phi(s,a,s') V(s').
+P*(s'|s,a) = <phi(s,a,s'), theta*> with ||theta*|| <= b. Write phi_V(s,a) = sum over s' of
+phi(s,a,s') V(s').
 
     Sigma_0 = I
     for episodes k = 1, 2, ...
         for h = H, ..., 1, with V_{H+1} = 0 and x = phi_{V_{h+1}}(s, a):
-            Q_h(s, a) = r(s, a) + <x, theta_{k-1}> + sqrt(beta_{k-1}(delta)) ||Sigma_{k-1}^{-1/2} x||
-            V_h(s) = min { max_a Q_h(s, a), H }
+            Q_h(s, a) = r(s, a) + <x, theta_{k-1}> + sqrt(beta_{k-1}(delta)) ||Sigma_{k-1}^{-1/2}
+            x|| V_h(s) = min { max_a Q_h(s, a), H }
         play a_h = argmax_a Q_h(s_h, a), observe s_1, a_1, ..., s_{H+1}
         for h = 1, ..., H, with x = phi_{V_{h+1}}(s_h, a_h):
             Sigma_k = Sigma_k + x x^T,  the right-hand side gains V_{h+1}(s_{h+1}) x
         theta_k = Sigma_k^{-1} (right-hand side), the minimiser of the squared loss plus ||theta||^2
 
-The radius "paper", in which the paper leaves the constant c open, and "ayoub", that of the published code of Ayoub et
-al. (2020), which belongs to a step:
+The radius "paper", in which the paper leaves the constant c open, and "ayoub", that of the
+published code of Ayoub et al. (2020), which belongs to a step:
 
 .. math:: \beta_k(\delta) = c\,\big(b^2 + H^2 d \log(kH) \log^2(k^2 H/\delta)\big), \qquad
     \sqrt{\beta_{k,h}(\delta)} = \tfrac{H-h+1}2 \sqrt{2\log(1/\delta) + \log\det\Sigma_k} + b .
 
-Deviation from the paper: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is right, as
-Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid contains theta*, V_h >= V*_h >= 0.
+Deviation from the paper: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is
+right, as Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid contains theta*,
+V_h >= V*_h >= 0.
 """
 
 from __future__ import annotations
@@ -81,7 +83,10 @@ class UCRLVTRLin(Learner):
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Return the greedy policy of the optimistic values, for one episode."""
         H, theta, inverse = known.horizon, self.estimate(state), np.linalg.inv(state["sigma"])
-        values, policy = np.zeros((H + 1, known.states)), np.zeros((H, known.states), dtype=np.int64)
+        values, policy = (
+            np.zeros((H + 1, known.states)),
+            np.zeros((H, known.states), dtype=np.int64),
+        )
         for h in reversed(range(H)):
             x = dense_features(self.features) @ values[h + 1]
             norm = np.sqrt(np.maximum(((x @ inverse) * x).sum(axis=2), 0.0))
@@ -106,7 +111,9 @@ class UCRLVTRLin(Learner):
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows of the episode into the regression."""
         phi, values = dense_features(self.features), np.asarray(plan.values)
-        for h, s, a, following, n in zip(flow.step, flow.state, flow.action, flow.next_state, flow.count, strict=True):
+        for h, s, a, following, n in zip(
+            flow.step, flow.state, flow.action, flow.next_state, flow.count, strict=True
+        ):
             x = phi[s, a] @ values[h + 1]
             state["sigma"] += n * np.outer(x, x)
             state["xy"] += n * values[h + 1, following] * x
@@ -119,5 +126,10 @@ def dense_features(features: FeatureMap) -> Floats:
     units = np.eye(features.groups * features.width).reshape(-1, features.groups, features.width)
     each = [features.kernel(unit) for unit in units]
     return np.stack(
-        [each[g * features.width + j] for g, size in enumerate(features.sizes) for j in range(size)], axis=2
+        [
+            each[g * features.width + j]
+            for g, size in enumerate(features.sizes)
+            for j in range(size)
+        ],
+        axis=2,
     )

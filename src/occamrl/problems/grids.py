@@ -6,7 +6,8 @@ zero, with sum one. A rule for the noise has nodes, which move s to y_i, and wei
 w_i, and from there to the corners of the cell of y_i with the weights of interpolation. Three grids, each twice as fine
 as the one before, give an estimate of the error (Richardson). ``docs/continuous-states.md`` has the proofs.
 
-In the problems ten candidate models of one system are mixed. On a grid each is a sparse kernel, and regret is exact.
+In the problems ten candidate models of one system are mixed. On a grid each is a sparse kernel, and
+regret is exact.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ from occamrl.errors import ParameterError, ShapeError, as_floats, require_intege
 from occamrl.problems.mdp import FiniteMDP, RewardMap, Small
 from occamrl.protocols import Floats
 
-SLOWEST, FASTEST = 0.2, 2.0  # orders of convergence: below is none; multilinear interpolation has no higher one
+SLOWEST, FASTEST = (
+    0.2,
+    2.0,
+)  # orders of convergence: below is none; multilinear interpolation has no higher one
 _ROUNDING = 1e-9  # of the width of the box
 
 
@@ -43,22 +47,34 @@ class Grid:
 
     low: Sequence[float]  # the box
     high: Sequence[float]
-    points: Sequence[int]  # vertices per dimension, both ends included; on a circle, high is low again: not counted
+    points: Sequence[
+        int
+    ]  # vertices per dimension, both ends included; on a circle, high is low again: not counted
     periodic: Sequence[bool] = ()  # dimensions that close to a circle (angles); none by default
 
     def __post_init__(self) -> None:
         low, high = as_floats("low", self.low), as_floats("high", self.high)
-        if low.shape != (len(self.points),) or high.shape != low.shape or len(self.periodic) not in (0, low.size):
-            raise ShapeError("low, high", got=(low.shape, high.shape), expected="as many numbers as points")
+        if (
+            low.shape != (len(self.points),)
+            or high.shape != low.shape
+            or len(self.periodic) not in (0, low.size)
+        ):
+            raise ShapeError(
+                "low, high", got=(low.shape, high.shape), expected="as many numbers as points"
+            )
         if not (np.isfinite(high - low) & (low < high)).all():
-            raise ParameterError("low, high", got=(self.low, self.high), expected="finite numbers, low < high")
+            raise ParameterError(
+                "low, high", got=(self.low, self.high), expected="finite numbers, low < high"
+            )
         for i, m in enumerate(self.points):
             require_integer("points", m, 2, index=(i,))
 
     @cached_property
     def circle(self) -> NDArray[np.bool_]:
         """Which dimensions close to a circle [n]."""
-        return np.array(self.periodic, bool) if len(self.periodic) else np.zeros(len(self.low), bool)
+        return (
+            np.array(self.periodic, bool) if len(self.periodic) else np.zeros(len(self.low), bool)
+        )
 
     @property
     def size(self) -> int:
@@ -68,19 +84,26 @@ class Grid:
     @cached_property
     def spacing(self) -> Floats:
         """The distance D_i of neighbouring vertices [n]."""
-        return np.asarray((np.asarray(self.high, float) - self.low) / (np.asarray(self.points) - ~self.circle))
+        return np.asarray(
+            (np.asarray(self.high, float) - self.low) / (np.asarray(self.points) - ~self.circle)
+        )
 
     @cached_property
     def vertices(self) -> Floats:
         """Every vertex [S, n]."""
-        axes = [low + step * np.arange(m) for low, step, m in zip(self.low, self.spacing, self.points, strict=True)]
+        axes = [
+            low + step * np.arange(m)
+            for low, step, m in zip(self.low, self.spacing, self.points, strict=True)
+        ]
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
 
     def outside(self, states: Floats) -> NDArray[np.bool_]:
         """Return which states are not finite or lie outside the box, up to rounding; circles have no outside [N]."""
         low, high = np.asarray(self.low), np.asarray(self.high)
         margin = _ROUNDING * (high - low)
-        inside = np.isfinite(states) & (self.circle | ((states >= low - margin) & (states <= high + margin)))
+        inside = np.isfinite(states) & (
+            self.circle | ((states >= low - margin) & (states <= high + margin))
+        )
         return np.asarray(~inside.all(axis=1))
 
     def corners(self, states: ArrayLike) -> tuple[NDArray[np.int64], Floats]:
@@ -89,10 +112,14 @@ class Grid:
         if found.ndim != 2 or found.shape[1] != n:
             raise ShapeError("states", got=found.shape, expected=f"[N, {n}]")
         for i in np.flatnonzero(self.outside(found))[:1].tolist():
-            raise ParameterError("states", index=(i,), got=found[i].tolist(), expected=self.described)
+            raise ParameterError(
+                "states", index=(i,), got=found[i].tolist(), expected=self.described
+            )
         points = np.asarray(self.points)
         position = (found - self.low) / self.spacing
-        position = np.where(self.circle, np.mod(position, points), np.clip(position, 0.0, points - 1))
+        position = np.where(
+            self.circle, np.mod(position, points), np.clip(position, 0.0, points - 1)
+        )
         cell = np.minimum(np.floor(position), points - 1 - ~self.circle).astype(np.int64)
         share, vertex, weight = position - cell, [], []
         for up in itertools.product((0, 1), repeat=n):
@@ -110,7 +137,9 @@ class Grid:
     def described(self) -> str:
         """The box in words."""
         ends = zip(self.low, self.high, self.circle, strict=True)
-        return "a state in " + " x ".join("any angle" if turns else f"[{low:g}, {high:g}]" for low, high, turns in ends)
+        return "a state in " + " x ".join(
+            "any angle" if turns else f"[{low:g}, {high:g}]" for low, high, turns in ends
+        )
 
 
 Rule = tuple[Floats, Floats]  # nodes [Q, q] and weights [Q], which sum to one, for a law of noise
@@ -125,13 +154,16 @@ def normal_rule(scale: Sequence[float], nodes: int) -> Rule:
     """
     x, w = np.polynomial.hermite_e.hermegauss(require_integer("nodes", nodes, 1))
     points = np.array(list(itertools.product(*(sigma * x for sigma in scale))))
-    return points, np.array([np.prod(each) for each in itertools.product(w / w.sum(), repeat=len(scale))])
+    return points, np.array(
+        [np.prod(each) for each in itertools.product(w / w.sum(), repeat=len(scale))]
+    )
 
 
 def quantile_rule(quantile: Callable[[Floats], ArrayLike], nodes: int) -> Rule:
     """Return the quantiles at the middles of equal shares, for noise of one dimension and any law.
 
-    Whatever is integrated errs by at most its total variation along the noise over 2 nodes (Koksma's inequality).
+    Whatever is integrated errs by at most its total variation along the noise over 2 nodes
+    (Koksma's inequality).
 
     >>> quantile_rule(lambda u: 10.0 * u, 2)[0].ravel().tolist()
     [2.5, 7.5]
@@ -140,7 +172,9 @@ def quantile_rule(quantile: Callable[[Floats], ArrayLike], nodes: int) -> Rule:
     return as_floats("quantile", quantile(middles), (nodes,))[:, None], np.full(nodes, 1.0 / nodes)
 
 
-Step = Callable[[Floats, Floats, Floats], ArrayLike]  # of states [N, n], action [m] and noise [N, q], to [N, n]
+Step = Callable[
+    [Floats, Floats, Floats], ArrayLike
+]  # of states [N, n], action [m] and noise [N, q], to [N, n]
 
 
 def discretise(
@@ -148,14 +182,19 @@ def discretise(
 ) -> sp.csr_array[np.float64]:
     """Return the kernel of s' = step(s, a, noise) over the vertices, a sparse matrix (S*A, S) with row ``s*A + a``.
 
-    Actions are [A, m] or [A]. Episodes begin in one of the states ``start`` [N, n], by default at any vertex. A vertex
-    in reach of these with a next state outside the box is refused; the next states of others are put on its edge.
+    Actions are [A, m] or [A]. Episodes begin in one of the states ``start`` [N, n], by default at
+    any vertex. A vertex in reach of these with a next state outside the box is refused; the next
+    states of others are put on its edge.
     """
     states, acts = grid.vertices, as_floats("actions", actions)
     acts = acts[:, None] if acts.ndim == 1 else acts
     rows, vertices, weights = [], [], []
-    left: dict[int, tuple[int, Floats]] = {}  # by vertex, an action and a next state outside the box
-    for (a, action), (node, weight) in itertools.product(enumerate(acts), list(zip(*rule, strict=True))):
+    left: dict[
+        int, tuple[int, Floats]
+    ] = {}  # by vertex, an action and a next state outside the box
+    for (a, action), (node, weight) in itertools.product(
+        enumerate(acts), list(zip(*rule, strict=True))
+    ):
         noise = np.tile(node, (grid.size, 1))
         points = as_floats("next states", step(states.copy(), action, noise), states.shape)
         for s in np.flatnonzero(grid.outside(points)).tolist():
@@ -172,11 +211,15 @@ def discretise(
     if start is not None:
         vertex, share = grid.corners(start)
         reached[vertex[share > 0.0]] = True
-    while (wider := reached | (kernel.T @ np.repeat(reached, len(acts)) > 0.0)).sum() > reached.sum():
+    while (
+        wider := reached | (kernel.T @ np.repeat(reached, len(acts)) > 0.0)
+    ).sum() > reached.sum():
         reached = wider
     for s, (a, point) in sorted(left.items()):
         if reached[s] or not np.isfinite(point).all():
-            got = f"{point.tolist()} from state {states[s].tolist()} under action {acts[a].tolist()}"
+            got = (
+                f"{point.tolist()} from state {states[s].tolist()} under action {acts[a].tolist()}"
+            )
             expected = f"{grid.described}: a grid that covers the reachable states"
             raise ParameterError("next state", index=(s,), got=got, expected=expected)
     return sp.csr_array(kernel)
@@ -188,12 +231,18 @@ class Refinement:
 
     points: tuple[tuple[int, ...], ...]
     order: float  # p, seen on the last three
-    errors: tuple[float, ...]  # estimated, the largest over the states compared; NaN: no convergence seen
-    at_start: tuple[float, ...]  # estimated at the first of the states compared, with its sign: grid minus limit
+    errors: tuple[
+        float, ...
+    ]  # estimated, the largest over the states compared; NaN: no convergence seen
+    at_start: tuple[
+        float, ...
+    ]  # estimated at the first of the states compared, with its sign: grid minus limit
     states: int
 
     def __str__(self) -> str:
-        lines = [f"values compared at {self.states:,} states; order of convergence seen: {self.order:.2f}"]
+        lines = [
+            f"values compared at {self.states:,} states; order of convergence seen: {self.order:.2f}"
+        ]
         for points, error, start in zip(self.points, self.errors, self.at_start, strict=True):
             told = f"error about {error:.3g} at most, {start:+.3g} at the first state"
             told = "not converging yet, no estimate" if np.isnan(error) else told
@@ -231,7 +280,7 @@ def _order(gaps: Floats) -> tuple[float, float]:
     return order, 1.0 / (2.0**used - 1.0) if used >= SLOWEST else float("nan")
 
 
-# Problems -------------------------------------------------------------------------------------------------------------
+# Problems -----------------------------------------------------------------------------------------
 
 Mixture = tuple[tuple[int, float], ...]
 
@@ -245,7 +294,9 @@ class ContinuousProblem(ABC):
     mixture: Mixture  # the candidates that the truth mixes, counted from 1, and their shares
     nodes: int = 5  # of the rule for the noise
 
-    candidates: ClassVar[Mapping[str, Any]]  # by name, what tells one model from the others: a law, a friction
+    candidates: ClassVar[
+        Mapping[str, Any]
+    ]  # by name, what tells one model from the others: a law, a friction
     low: ClassVar[Sequence[float]]  # the box
     high: ClassVar[Sequence[float]]
     periodic: ClassVar[Sequence[bool]]
@@ -255,7 +306,9 @@ class ContinuousProblem(ABC):
     def __post_init__(self) -> None:
         require_integers(self, resolution=2, nodes=1)
         shares, most = dict(self.mixture), len(self.candidates)
-        inside = set(shares) <= set(range(1, most + 1)) and min(shares.values(), default=-1.0) >= 0.0
+        inside = (
+            set(shares) <= set(range(1, most + 1)) and min(shares.values(), default=-1.0) >= 0.0
+        )
         if not inside or len(shares) < len(self.mixture) or abs(sum(shares.values()) - 1.0) > 1e-9:
             expected = f"pairs of a candidate, 1 ... {most}, and its share; shares sum to 1"
             raise ParameterError("mixture", got=self.mixture, expected=expected)
@@ -287,7 +340,9 @@ class ContinuousProblem(ABC):
 
     def kernel_of(self, name: str) -> Any:
         """Return the sparse kernel (S*A, S) of a candidate."""
-        return discretise(*self.model(self.candidates[name]), self.grid, self.action_grid, start=[self.start])
+        return discretise(
+            *self.model(self.candidates[name]), self.grid, self.action_grid, start=[self.start]
+        )
 
     @cached_property
     def phi(self) -> list[Any]:
@@ -297,11 +352,15 @@ class ContinuousProblem(ABC):
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The grid's problem; an episode that starts between vertices starts at one of the corners."""
-        reward = np.stack([self.reward(self.grid.vertices, action) for action in self.action_grid], axis=1)
+        reward = np.stack(
+            [self.reward(self.grid.vertices, action) for action in self.action_grid], axis=1
+        )
         corner, weight = self.grid.corners([self.start])
         initial = np.bincount(corner[0], weights=weight[0], minlength=self.grid.size)
         kernel = sum(share * self.kernel_of(self.names[j - 1]) for j, share in self.mixture)
-        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon, initial_state=initial)
+        return FiniteMDP(
+            transition=kernel, reward=reward, horizon=self.horizon, initial_state=initial
+        )
 
     def discretisation_error(self) -> Refinement:
         """Solve this grid and those two and four times as fine, and estimate how far V*_1 is from that on the box."""
@@ -312,7 +371,8 @@ class ContinuousProblem(ABC):
     def quadrature_error(self) -> float:
         """Return the largest total variation distance of a candidate's rows to those of twice the nodes.
 
-        A value function of range R is integrated to within R times this, as far as the finer rule can be trusted.
+        A value function of range R is integrated to within R times this, as far as the finer rule
+        can be trusted.
         """
         finer = replace(self, nodes=2 * self.nodes)
         gaps = (abs(one - two) for one, two in zip(self.phi, finer.phi, strict=True))
@@ -344,9 +404,10 @@ def sell(states: Floats, action: Floats, demand: Floats) -> Floats:
 class ContinuousInventory(ContinuousProblem):
     """A tank that is refilled once a day: real stock, real orders, and a law of the demand that mixes ten candidates.
 
-    Order in the evening, delivered in the morning; demand that meets an empty tank is lost, and unseen. The account of
-    a day is margin times sales, less holding for what is left, less the fixed cost if something was ordered: linear in
-    the next state, so that interpolation keeps it exactly. The mixture is of :data:`DEMANDS`.
+    Order in the evening, delivered in the morning; demand that meets an empty tank is lost, and
+    unseen. The account of a day is margin times sales, less holding for what is left, less the
+    fixed cost if something was ordered: linear in the next state, so that interpolation keeps it
+    exactly. The mixture is of :data:`DEMANDS`.
     """
 
     resolution: int = 20
@@ -358,7 +419,9 @@ class ContinuousInventory(ContinuousProblem):
     low, high, periodic = (0.0,), (CAPACITY,), (False,)
     start: ClassVar[Sequence[float]] = (0.0,)  # an empty tank
     action_grid: ClassVar[Sequence[float]] = (0.0, 2.0, 4.0, 6.0, 8.0)  # litres ordered
-    unit: ClassVar[RewardMap] = RewardMap(low=-HOLDING * CAPACITY - FIXED, high=MARGIN * CAPACITY)  # a day's account
+    unit: ClassVar[RewardMap] = RewardMap(
+        low=-HOLDING * CAPACITY - FIXED, high=MARGIN * CAPACITY
+    )  # a day's account
     small: ClassVar[Small] = (
         {"resolution": 4, "horizon": 4, "nodes": 20},
         {"resolution": 5, "horizon": 3, "mixture": ((10, 1.0),), "nodes": 9},
@@ -377,16 +440,22 @@ class ContinuousInventory(ContinuousProblem):
 
 TORQUE, TOP_SPEED = 2.0, 8.0  # Pendulum-v1; mass and length are 1, gravity is 10, a time step .05
 STICK = 0.2  # rad/s: dry friction turns over about this speed, smoothly
-FRICTIONS: dict[str, Callable[[Floats, Floats], Floats]] = {  # (angle, speed) -> deceleration, in rad/s^2
+FRICTIONS: dict[
+    str, Callable[[Floats, Floats], Floats]
+] = {  # (angle, speed) -> deceleration, in rad/s^2
     "none": lambda angle, speed: 0.0 * speed,
     "viscous .3": lambda angle, speed: 0.3 * speed,
     "viscous .6": lambda angle, speed: 0.6 * speed,
     "viscous 1.2": lambda angle, speed: 1.2 * speed,
-    "dry .8": lambda angle, speed: 0.8 * np.tanh(speed / STICK),  # Coulomb: of one size, against the motion
+    "dry .8": lambda angle, speed: (
+        0.8 * np.tanh(speed / STICK)
+    ),  # Coulomb: of one size, against the motion
     "dry 2.4": lambda angle, speed: 2.4 * np.tanh(speed / STICK),
     "drag .15": lambda angle, speed: 0.15 * speed * np.abs(speed),
     "Stribeck .8": lambda angle, speed: (0.8 + 1.2 * np.exp(-(speed**2))) * np.tanh(speed / STICK),
-    "below 1.5": lambda angle, speed: 0.75 * (1.0 - np.cos(angle)) * speed,  # viscous, where the pendulum hangs
+    "below 1.5": lambda angle, speed: (
+        0.75 * (1.0 - np.cos(angle)) * speed
+    ),  # viscous, where the pendulum hangs
     "one way 1.2": lambda angle, speed: 1.2 * np.maximum(speed, 0.0),
 }
 
@@ -405,9 +474,10 @@ def swing(friction: Any, states: Floats, action: Floats, noise: Floats) -> Float
 class Pendulum(ContinuousProblem):
     """A noisy pendulum to be swung up, whose friction is an unknown mixture of ten models.
 
-    Swing up from rest below, and stay; states are (angle, speed), the angle 0 being upright. Mass, length, gravity,
-    torque, speed limit, time step and cost are those of Gymnasium's ``Pendulum-v1``; a torque is held for 4 time steps
-    (0.2 s) and disturbed by 0.5, and there is friction. The mixture is of :data:`FRICTIONS`.
+    Swing up from rest below, and stay; states are (angle, speed), the angle 0 being upright. Mass,
+    length, gravity, torque, speed limit, time step and cost are those of Gymnasium's
+    ``Pendulum-v1``; a torque is held for 4 time steps (0.2 s) and disturbed by 0.5, and there is
+    friction. The mixture is of :data:`FRICTIONS`.
     """
 
     resolution: int = 24
@@ -418,7 +488,10 @@ class Pendulum(ContinuousProblem):
     low, high, periodic = (-np.pi, -TOP_SPEED), (np.pi, TOP_SPEED), (True, False)
     start: ClassVar[Sequence[float]] = (-np.pi, 0.0)  # hanging, at rest
     action_grid: ClassVar[Sequence[float]] = (-TORQUE, 0.0, TORQUE)
-    small: ClassVar[Small] = ({"resolution": 4, "horizon": 4}, {"resolution": 5, "horizon": 3, "mixture": ((1, 1.0),)})
+    small: ClassVar[Small] = (
+        {"resolution": 4, "horizon": 4},
+        {"resolution": 5, "horizon": 3, "mixture": ((1, 1.0),)},
+    )
 
     def model(self, candidate: Any) -> tuple[Step, Rule]:
         """Return the model with one friction."""

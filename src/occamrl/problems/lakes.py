@@ -1,7 +1,8 @@
 """Frozen lakes, with ladders of how often, which way and where the ice makes one slip.
 
-Walk from S to G, where 1 is paid; a hole H ends the episode, as G does. A step goes where it was meant to, or is turned
-to the left or to the right. The kernel is linear in the probabilities of these turns.
+Walk from S to G, where 1 is paid; a hole H ends the episode, as G does. A step goes where it was
+meant to, or is turned to the left or to the right. The kernel is linear in the probabilities of
+these turns.
 """
 
 from __future__ import annotations
@@ -17,16 +18,36 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import ParameterError, TableError, require_choice, require_integer, require_sequences
+from occamrl.errors import (
+    ParameterError,
+    TableError,
+    require_choice,
+    require_integer,
+    require_sequences,
+)
 from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_table, reward_map
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
 
 MAPS = {  # Gymnasium's
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
-    "8x8": ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"),
+    "8x8": (
+        "SFFFFFFF",
+        "FFFFFFFF",
+        "FFFHFFFF",
+        "FFFFFHFF",
+        "FFFHFFFF",
+        "FHHFFFHF",
+        "FHFFHFHF",
+        "FFFHFFFG",
+    ),
 }
-STEPS = ((0, -1), (1, 0), (0, 1), (-1, 0))  # left, down, right, up, as Gymnasium has them; each to the left of the last
+STEPS = (
+    (0, -1),
+    (1, 0),
+    (0, 1),
+    (-1, 0),
+)  # left, down, right, up, as Gymnasium has them; each to the left of the last
 SIDE = 8
 PARTS = 30  # slips of FrozenLake are multiples of 1/30
 MOST = 20  # l + r, so that one step in three goes where it was meant to, at the least
@@ -40,7 +61,9 @@ def walk(lake: Sequence[str], turn: int) -> Floats:
     for s, a in itertools.product(range(rows * columns), range(len(STEPS))):
         row, column = divmod(s, columns)
         down, right = (0, 0) if lake[row][column] in "HG" else STEPS[(a + turn) % len(STEPS)]
-        ahead = min(max(row + down, 0), rows - 1) * columns + min(max(column + right, 0), columns - 1)
+        ahead = min(max(row + down, 0), rows - 1) * columns + min(
+            max(column + right, 0), columns - 1
+        )
         kernel[s, a, ahead] = 1.0
     return kernel
 
@@ -88,8 +111,8 @@ class Lake(NestedClasses):
 class PatchyIce(Lake):
     """FrozenLake 8x8 whose slipperiness is the same everywhere, or differs from part to part.
 
-    A step goes to each side of where it was meant to with probability q, the slip of the part one stands in. The lake
-    has 1, 2, 4 or 8 parts of neighbouring columns.
+    A step goes to each side of where it was meant to with probability q, the slip of the part one
+    stands in. The lake has 1, 2, 4 or 8 parts of neighbouring columns.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("one part", "two parts", "four parts", "eight parts")
@@ -99,10 +122,13 @@ class PatchyIce(Lake):
     horizon: int = 60
     rows: int = SIDE  # how many rows of the lake, from below; 8 are FrozenLake's
 
-    small: ClassVar[Small] = ({"horizon": 24, "rows": 4}, {"slip": (0.0, 1.0 / 3.0), "horizon": 30, "rows": 4})
+    small: ClassVar[Small] = (
+        {"horizon": 24, "rows": 4},
+        {"slip": (0.0, 1.0 / 3.0), "horizon": 30, "rows": 4},
+    )
 
     def __post_init__(self) -> None:
-        require_integer("rows", self.rows, 2, most=SIDE)
+        require_integer("rows", self.rows, 2, maximum=SIDE)
         require_sequences(self, 0.0, 0.5, "slip", "levels")
         if len(self.slip) not in _COLUMNS:
             raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
@@ -131,7 +157,8 @@ class FrozenLake(Lake):
     """FrozenLake with a ladder of slips: none < the same to both sides < any (l, r)/30 with l + r <= 20.
 
     Gymnasium's slippery lake has slips (10, 10), and its ``success_rate`` p is l = r = 15 (1 - p).
-    A step turns to the left with probability l/30 and to the right with r/30, as seen by the walker.
+    A step turns to the left with probability l/30 and to the right with r/30, as seen by the
+    walker.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("no slip", "the same to both sides", "any slip")
@@ -145,8 +172,13 @@ class FrozenLake(Lake):
     def __post_init__(self) -> None:
         require_choice("map_name", self.map_name, MAPS)
         require_sequences(self, 0.0, MOST, "slip")
-        if len(self.slip) != 2 or sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
-            raise ParameterError("slip", got=self.slip, expected=f"two integers (l, r), l + r <= {MOST}")
+        if (
+            len(self.slip) != 2
+            or sum(require_integer("slip", part, 0) for part in self.slip) > MOST
+        ):
+            raise ParameterError(
+                "slip", got=self.slip, expected=f"two integers (l, r), l + r <= {MOST}"
+            )
 
     def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
         """Return what a slip to each side changes."""
@@ -165,7 +197,13 @@ class FrozenLake(Lake):
 
 
 # Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
-_HARMLESS = {"OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics", "HumanRendering"}
+_HARMLESS = {
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "TimeLimit",
+    "RecordEpisodeStatistics",
+    "HumanRendering",
+}
 
 
 def require_harmless_wrappers(env: Any) -> None:
@@ -188,7 +226,9 @@ def require_whole_truth(env: Any) -> None:
     require_harmless_wrappers(env)
     if getattr(env.unwrapped, "fickle_passenger", False):
         expected = "fickle_passenger=False, or learning without exact regret"
-        raise TableError(name, got="fickle_passenger=True, which is not in the table", expected=expected)
+        raise TableError(
+            name, got="fickle_passenger=True, which is not in the table", expected=expected
+        )
 
 
 def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
@@ -200,7 +240,9 @@ def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
     return (min(rewards), max(rewards)) if min(rewards) < max(rewards) else (0.0, 1.0)
 
 
-def table_of(env: Any, *, horizon: int, reward_range: Sequence[float] | None = None) -> tuple[FiniteMDP, RewardMap]:
+def mdp_from_env(
+    env: Any, *, horizon: int, reward_range: Sequence[float] | None = None
+) -> tuple[FiniteMDP, RewardMap]:
     """Return an environment's table as a problem, and the map of its rewards onto [0, 1].
 
     ``reward_range`` is by default the smallest that contains all rewards and 0. Episodes start as
@@ -209,4 +251,6 @@ def table_of(env: Any, *, horizon: int, reward_range: Sequence[float] | None = N
     require_whole_truth(env)
     rewards = reward_map(smallest_range([env]) if reward_range is None else reward_range)
     start = getattr(env.unwrapped, "initial_state_distrib", 0)
-    return FiniteMDP(outcomes=env.unwrapped.P, horizon=horizon, initial_state=start, reward_range=rewards), rewards
+    return FiniteMDP(
+        outcomes=env.unwrapped.P, horizon=horizon, initial_state=start, reward_range=rewards
+    ), rewards

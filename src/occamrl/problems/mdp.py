@@ -1,11 +1,11 @@
 """A finite episodic MDP that is known exactly: validated, solved and evaluated without sampling.
 
-There are S states, A actions and H steps; values lie in [0, H - h + 1], and V_{H+1} = 0. Arrays count steps from 0, so
-``optimal_values[0]`` is V*_1 and ``optimal_values[H]`` is V*_{H+1}.
+There are S states, A actions and H steps; values lie in [0, H - h + 1], and V_{H+1} = 0. Arrays
+count steps from 0, so ``optimal_values[0]`` is V*_1 and ``optimal_values[H]`` is V*_{H+1}.
 
-A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`: outcomes with their probabilities and
-rewards. Validation, the map of rewards onto [0, 1] and the outcome layout of :mod:`occamrl.protocols` are then written
-once. Sparse input is never made dense.
+A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`: outcomes with
+their probabilities and rewards. Validation, the map of rewards onto [0, 1] and the outcome layout
+of :mod:`occamrl.protocols` are then written once. Sparse input is never made dense.
 """
 
 from __future__ import annotations
@@ -42,13 +42,19 @@ TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
 Array = TypeVar("Array", bound=NDArray[np.generic])
 SparseMatrix = sp.sparray | sp.spmatrix
-Table = Mapping[int, Any] | Sequence[Any]  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
+Table = (
+    Mapping[int, Any] | Sequence[Any]
+)  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
 Small = Sequence[Mapping[str, Any]]  # parameters of small instances of a problem
 
 
 def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
     """Return the map of a stated range (low, high); by default rewards are in [0, 1] as they are."""
-    return RewardMap() if reward_range is None else RewardMap(*require_range("reward_range", reward_range))
+    return (
+        RewardMap()
+        if reward_range is None
+        else RewardMap(*require_range("reward_range", reward_range))
+    )
 
 
 def read_only(array: Array) -> Array:
@@ -87,12 +93,21 @@ class Listing(NamedTuple):
             step = () if len(self.probability) == 1 else (t,)
             for o in np.flatnonzero(~((row >= 0.0) & (row < math.inf)))[:1]:
                 got, expected = float(row[o]), "a finite number >= 0"
-                raise ProbabilityError(self.field, got=got, expected=expected, index=(*step, *where(o)))
+                raise ProbabilityError(
+                    self.field, got=got, expected=expected, index=(*step, *where(o))
+                )
             total = np.bincount(self.pair, row, minlength=self.states * self.actions)
             for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
-                told, index = f"a row that sums to {total[sa]:.12g}", (*step, *divmod(int(sa), self.actions))
-                raise ProbabilityError(self.field, got=told, expected=sum_to_one(total[sa]), index=index)
-        for o in np.flatnonzero(~((self.reward >= rewards.low) & (self.reward <= rewards.high)))[:1]:  # NaN is bad too
+                told, index = (
+                    f"a row that sums to {total[sa]:.12g}",
+                    (*step, *divmod(int(sa), self.actions)),
+                )
+                raise ProbabilityError(
+                    self.field, got=told, expected=sum_to_one(total[sa]), index=index
+                )
+        for o in np.flatnonzero(~((self.reward >= rewards.low) & (self.reward <= rewards.high)))[
+            :1
+        ]:  # NaN is bad too
             earned, index = float(self.reward[o]), where(o)[: self.reward_axes]
             expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
             expected += "; reward_range=(low, high) maps others onto [0, 1]" * math.isfinite(earned)
@@ -108,9 +123,13 @@ def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> Any:
             csr.check_format(full_check=True)
         csr = sp.csr_array(csr)
     except (TypeError, ValueError) as error:
-        raise ShapeError(field, got=f"a sparse matrix: {error}", expected="indices in range") from error
+        raise ShapeError(
+            field, got=f"a sparse matrix: {error}", expected="indices in range"
+        ) from error
     if csr.dtype.kind not in "biuf":
-        raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers")
+        raise ShapeError(
+            field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers"
+        )
     csr.sum_duplicates()
     if not keep_zeros:
         csr.eliminate_zeros()
@@ -122,7 +141,11 @@ def _join(matrices: Sequence[Any]) -> tuple[Ints, Ints, Floats]:
     pairs, states = matrices[0].shape
     if len(matrices) == 1:  # without another copy: it may be large
         pair = np.repeat(np.arange(pairs), np.diff(matrices[0].indptr))
-        return pair, matrices[0].indices.astype(np.int64), matrices[0].data.astype(np.float64)[np.newaxis]
+        return (
+            pair,
+            matrices[0].indices.astype(np.int64),
+            matrices[0].data.astype(np.float64)[np.newaxis],
+        )
     entries = [matrix.tocoo() for matrix in matrices]
     cells = [entry.row.astype(np.int64) * states + entry.col for entry in entries]
     union = np.unique(np.concatenate(cells))
@@ -141,24 +164,34 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
         whole = len(shape) == 2 and 0 not in shape and shape[0] % shape[1] == 0
         if not whole or set(shapes) != {shape} or len(shapes) not in (1, horizon):
             expected = f"sparse matrices (S*A, S), row s*A + a: one, or H = {horizon}"
-            raise ShapeError("transition", got=f"{len(shapes)} of shapes {shapes[:3]}", expected=expected)
+            raise ShapeError(
+                "transition", got=f"{len(shapes)} of shapes {shapes[:3]}", expected=expected
+            )
         return [sound_sparse("transition", matrix) for matrix in matrices]
     dense = as_floats("transition", transition)
     if dense.ndim == 3:
         dense = dense[np.newaxis]
     elif dense.ndim != 4 or dense.shape[0] != horizon:
-        raise ShapeError("transition", got=dense.shape, expected=f"[S, A, S] or [H, S, A, S] with H = {horizon}")
+        raise ShapeError(
+            "transition", got=dense.shape, expected=f"[S, A, S] or [H, S, A, S] with H = {horizon}"
+        )
     if dense.shape[1] != dense.shape[3] or 0 in dense.shape:
-        hint = "; of P[a, s, s'], give np.moveaxis(P, 0, 1)" if dense.shape[2] == dense.shape[3] else ""
-        raise ShapeError("transition", got=dense.shape[-3:], expected="[S, A, S] with S, A >= 1" + hint)
+        hint = (
+            "; of P[a, s, s'], give np.moveaxis(P, 0, 1)"
+            if dense.shape[2] == dense.shape[3]
+            else ""
+        )
+        raise ShapeError(
+            "transition", got=dense.shape[-3:], expected="[S, A, S] with S, A >= 1" + hint
+        )
     return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
 
 
 def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
     """List what the reward table defines.
 
-    That is the whole of a dense r[s, a, s'], the stored entries of a sparse one (S*A, S) together with all that the
-    kernel can do, and the latter alone for r[s, a].
+    That is the whole of a dense r[s, a, s'], the stored entries of a sparse one (S*A, S) together
+    with all that the kernel can do, and the latter alone for r[s, a].
     """
     matrices = _matrices(transition, horizon)
     pairs, states = (int(size) for size in matrices[0].shape)
@@ -167,12 +200,17 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
         dense = as_floats("reward", reward)
         if dense.shape == (states, actions):
             pair, after, probability = _join(matrices)
-            return Listing(states, actions, pair, after, probability, dense.ravel()[pair], reward_axes=2)
+            return Listing(
+                states, actions, pair, after, probability, dense.ravel()[pair], reward_axes=2
+            )
         if dense.shape != (states, actions, states):
             expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
             expected += "; of r[a, s], give r.T" * (dense.shape == (actions, states))
             raise ShapeError("reward", got=dense.shape, expected=expected)
-        every = np.tile(np.arange(states), pairs), np.arange(pairs + 1) * states  # zeros are stored, too
+        every = (
+            np.tile(np.arange(states), pairs),
+            np.arange(pairs + 1) * states,
+        )  # zeros are stored, too
         reward = sp.csr_array((dense.ravel(), *every), shape=(pairs, states))
     elif (shape := getattr(reward, "shape", ())) != (pairs, states):
         raise ShapeError("reward", got=f"sparse {shape}", expected=f"(S*A, S) = {(pairs, states)}")
@@ -193,34 +231,59 @@ def _rows(table: Any, *index: int) -> list[Any]:
 def read_table(table: Table, rewards: RewardMap) -> Listing:
     """Read a table of outcomes, as :class:`FiniteMDP` takes it.
 
-    An outcome flagged ``terminated`` leads to a state where nothing more is earned. Where its own target is not of that
-    kind (under every action it stays, with reward 0), a state S is added and led to.
+    An outcome flagged ``terminated`` leads to a state where nothing more is earned. Where its own
+    target is not of that kind (under every action it stays, with reward 0), a state S is added and
+    led to.
     """
     rows = [_rows(row, s) for s, row in enumerate(_rows(table))]
     states, actions = len(rows), len(rows[0])
     entries = []
     for s, row in enumerate(rows):
         if len(row) != actions:
-            raise ShapeError("outcomes", got=f"{len(row)} actions", expected=f"{actions}, as in state 0", index=(s,))
+            raise ShapeError(
+                "outcomes",
+                got=f"{len(row)} actions",
+                expected=f"{actions}, as in state 0",
+                index=(s,),
+            )
         for a, outcomes in enumerate(row):
             for i, entry in enumerate(_rows(outcomes, s, a)):
                 try:
                     probability, after, reward, *flag = entry
-                    entries.append((s * actions + a, float(probability), after, float(reward), bool(flag and flag[0])))
+                    entries.append(
+                        (
+                            s * actions + a,
+                            float(probability),
+                            after,
+                            float(reward),
+                            bool(flag and flag[0]),
+                        )
+                    )
                 except (TypeError, ValueError):
                     expected = "(probability, next_state, reward[, terminated])"
-                    raise ShapeError("outcomes", got=repr(entry), expected=expected, index=(s, a, i)) from None
-                require_integer("outcomes", after, 0, ShapeError, (s, a, i), most=states - 1)
-    pair, probability, after, reward, terminated = (np.array(column) for column in zip(*entries, strict=True))
+                    raise ShapeError(
+                        "outcomes", got=repr(entry), expected=expected, index=(s, a, i)
+                    ) from None
+                require_integer("outcomes", after, 0, ShapeError, (s, a, i), maximum=states - 1)
+    pair, probability, after, reward, terminated = (
+        np.array(column) for column in zip(*entries, strict=True)
+    )
     goes_on = np.zeros(states, bool)  # states in which something can still happen
-    goes_on[(pair // actions)[(probability > 0.0) & ((after != pair // actions) | (reward != 0.0))]] = True
+    goes_on[
+        (pair // actions)[(probability > 0.0) & ((after != pair // actions) | (reward != 0.0))]
+    ] = True
     ends = terminated & goes_on[after]
     if ends.any():
         if not rewards.low <= 0.0 <= rewards.high:
-            raise ParameterError("reward_range", got=tuple(rewards), expected="0 in it, earned after the end")
+            raise ParameterError(
+                "reward_range", got=tuple(rewards), expected="0 in it, earned after the end"
+            )
         pair = np.append(pair, states * actions + np.arange(actions))
         after = np.append(np.where(ends, states, after), np.full(actions, states))
-        probability, reward = np.append(probability, np.ones(actions)), np.append(reward, np.zeros(actions))
+        probability, reward = (
+            np.append(probability, np.ones(actions)),
+            np.append(reward, np.zeros(actions)),
+        )
         states += 1
     found = Listing(states, actions, pair, after, probability[np.newaxis], reward, "outcomes")
     found.validate(rewards)
@@ -235,7 +298,9 @@ def as_distributions(field: str, given: Any, expected: object = "probabilities")
     total = rows.sum(axis=-1)
     for at in map(tuple, np.argwhere(np.abs(total - 1.0) > TOLERANCE)[:1].tolist()):
         got = f"a sum of {total[at]:.12g}"
-        raise ProbabilityError(field, got=got, expected="probabilities that sum to 1", index=at or None)
+        raise ProbabilityError(
+            field, got=got, expected="probabilities that sum to 1", index=at or None
+        )
     return rows
 
 
@@ -253,23 +318,26 @@ class FiniteMDP:
     Parameters
     ----------
     transition
-        P[s, a, s'] or, one per step, P[h, s, a, s']; or a scipy.sparse matrix of shape (S*A, S), row s*A + a, or a
-        sequence of H such matrices. Sparse kernels stay sparse.
+        P[s, a, s'] or, one per step, P[h, s, a, s']; or a scipy.sparse matrix of shape (S*A, S),
+        row s*A + a, or a sequence of H such matrices. Sparse kernels stay sparse.
     reward
-        r[s, a]; or, on transitions, r[s, a, s'], dense or sparse (S*A, S) with 0 for what is not stored.
+        r[s, a]; or, on transitions, r[s, a, s'], dense or sparse (S*A, S) with 0 for what is not
+        stored.
     outcomes
-        A table as Gymnasium's ``env.unwrapped.P``: ``outcomes[s][a]`` lists tuples (probability, next_state, reward)
-        or (probability, next_state, reward, terminated). A flagged outcome leads to a state where every action stays
-        and earns 0; one such state, the last, is added if the table's own target is not of that kind.
+        A table as Gymnasium's ``env.unwrapped.P``: ``outcomes[s][a]`` lists tuples (probability,
+        next_state, reward) or (probability, next_state, reward, terminated). A flagged outcome
+        leads to a state where every action stays and earns 0; one such state, the last, is added if
+        the table's own target is not of that kind.
     reward_range
-        (low, high) if the rewards are not in [0, 1]: each r, and the 0 earned after the end of an episode, becomes
-        (r - low) / (high - low). CliffWalking needs (-100, 0).
+        (low, high) if the rewards are not in [0, 1]: each r, and the 0 earned after the end of an
+        episode, becomes (r - low) / (high - low). CliffWalking needs (-100, 0).
     horizon
         H, the number of steps of an episode.
     initial_state
         A state, or a distribution over states [S].
     reward_noise
-        ``"bernoulli"``: a reward is 1 with its mean as probability, else 0. Values and regret are those of the means.
+        ``"bernoulli"``: a reward is 1 with its mean as probability, else 0. Values and regret are
+        those of the means.
     """
 
     states: int
@@ -277,7 +345,9 @@ class FiniteMDP:
     horizon: int
     outcomes: Outcomes  # those that can happen at some step
     probability: Floats  # [T, O], T = 1 or H
-    base_reward: Floats  # [S*A] the part of the reward of each pair that no outcome changes: the least one
+    base_reward: (
+        Floats  # [S*A] the part of the reward of each pair that no outcome changes: the least one
+    )
     known: Known  # what an agent may know: sizes, rewards and where episodes start
     reward_noise: str | None
 
@@ -296,7 +366,9 @@ class FiniteMDP:
         horizon, rewards = require_integer("horizon", horizon, 1), reward_map(reward_range)
         if outcomes is not None:
             if transition is not None or reward is not None:
-                raise ParameterError("outcomes", got="transition or reward as well", expected="outcomes alone")
+                raise ParameterError(
+                    "outcomes", got="transition or reward as well", expected="outcomes alone"
+                )
             listing = read_table(outcomes, rewards)
         elif transition is None or reward is None:
             name = "transition" if transition is None else "reward"
@@ -308,13 +380,15 @@ class FiniteMDP:
         stated = states if outcomes is None else len(outcomes)  # without an end that was added
         initial = np.zeros(states)
         if as_array("initial_state", initial_state).ndim == 0:
-            initial[require_integer("initial_state", initial_state, 0, most=stated - 1)] = 1.0
+            initial[require_integer("initial_state", initial_state, 0, maximum=stated - 1)] = 1.0
         else:
             initial[:stated] = as_distributions("initial_state", initial_state, (stated,))
         self._set(listing, horizon, initial, rewards, reward_noise)
 
     @classmethod
-    def of_listing(cls, listing: Listing, *, horizon: int, initial: Floats, unit: RewardMap, **more: Any) -> FiniteMDP:
+    def of_listing(
+        cls, listing: Listing, *, horizon: int, initial: Floats, unit: RewardMap, **more: Any
+    ) -> FiniteMDP:
         """Return the problem of a listing that is known to be sound; a pair without outcomes is not allowed."""
         made = cls.__new__(cls)
         made._set(listing.sort(), horizon, initial, unit, None, **more)
@@ -343,7 +417,9 @@ class FiniteMDP:
         start = np.searchsorted(listing.pair, np.arange(states * actions + 1)).astype(np.int64)
         probability, earned = listing.probability, rewards.to_unit(listing.reward)
         base = np.minimum.reduceat(earned, start[:-1])
-        every = Outcomes(read_only(start), read_only(listing.next_state), read_only(earned - base[listing.pair]))
+        every = Outcomes(
+            read_only(start), read_only(listing.next_state), read_only(earned - base[listing.pair])
+        )
         base[absent] = -np.inf
         base = read_only(base)
         possible, happens = every, probability.any(axis=0)
@@ -351,17 +427,23 @@ class FiniteMDP:
             start, probability = np.append(0, np.cumsum(happens))[start], probability[:, happens]
             after, bonus = every.next_state[happens], every.bonus[happens]
             possible = Outcomes(read_only(start), read_only(after), read_only(bonus))
-        table = every if every.bonus.any() else None  # rewards that no outcome changes count as r[s, a]
+        table = (
+            every if every.bonus.any() else None
+        )  # rewards that no outcome changes count as r[s, a]
         about |= {"initial": read_only(initial), "unit": rewards}
         known = Known(states, actions, horizon, base.reshape(states, actions), table, **about)
-        vars(self).update(states=states, actions=actions, horizon=horizon, outcomes=possible, base_reward=base)
+        vars(self).update(
+            states=states, actions=actions, horizon=horizon, outcomes=possible, base_reward=base
+        )
         vars(self).update(probability=read_only(probability), known=known, reward_noise=noise)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"FiniteMDP cannot be changed (attribute {name!r})")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in FiniteMDP.__annotations__}  # nothing that can be derived
+        return {
+            name: vars(self)[name] for name in FiniteMDP.__annotations__
+        }  # nothing that can be derived
 
     def __repr__(self) -> str:
         kernels = "one kernel" if self.stationary else "a kernel per step"
@@ -426,15 +508,29 @@ class FiniteMDP:
         """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step; for small problems."""
         sizes = (self.states, self.actions, self.states)
         cell = self.outcomes.pair * self.states + self.outcomes.next_state
-        dense = np.array([np.bincount(cell, row, math.prod(sizes)) for row in self.probability], dtype=np.float64)
+        dense = np.array(
+            [np.bincount(cell, row, math.prod(sizes)) for row in self.probability], dtype=np.float64
+        )
         return dense.reshape(sizes if self.stationary else (-1, *sizes))
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the problem's arrays: equal for equal problems, in any process."""
-        about = (self.states, self.actions, self.horizon, self.reward_noise, self.known.discount, self.known.continuing)
+        about = (
+            self.states,
+            self.actions,
+            self.horizon,
+            self.reward_noise,
+            self.known.discount,
+            self.known.continuing,
+        )
         digest = hashlib.sha256(f"{about} {tuple(self.known.unit)} {self.known.names}".encode())
-        for array in (*self.outcomes, self.probability, self.base_reward, self.initial_distribution):
+        for array in (
+            *self.outcomes,
+            self.probability,
+            self.base_reward,
+            self.initial_distribution,
+        ):
             digest.update(np.ascontiguousarray(array).reshape(-1).data)
         return digest.hexdigest()
 
@@ -445,7 +541,9 @@ def as_mdp(problem: object) -> FiniteMDP:
     if not isinstance(found, FiniteMDP):
         expected = "a FiniteMDP, or a problem that has one"
         if hasattr(problem, "reset"):
-            expected += "; for a Gymnasium environment, call occamrl.learn(agent, env, episodes=...)"
+            expected += (
+                "; for a Gymnasium environment, call occamrl.learn(agent, env, episodes=...)"
+            )
         elif hasattr(problem, "begin"):
             expected += "; the agent comes first"
         raise ParameterError("mdp", got=type(problem).__name__, expected=expected)
@@ -464,11 +562,17 @@ class NoisyProblem:
 
     def __init__(self, problem: Any, reward_noise: str) -> None:
         require_choice("reward_noise", reward_noise, ("bernoulli",))
-        self.problem, self.reward_noise, self.mdp = problem, reward_noise, copy.copy(as_mdp(problem))
+        self.problem, self.reward_noise, self.mdp = (
+            problem,
+            reward_noise,
+            copy.copy(as_mdp(problem)),
+        )
         vars(self.mdp)["reward_noise"] = reward_noise
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "problem" not in vars(self):  # a copy in the making has nothing yet
+        if name.startswith("__") or "problem" not in vars(
+            self
+        ):  # a copy in the making has nothing yet
             raise AttributeError(name)
         return getattr(self.problem, name)
 

@@ -1,10 +1,10 @@
 """Practical problems: a function of what can happen, and nested classes of the laws of these events.
 
-At (s, a) something happens, and what it does to the state and the account is known. Unknown are probabilities. Each
-problem comes with two ladders. *Lists*: the kernel is affine in some numbers (the probability of each demand, say), a
-class is a list of their values, and 100,000 models take no more memory than these. *Real parameters*
-(:attr:`PracticalProblem.model`): the same function with a few parameters that are fitted. Rewards have a unit of their
-own (money, minutes).
+At (s, a) something happens, and what it does to the state and the account is known. Unknown are
+probabilities. Each problem comes with two ladders. *Lists*: the kernel is affine in some numbers
+(the probability of each demand, say), a class is a list of their values, and 100,000 models take no
+more memory than these. *Real parameters* (:attr:`PracticalProblem.model`): the same function with a
+few parameters that are fitted. Rewards have a unit of their own (money, minutes).
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class NestedClasses(ABC):
     def _ordered(self) -> tuple[Floats, list[int]]:
         added = self.classes()
         stacked = np.concatenate(added)
-        _, first = np.unique(np.round(stacked, 12), axis=0, return_index=True)  # those that agree to 12 digits are one
+        _, first = np.unique(
+            np.round(stacked, 12), axis=0, return_index=True
+        )  # those that agree to 12 digits are one
         kept, ends = np.sort(first), np.cumsum([len(part) for part in added])
         return read_only(stacked[kept]), [int(size) for size in np.searchsorted(kept, ends)]
 
@@ -68,12 +70,18 @@ def poisson(mean: float, shelf: int) -> Floats:
 
 def negative_binomial(mean: float, size: float, shelf: int) -> Floats:
     """Return the negative binomial law with variance mean + mean^2/size; size = infinity would be Poisson."""
-    return np.diff(np.concatenate([[0.0], betainc(size, np.arange(1.0, shelf + 1.0), size / (size + mean)), [1.0]]))
+    return np.diff(
+        np.concatenate(
+            [[0.0], betainc(size, np.arange(1.0, shelf + 1.0), size / (size + mean)), [1.0]]
+        )
+    )
 
 
 def erratic(mean: float, empty: float, spread: float, shelf: int) -> Floats:
     """Return the law with a share of empty days, and variance mean + spread mean^2 on the others."""
-    law = (1.0 - empty) * (poisson(mean, shelf) if spread < 1e-9 else negative_binomial(mean, 1.0 / spread, shelf))
+    law = (1.0 - empty) * (
+        poisson(mean, shelf) if spread < 1e-9 else negative_binomial(mean, 1.0 / spread, shelf)
+    )
     law[0] += empty
     return law
 
@@ -96,17 +104,21 @@ def on_a_grid(levels: Sequence[int], parts: int, shelf: int) -> Floats:
 class PracticalProblem(NestedClasses):
     """A problem from practice with its ladder of plausible models.
 
-    A subclass names states and actions and says what can happen (:meth:`outcomes`), which laws each class contains
-    (:meth:`laws`) and which one is true (:attr:`law`). For real parameters it says what can happen with them
-    (``happens``), and which are free in each class (``free``).
+    A subclass names states and actions and says what can happen (:meth:`outcomes`), which laws each
+    class contains (:meth:`laws`) and which one is true (:attr:`law`). For real parameters it says
+    what can happen with them (``happens``), and which are free in each class (``free``).
     """
 
     horizon: int
 
     unit_name: ClassVar[str] = "EUR"
     class_names: ClassVar[tuple[str, ...]]
-    needing: ClassVar[Small]  # the parameters of one problem per class whose truth needs that class and none below
-    constant: ClassVar[bool] = True  # whether probabilities have a part that no law changes; theta = (1, law) then
+    needing: ClassVar[
+        Small
+    ]  # the parameters of one problem per class whose truth needs that class and none below
+    constant: ClassVar[bool] = (
+        True  # whether probabilities have a part that no law changes; theta = (1, law) then
+    )
     box: ClassVar[Mapping[str, tuple[float, float]]] = {}  # bounds of real parameters
     free: ClassVar[Mapping[str, Sequence[str]]] = {}  # those of each class
 
@@ -146,7 +158,8 @@ class PracticalProblem(NestedClasses):
     def classes(self) -> Sequence[Floats]:
         """Return the parameters that each class adds."""
         return [
-            np.insert(np.asarray(laws), 0, 1.0, axis=1) if self.constant else np.asarray(laws) for laws in self.laws()
+            np.insert(np.asarray(laws), 0, 1.0, axis=1) if self.constant else np.asarray(laws)
+            for laws in self.laws()
         ]
 
     @cached_property
@@ -157,7 +170,8 @@ class PracticalProblem(NestedClasses):
         every = []
         for pair, at in enumerate(itertools.product(self.names.states, self.names.actions)):
             every += [
-                (pair, number[s], float(paid), np.broadcast_to(p, d + 2)) for p, s, paid in self.outcomes(*at, points)
+                (pair, number[s], float(paid), np.broadcast_to(p, d + 2))
+                for p, s, paid in self.outcomes(*at, points)
             ]
         return tuple(np.array(column) for column in zip(*every, strict=True))
 
@@ -166,7 +180,9 @@ class PracticalProblem(NestedClasses):
         """One sparse matrix (S*A, S) per coordinate of theta."""
         pair, after, _, chance = self._moves
         shape = (len(self.names.states) * len(self.names.actions), len(self.names.states))
-        columns = np.concatenate([chance[:, :1], chance[:, 1:-1] - chance[:, :1]], axis=1).T[not self.constant :]
+        columns = np.concatenate([chance[:, :1], chance[:, 1:-1] - chance[:, :1]], axis=1).T[
+            not self.constant :
+        ]
         made = [sp.csr_array((column, (pair, after)), shape=shape) for column in columns]
         for matrix in made:
             matrix.eliminate_zeros()
@@ -176,7 +192,10 @@ class PracticalProblem(NestedClasses):
     def mdp(self) -> FiniteMDP:
         """The problem, with its names and its unit."""
         pair, after, amount, chance = self._moves
-        chance, initial = np.maximum(chance[None, :, -1], 0.0), np.zeros(len(self.names.states))  # 1 - .9 - .1
+        chance, initial = (
+            np.maximum(chance[None, :, -1], 0.0),
+            np.zeros(len(self.names.states)),
+        )  # 1 - .9 - .1
         initial[self.names.states.index(self.start)] = 1.0
         listing = Listing(initial.size, len(self.names.actions), pair, after, chance, amount)
         unit = RewardMap(float(amount.min()), float(amount.max()))
@@ -187,7 +206,11 @@ class PracticalProblem(NestedClasses):
     @cached_property
     def real_ladder(self) -> ParametricLadder:
         """Nested classes with real parameters; ``real_ladder.model`` is the same system with these."""
-        about: dict[str, Any] = {"start": self.start, "actions": self.names.actions, "horizon": self.horizon}
+        about: dict[str, Any] = {
+            "start": self.start,
+            "actions": self.names.actions,
+            "horizon": self.horizon,
+        }
         if not self.free:
             expected = "a problem with real parameters: happens, box and free"
             raise ParameterError("real_ladder", got=type(self).__name__, expected=expected)
@@ -199,9 +222,9 @@ class PracticalProblem(NestedClasses):
 class ShelfProblem(PracticalProblem):
     """Order in the evening for the next morning; what does not fit is not delivered, what is not there is not sold.
 
-    A customer who finds the shelf empty is lost, and unseen. The account of a day is margin times sales, less holding
-    for what is left in the evening, less the fixed cost if something was ordered; goods left at the end are taken back
-    at cost. Orders are in units.
+    A customer who finds the shelf empty is lost, and unseen. The account of a day is margin times
+    sales, less holding for what is left in the evening, less the fixed cost if something was
+    ordered; goods left at the end are taken back at cost. Orders are in units.
     """
 
     shelf: int  # the largest stock
@@ -215,7 +238,9 @@ class ShelfProblem(PracticalProblem):
     def __post_init__(self) -> None:
         require_integers(self, shelf=1, order_step=1)
         if self.order_step > self.shelf:
-            raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
+            raise ParameterError(
+                "order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}"
+            )
 
     def named(self, states: Iterable[Any]) -> Names:
         """Return the names of states, and those of the orders."""
@@ -226,7 +251,11 @@ class ShelfProblem(PracticalProblem):
         filled = min(stock + order, self.shelf)
         for wanted, chance in enumerate(demand):
             left = max(filled - wanted, 0)
-            yield chance, left, self.margin * (filled - left) - self.holding * left - self.fixed * (order > 0)
+            yield (
+                chance,
+                left,
+                self.margin * (filled - left) - self.holding * left - self.fixed * (order > 0),
+            )
 
 
 DEMANDS = ("poisson", "negative-binomial", "bimodal", "other")
@@ -248,7 +277,12 @@ class LostSales(ShelfProblem):
     fixed: float = 6.0
     demand: str = "poisson"  # the true law, one for each class
 
-    class_names: ClassVar[tuple[str, ...]] = ("Poisson", "+ negative binomial", "+ two kinds of day", "+ any on a grid")
+    class_names: ClassVar[tuple[str, ...]] = (
+        "Poisson",
+        "+ negative binomial",
+        "+ two kinds of day",
+        "+ any on a grid",
+    )
     small: ClassVar[Small] = (
         {"shelf": 5, "horizon": 4},
         {"shelf": 5, "horizon": 3, "order_step": 2, "fixed": 0.5, "demand": "other"},
@@ -272,7 +306,9 @@ class LostSales(ShelfProblem):
         """Yield what can happen in a day; the law is that of the demand."""
         return self.day(stock, order, law)
 
-    def happens(self, stock: int, order: int, *, mean: float, empty: float = 0.0, spread: float = 0.0) -> Happens:
+    def happens(
+        self, stock: int, order: int, *, mean: float, empty: float = 0.0, spread: float = 0.0
+    ) -> Happens:
         """Yield what can happen in a day; some are empty, on the others the variance is mean + spread mean^2."""
         return self.day(stock, order, erratic(mean, empty, spread, self.shelf).tolist())
 
@@ -289,12 +325,21 @@ class LostSales(ShelfProblem):
         """The true law of the demand [shelf + 1]."""
         shelf, other = self.shelf, np.zeros(self.shelf + 1)
         other[[0, shelf // 5, 4 * shelf // 5]] = 0.25, 0.375, 0.375
-        first = (poisson(6.0, shelf), negative_binomial(6.0, 1.0, shelf), two_kinds_of_day(0.5, 8.0, 0.5, shelf))
+        first = (
+            poisson(6.0, shelf),
+            negative_binomial(6.0, 1.0, shelf),
+            two_kinds_of_day(0.5, 8.0, 0.5, shelf),
+        )
         return dict(zip(DEMANDS, (*first, other), strict=True))[self.demand]
 
 
 DAYS = 7  # Monday is 0
-_PATTERNS = ((0,) * 7, (0, 0, 0, 0, 0, 1, 1), (0, 0, 0, 0, 0, 1, 2), (3, 0, 0, 0, 4, 1, 2))  # by class: means of days
+_PATTERNS = (
+    (0,) * 7,
+    (0, 0, 0, 0, 0, 1, 1),
+    (0, 0, 0, 0, 0, 1, 2),
+    (3, 0, 0, 0, 4, 1, 2),
+)  # by class: means of days
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,8 +358,15 @@ class WeekdayInventory(ShelfProblem):
     holding: float = 1.0
     fixed: float = 3.0
 
-    class_names: ClassVar[tuple[str, ...]] = ("one mean", "weekend", "Saturday, Sunday", "Monday, Friday too")
-    small: ClassVar[Small] = ({"means": (1.0,) * 7, "levels": (1.0, 2.0), "shelf": 2, "order_step": 1, "horizon": 4},)
+    class_names: ClassVar[tuple[str, ...]] = (
+        "one mean",
+        "weekend",
+        "Saturday, Sunday",
+        "Monday, Friday too",
+    )
+    small: ClassVar[Small] = (
+        {"means": (1.0,) * 7, "levels": (1.0, 2.0), "shelf": 2, "order_step": 1, "horizon": 4},
+    )
     needing: ClassVar[Small] = (
         {},
         {"means": (4.0, 4.0, 4.0, 4.0, 4.0, 9.0, 9.0)},
@@ -328,7 +380,9 @@ class WeekdayInventory(ShelfProblem):
         super().__post_init__()
         require_sequences(self, 0.0, np.inf, "levels", "means", open_low=True)
         if len(self.means) != DAYS or not set(self.means) <= set(self.levels):
-            raise ParameterError("means", got=self.means, expected=f"{DAYS} numbers out of {self.levels}")
+            raise ParameterError(
+                "means", got=self.means, expected=f"{DAYS} numbers out of {self.levels}"
+            )
 
     @property
     def names(self) -> Names:
@@ -349,7 +403,9 @@ class WeekdayInventory(ShelfProblem):
         first = state[0] * len(self.levels)
         return self.week(state, order, self._demand.T @ law[first : first + len(self.levels)])
 
-    def happens(self, at: Any, order: int, *, mean: float, weekend: float = 1.0, sunday: float = 1.0) -> Happens:
+    def happens(
+        self, at: Any, order: int, *, mean: float, weekend: float = 1.0, sunday: float = 1.0
+    ) -> Happens:
         """Yield what can happen in a day; Saturdays have ``weekend`` times the mean, Sundays ``sunday`` times that."""
         today = mean * (1.0 if at[0] < 5 else weekend if at[0] == 5 else weekend * sunday)
         return self.week(at, order, poisson(today, self.shelf).tolist())
@@ -379,46 +435,67 @@ PHASES = 3
 class QueueAdmission(PracticalProblem):
     """A help desk that may close its door; its phase - calm, busy, rush - is seen.
 
-    Each minute the door is open or closed; at most one thing happens: a customer comes, or one is served. The state is
-    (phase, customers in the house); phases follow each other in a circle. The account of a minute is ``worth`` for a
-    customer let in, less one minute of waiting for everybody in the house:
-    Naor's (1969) terms, with phases.
+    Each minute the door is open or closed; at most one thing happens: a customer comes, or one is
+    served. The state is (phase, customers in the house); phases follow each other in a circle. The
+    account of a minute is ``worth`` for a customer let in, less one minute of waiting for everybody
+    in the house: Naor's (1969) terms, with phases.
     """
 
     room: int = 12  # the most customers in the house; S = 3 (room + 1)
     horizon: int = 60  # minutes
     worth: float = 30.0  # how many minutes of waiting it is worth to serve a customer
     change: float = 0.05  # the probability per minute that the next phase begins; known
-    arrivals: tuple[float, ...] = (0.3,) * PHASES  # true probabilities per minute that a customer comes, by phase
+    arrivals: tuple[float, ...] = (
+        0.3,
+    ) * PHASES  # true probabilities per minute that a customer comes, by phase
     services: tuple[float, ...] = (0.3,) * PHASES  # that a service ends
     arrival_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)  # those that hypotheses may have
     service_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
 
     unit_name: ClassVar[str] = "minutes of waiting"
-    class_names: ClassVar[tuple[str, ...]] = ("the same in all phases", "arrivals by phase", "services by phase too")
+    class_names: ClassVar[tuple[str, ...]] = (
+        "the same in all phases",
+        "arrivals by phase",
+        "services by phase too",
+    )
     small: ClassVar[Small] = ({"room": 2, "horizon": 5},)
     needing: ClassVar[Small] = (
         {},
         {"arrivals": (0.1, 0.2, 0.4)},
         {"arrivals": (0.1, 0.2, 0.4), "services": (0.2, 0.3, 0.1)},
     )
-    box = {"arrival": (0.02, 0.24), "service": (0.02, 0.24), "rush": (0.25, 2.0), "slow": (0.25, 2.0)}  # noqa: RUF012  # ClassVar in the base
-    free = {"the same": list(box)[:2], "arrivals by phase": list(box)[:3], "services too": list(box)}  # noqa: RUF012  # ClassVar in the base
+    box: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "arrival": (0.02, 0.24),
+        "service": (0.02, 0.24),
+        "rush": (0.25, 2.0),
+        "slow": (0.25, 2.0),
+    }
+    free: ClassVar[Mapping[str, Sequence[str]]] = {
+        "the same": list(box)[:2],
+        "arrivals by phase": list(box)[:3],
+        "services too": list(box),
+    }
 
     def __post_init__(self) -> None:
         require_integers(self, room=1)
-        require_sequences(self, 0.0, 1.0, "arrivals", "services", "arrival_levels", "service_levels")
+        require_sequences(
+            self, 0.0, 1.0, "arrivals", "services", "arrival_levels", "service_levels"
+        )
         for name, levels in (("arrivals", self.arrival_levels), ("services", self.service_levels)):
             given = getattr(self, name)
             if len(given) != PHASES or not set(given) <= set(levels):
                 raise ParameterError(name, got=given, expected=f"{PHASES} numbers out of {levels}")
         if max(self.arrival_levels) + max(self.service_levels) > 1.0:
-            raise ParameterError("service_levels", got=self.service_levels, expected="at most 1 with every arrival")
+            raise ParameterError(
+                "service_levels", got=self.service_levels, expected="at most 1 with every arrival"
+            )
 
     @property
     def names(self) -> Names:
         """Phase, and customers in the house; what is done with the door."""
-        return Names(tuple(itertools.product(range(PHASES), range(self.room + 1))), ("closed", "open"))
+        return Names(
+            tuple(itertools.product(range(PHASES), range(self.room + 1))), ("closed", "open")
+        )
 
     def outcomes(self, state: tuple[int, int], door: str, law: Any) -> Happens:
         """Yield what can happen in a minute; the law is (arrivals by phase, services by phase)."""
@@ -433,10 +510,19 @@ class QueueAdmission(PracticalProblem):
                 yield chance * served, (after, customers - 1), -customers
 
     def happens(
-        self, at: Any, door: str, *, arrival: float, service: float, rush: float = 1.0, slow: float = 1.0
+        self,
+        at: Any,
+        door: str,
+        *,
+        arrival: float,
+        service: float,
+        rush: float = 1.0,
+        slow: float = 1.0,
     ) -> Happens:
         """Yield what can happen in a minute; a rush has ``rush`` times the arrivals and ``slow`` times the services."""
-        arrivals, services = ([p, p * (0.5 + 0.5 * x), p * x] for p, x in ((arrival, rush), (service, slow)))
+        arrivals, services = (
+            [p, p * (0.5 + 0.5 * x), p * x] for p, x in ((arrival, rush), (service, slow))
+        )
         return self.outcomes(at, door, arrivals + services)
 
     def laws(self) -> Sequence[Any]:
@@ -463,12 +549,15 @@ _LONGEST = 0.95
 class MachineReplacement(PracticalProblem):
     """Every month the machine is kept or replaced; a kept one of age i fails with the hazard p_i.
 
-    A replacement takes no time: the month is run by a new machine, which may fail as well. After a failure the next
-    month begins with a new one. From the age ``oldest`` on the hazard stays what it is.
+    A replacement takes no time: the month is run by a new machine, which may fail as well. After a
+    failure the next month begins with a new one. From the age ``oldest`` on the hazard stays what
+    it is.
     """
 
     oldest: int = 14  # the highest age that is told apart, in months; S = oldest + 1
-    stretch: int = 2  # in the monotone class the hazard may rise every so many months; divides oldest
+    stretch: int = (
+        2  # in the monotone class the hazard may rise every so many months; divides oldest
+    )
     horizon: int = 36  # months
     planned: float = 2000.0  # EUR
     failure: float = 10000.0  # EUR
@@ -487,10 +576,14 @@ class MachineReplacement(PracticalProblem):
     def __post_init__(self) -> None:
         require_integers(self, oldest=1, stretch=1)
         if self.oldest % self.stretch:
-            raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
+            raise ParameterError(
+                "stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}"
+            )
         require_sequences(self, 0.0, 1.0, "hazard")
         if len(self.hazard) != self.oldest + 1:
-            raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.oldest + 1)
+            raise ParameterError(
+                "hazard", got=f"{len(self.hazard)} numbers", expected=self.oldest + 1
+            )
 
     @property
     def names(self) -> Names:
@@ -503,10 +596,14 @@ class MachineReplacement(PracticalProblem):
         yield 1.0 - law[runs], min(runs + 1, self.oldest), -paid
         yield law[runs], 0, -paid - self.failure
 
-    def happens(self, age: int, action: str, *, new: float, slope: float = 0.0, bend: float = 0.0) -> Happens:
+    def happens(
+        self, age: int, action: str, *, new: float, slope: float = 0.0, bend: float = 0.0
+    ) -> Happens:
         """Yield what can happen in a month if the hazard is a parabola of the age."""
         ages = np.arange(self.oldest + 1)
-        return self.outcomes(age, action, np.minimum(new + slope * ages + bend * ages**2, _LONGEST).tolist())
+        return self.outcomes(
+            age, action, np.minimum(new + slope * ages + bend * ages**2, _LONGEST).tolist()
+        )
 
     def laws(self) -> Sequence[Any]:
         """Return the hazards that each class adds."""
@@ -515,7 +612,11 @@ class MachineReplacement(PracticalProblem):
         linear = [np.minimum(p + slope * age, _LONGEST) for p in _FIRST for slope in _SLOPES]
         pieces = self.oldest // self.stretch
         rising = itertools.combinations_with_replacement(_LEVELS, pieces)
-        return [constant, linear, [np.array(each)[np.minimum(age // self.stretch, pieces - 1)] for each in rising]]
+        return [
+            constant,
+            linear,
+            [np.array(each)[np.minimum(age // self.stretch, pieces - 1)] for each in rising],
+        ]
 
     @property
     def law(self) -> Floats:
@@ -530,9 +631,10 @@ LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are ma
 class Pricing(PracticalProblem):
     """In each step a price is asked, and one unit sells with a probability that depends on the price alone.
 
-    Prices are 1/A, 2/A, ..., 1, and a sale earns the price; the state is what is left of the stock. Classes of demand
-    curves over the prices: exponential < logit < falling < any, rounded to LEVELS. The default is falling but not
-    logit: an exponential curve agrees with it at the prices it recommends, and earns 0.77 less per episode forever.
+    Prices are 1/A, 2/A, ..., 1, and a sale earns the price; the state is what is left of the stock.
+    Classes of demand curves over the prices: exponential < logit < falling < any, rounded to
+    LEVELS. The default is falling but not logit: an exponential curve agrees with it at the prices
+    it recommends, and earns 0.77 less per episode forever.
     """
 
     stock: int = 8  # at the start; S = stock + 1
@@ -554,12 +656,16 @@ class Pricing(PracticalProblem):
         require_integers(self, stock=1)
         require_sequences(self, 0.0, 1.0, "demand")
         if len(self.demand) != self.prices or not set(self.demand) <= set(LEVELS):
-            raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
+            raise ParameterError(
+                "demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}"
+            )
 
     @property
     def names(self) -> Names:
         """What is left of the stock; the prices."""
-        return Names(tuple(range(self.stock + 1)), tuple((a + 1) / self.prices for a in range(self.prices)))
+        return Names(
+            tuple(range(self.stock + 1)), tuple((a + 1) / self.prices for a in range(self.prices))
+        )
 
     @property
     def start(self) -> int:
@@ -579,12 +685,18 @@ class Pricing(PracticalProblem):
         grid = np.linspace(0.1, 12.0, 240)
         exponential = np.exp(-grid[:, None] * price)
         middle = np.linspace(-0.2, 1.4, 81)
-        logit = 1.0 / (1.0 + np.exp(np.clip(grid[:, None, None] * (price - middle[:, None]), -50.0, 50.0)))
-        falling = list(itertools.combinations_with_replacement(sorted(LEVELS, reverse=True), self.prices))
+        logit = 1.0 / (
+            1.0 + np.exp(np.clip(grid[:, None, None] * (price - middle[:, None]), -50.0, 50.0))
+        )
+        falling = list(
+            itertools.combinations_with_replacement(sorted(LEVELS, reverse=True), self.prices)
+        )
         every = list(itertools.product(LEVELS, repeat=self.prices))
         levels, rounded = np.array(LEVELS), []
         for curves in (exponential, logit.reshape(-1, self.prices)):
-            rounded.append(np.unique(levels[np.abs(curves[..., None] - levels).argmin(axis=-1)], axis=0))
+            rounded.append(
+                np.unique(levels[np.abs(curves[..., None] - levels).argmin(axis=-1)], axis=0)
+            )
         return [*rounded, falling, every]
 
     @property

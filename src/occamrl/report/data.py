@@ -1,8 +1,9 @@
 """What a report shows, as plain data: computed once from the records of an experiment, drawn elsewhere.
 
-Records that differ only in their seed are a group. Each seed is one observation: nothing inside a run counts as a
-repetition. Intervals are bootstrap intervals of a mean over seeds, as :func:`occamrl.compare` has them; their draws are
-fixed, so a report that is written again is the same. With ten seeds a nominal 95 % interval covers about 90 %.
+Records that differ only in their seed are a group. Each seed is one observation: nothing inside a
+run counts as a repetition. Intervals are bootstrap intervals of a mean over seeds, as
+:func:`occamrl.compare` has them; their draws are fixed, so a report that is written again is the
+same. With ten seeds a nominal 95 % interval covers about 90 %.
 """
 
 from __future__ import annotations
@@ -71,40 +72,56 @@ def groups_of(records: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Return the groups, in the order in which the records name problems and agents."""
     members: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for record in records:
-        members.setdefault((record["problem"]["label"], record["agent"]["label"]), []).append(record)
-    return [Group(*names, sorted(each, key=lambda record: record["seed"])) for names, each in members.items()]
+        members.setdefault((record["problem"]["label"], record["agent"]["label"]), []).append(
+            record
+        )
+    return [
+        Group(*names, sorted(each, key=lambda record: record["seed"]))
+        for names, each in members.items()
+    ]
 
 
 def ends_of(values: Any) -> list[Any] | None:
     """Return the bootstrap interval of a mean over seeds; None with too few."""
-    return None if (found := interval(values)) is None else plains(found)
+    return None if (found := interval(values)) is None else rounded_or_none(found)
 
 
 def summarise(values: Floats) -> dict[str, Any]:
     """Return mean with its interval, median and mean of the middle half (``iqm``) of one number per seed."""
-    found = {"mean": plain(values.mean()), "interval": ends_of(values), "median": plain(np.median(values))}
-    return found | {"iqm": plain(stats.trim_mean(values, 0.25))}
+    found = {
+        "mean": round_or_none(values.mean()),
+        "interval": ends_of(values),
+        "median": round_or_none(np.median(values)),
+    }
+    return found | {"iqm": round_or_none(stats.trim_mean(values, 0.25))}
 
 
 def paired(agent: Mapping[int, float], baseline: Mapping[int, float]) -> dict[str, Any] | None:
     """Return the differences of two agents' numbers over the seeds that both have; None without any.
 
-    Agent minus baseline: negative differences of regret favour the agent. ``less`` and ``more`` count the seeds in
-    which the agent's number is smaller and larger; ``unpaired`` seeds are left out.
+    Agent minus baseline: negative differences of regret favour the agent. ``less`` and ``more``
+    count the seeds in which the agent's number is smaller and larger; ``unpaired`` seeds are left
+    out.
     """
-    row = np.array([agent[seed] - baseline[seed] for seed in sorted(agent.keys() & baseline.keys())])
+    row = np.array(
+        [agent[seed] - baseline[seed] for seed in sorted(agent.keys() & baseline.keys())]
+    )
     if not row.size:
         return None
-    found = {"pairs": row.size, "mean": plain(row.mean()), "interval": ends_of(row)}
-    found |= {"median": plain(np.median(row)), "less": int((row < 0).sum()), "more": int((row > 0).sum())}
+    found = {"pairs": row.size, "mean": round_or_none(row.mean()), "interval": ends_of(row)}
+    found |= {
+        "median": round_or_none(np.median(row)),
+        "less": int((row < 0).sum()),
+        "more": int((row > 0).sum()),
+    }
     return found | {"unpaired": sorted(agent.keys() ^ baseline.keys())}
 
 
 def slope(episodes: Ints, cumulative_regret: Floats) -> float:
     """Return the slope of log regret against log episode over the last tenfold of a run; nan if it has none.
 
-    Least squares on log-spaced points, read off the curve by interpolation in logarithms. A curve that is zero
-    somewhere in that part, or shorter than a doubling, has no slope.
+    Least squares on log-spaced points, read off the curve by interpolation in logarithms. A curve
+    that is zero somewhere in that part, or shorter than a doubling, has no slope.
     """
     inside = episodes >= max(episodes[-1] / 10.0, 1.0)
     if inside.sum() < 2 or not (cumulative_regret[inside] > 0.0).all():
@@ -116,7 +133,7 @@ def slope(episodes: Ints, cumulative_regret: Floats) -> float:
     return round(float(np.polyfit(x, np.interp(x, log_k, log_r), 1)[0]), 9) + 0.0
 
 
-def plain(value: Any) -> float | int | None:
+def round_or_none(value: Any) -> float | int | None:
     """Return a number with six significant digits, a whole one as an int; None for what is not finite."""
     if value is None or not math.isfinite(value):
         return None
@@ -124,23 +141,30 @@ def plain(value: Any) -> float | int | None:
     return int(short) if short == int(short) and abs(short) < 1e15 else short
 
 
-def plains(values: Iterable[Any]) -> list[Any]:
+def rounded_or_none(values: Iterable[Any]) -> list[Any]:
     """Return numbers with six significant digits."""
-    return [plain(value) for value in values]
+    return [round_or_none(value) for value in values]
 
 
 def mean_curve(group: Group) -> dict[str, Any]:
     """Return the mean cumulative regret over seeds, its pointwise interval, and the range of all seeds."""
     at, lines = group.curves
     found = curve_of(at, lines) | {"smallest": lines.min(axis=0), "largest": lines.max(axis=0)}
-    return {name: None if line is None else plains(line) for name, line in found.items()}
+    return {name: None if line is None else rounded_or_none(line) for name, line in found.items()}
 
 
 def decisions(group: Group) -> dict[str, Any] | None:
     """Return the decisions of a group over episodes; None for agents that make none."""
-    runs = [[row for row in record["phases"] if row.get("label") != "estimation"] for record in group.records]
+    runs = [
+        [row for row in record["phases"] if row.get("label") != "estimation"]
+        for record in group.records
+    ]
     phases = [row for rows in runs for row in rows]
-    kinds = [kind for kind, (name, form) in DECISIONS.items() if any(type(row.get(name)) in form for row in phases)]
+    kinds = [
+        kind
+        for kind, (name, form) in DECISIONS.items()
+        if any(type(row.get(name)) in form for row in phases)
+    ]
     if not kinds or not all(runs):
         return None
     kind, resolved = kinds[0], group.records[0].get("resolved") or {}
@@ -150,29 +174,50 @@ def decisions(group: Group) -> dict[str, Any] | None:
     for rows in runs:
         places = np.searchsorted([row["first"] for row in rows], at, side="right") - 1
         table.append([rows[i].get(name) if i >= 0 else None for i in places])
-    found: dict[str, Any] = {"kind": kind, "episode": at.tolist(), "seeds": group.seeds[:MOST_SEEDS]}
+    found: dict[str, Any] = {
+        "kind": kind,
+        "episode": at.tolist(),
+        "seeds": group.seeds[:MOST_SEEDS],
+    }
     found["choices"] = table[:MOST_SEEDS]
-    columns = [[choice for choice in column if choice is not None] for column in zip(*table, strict=True)]
+    columns = [
+        [choice for choice in column if choice is not None] for column in zip(*table, strict=True)
+    ]
     if kind == "norm":
         ends = np.array([np.quantile(c or [np.nan], [0.5, 0.0, 1.0]) for c in columns]).T
-        return found | {key: plains(line) for key, line in zip(("median", "low", "high"), ends, strict=True)}
+        return found | {
+            key: rounded_or_none(line)
+            for key, line in zip(("median", "low", "high"), ends, strict=True)
+        }
     if kind != "base":
         locks = [since(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
         (final, agree), *_ = Counter(json.dumps(rows[-1]["chosen"]) for rows in runs).most_common(1)
         settled = {"final": json.loads(final), "agree": agree, "seeds": len(runs)}
-        found["settled"] = {"episode": plain(np.median(locks)), **settled}
-    counts = [Counter(row for c in column for row in (c if isinstance(c, list) else [c])) for column in columns]
+        found["settled"] = {"episode": round_or_none(np.median(locks)), **settled}
+    counts = [
+        Counter(row for c in column for row in (c if isinstance(c, list) else [c]))
+        for column in columns
+    ]
     totals: Counter[int] = sum(counts, Counter())
     names = resolved.get("classes") or []
     totals.update(dict.fromkeys(range(1, len(names) + 1) if kind == "class" else (), 0))
     kept = sorted(row for row, _ in totals.most_common(MOST_ROWS))
     true = [resolved.get("true_class")] if kind == "class" else resolved.get("true_support") or []
     named = dict(enumerate(names, start=1)) if kind == "class" else {}
-    labels = [named[row] if named.get(row) == f"F_{row}" else f"{row} {named.get(row, '')}".rstrip() for row in kept]
-    found["rows"], found["hidden"], found["reached"] = kept, len(totals) - len(kept), [len(c) for c in columns]
-    found["labels"] = [label[:28] + (" *" if row in true else "") for row, label in zip(kept, labels, strict=True)]
+    labels = [
+        named[row] if named.get(row) == f"F_{row}" else f"{row} {named.get(row, '')}".rstrip()
+        for row in kept
+    ]
+    found["rows"], found["hidden"], found["reached"] = (
+        kept,
+        len(totals) - len(kept),
+        [len(c) for c in columns],
+    )
+    found["labels"] = [
+        label[:28] + (" *" if row in true else "") for row, label in zip(kept, labels, strict=True)
+    ]
     shares = [(count, max(len(column), 1)) for count, column in zip(counts, columns, strict=True)]
-    found["share"] = [[plain(count[row] / of) for count, of in shares] for row in kept]
+    found["share"] = [[round_or_none(count[row] / of) for count, of in shares] for row in kept]
     return found | {"features": max(map(len, columns[0])) if kind == "features" else 0}
 
 
@@ -185,9 +230,15 @@ def describe(groups: Sequence[Group], baseline: str | None = None) -> dict[str, 
         members = {agents.index(group.agent): group for group in groups if group.problem == name}
         shown = [{"agent": i, **about_group(group)} for i, group in sorted(members.items())]
         regrets = {i: group.numbers("total_regret") for i, group in members.items()}
-        pairs = [pair for pair in permutations(members, 2) if len(members) <= MOST_BASELINES or against in pair]
+        pairs = [
+            pair
+            for pair in permutations(members, 2)
+            if len(members) <= MOST_BASELINES or against in pair
+        ]
         differences = [(a, b, paired(regrets[a], regrets[b])) for a, b in pairs]
-        rows = [{"agent": a, "baseline": b, **found} for a, b, found in differences if found is not None]
+        rows = [
+            {"agent": a, "baseline": b, **found} for a, b, found in differences if found is not None
+        ]
         names = {i: group.records[0]["agent"]["name"] for i, group in members.items()}
         told = headline([(agents[one["agent"]], names[one["agent"]], one) for one in shown])
         problems.append({"name": name, "headline": told, "agents": shown, "differences": rows})
@@ -204,12 +255,16 @@ def about_group(group: Group) -> dict[str, Any]:
         "seeds": group.seeds,
         "episodes": int(episodes[0]),
         "curve": mean_curve(group),
-        "totals": plains(group.values("total_regret")),
+        "totals": rounded_or_none(group.values("total_regret")),
         "regret": summarise(group.values("total_regret")),
-        "slope": {"mean": plain(slopes.mean()), "interval": ends_of(slopes)} if slopes.size else None,
-        "plans": plain(group.values("plans").mean()),
-        "pessimistic": plain(group.values("pessimistic_episodes").sum() / max(episodes.sum(), 1.0)),
-        "wall_time": plain(group.values("wall_time").mean()),
+        "slope": {"mean": round_or_none(slopes.mean()), "interval": ends_of(slopes)}
+        if slopes.size
+        else None,
+        "plans": round_or_none(group.values("plans").mean()),
+        "pessimistic": round_or_none(
+            group.values("pessimistic_episodes").sum() / max(episodes.sum(), 1.0)
+        ),
+        "wall_time": round_or_none(group.values("wall_time").mean()),
         "decisions": decisions(group),
     }
 
@@ -229,8 +284,14 @@ def headline(shown: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
             told = f"settles on class {dict(zip(kind['rows'], kind['labels'], strict=True)).get(final, final)}"
         else:
             told = f"keeps {len(final)} of {max(kind['features'], len(final))} features"
-        share = "" if found["agree"] == found["seeds"] else f" in {found['agree']} of {found['seeds']} seeds"
-        parts = [f"{label} {told.removesuffix(' *')}{share} by episode {found['episode']:,} (median)"]
+        share = (
+            ""
+            if found["agree"] == found["seeds"]
+            else f" in {found['agree']} of {found['seeds']} seeds"
+        )
+        parts = [
+            f"{label} {told.removesuffix(' *')}{share} by episode {found['episode']:,} (median)"
+        ]
         parts[0] += f"; its regret is {regret[label]:,.4g}"
         parts += [f"that of the {role} {regret[each]:,.4g}" for each, role in compared]
         sentences.append(", ".join(parts) + ".")
@@ -257,31 +318,51 @@ def sweeps(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 parameters |= {**rule.get("parameters", {}), "rule": rule["name"]}
             for name, value in parameters.items():
                 if type(value) in (int, float) and math.isfinite(value):
-                    rest = json.dumps({key: each for key, each in parameters.items() if key != name}, sort_keys=True)
+                    rest = json.dumps(
+                        {key: each for key, each in parameters.items() if key != name},
+                        sort_keys=True,
+                    )
                     who, where = about["agent"]["label"], about["problem"]["name"]
                     if kind == "agent":
-                        who, where = parameters.get("rule", about["agent"]["name"]), about["problem"]["label"]
+                        who, where = (
+                            parameters.get("rule", about["agent"]["name"]),
+                            about["problem"]["label"],
+                        )
                     lines.setdefault((name, where, str(who), kind, rest), {})[float(value)] = group
     charts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for (name, where, who, _, _), points in lines.items():
         if len(points) > 1:
             rows = [points[x].values("total_regret") for x in sorted(points)]
             low, high = zip(*(ends_of(row) or (None, None) for row in rows), strict=True)
-            line: dict[str, Any] = {"name": who, "x": sorted(points), "mean": plains(row.mean() for row in rows)}
+            line: dict[str, Any] = {
+                "name": who,
+                "x": sorted(points),
+                "mean": rounded_or_none(row.mean() for row in rows),
+            }
             line |= {"low": None, "high": None} if None in low else {"low": low, "high": high}
             charts.setdefault((name, where), []).append(line)
-    return [{"parameter": name, "where": where, "lines": drawn} for (name, where), drawn in charts.items()]
+    return [
+        {"parameter": name, "where": where, "lines": drawn}
+        for (name, where), drawn in charts.items()
+    ]
 
 
 def status(records: Records) -> dict[str, Any]:
     """Return how far an experiment has come, and why cells failed."""
     counts = {name: len(getattr(records, name)) for name in ("begun", "missing", "failed")}
-    return {"done": len(records.cells), **counts, "total": records.total, "failures": records.failures}
+    return {
+        "done": len(records.cells),
+        **counts,
+        "total": records.total,
+        "failures": records.failures,
+    }
 
 
 def build(records: Records) -> dict[str, Any]:
     """Return the data of a report; its differences open with the spec's ``baseline``, or with the first agent."""
-    tunes = set(records.spec.get("tuning_seeds", ()))  # on which constants are chosen: nothing is shown of them
+    tunes = set(
+        records.spec.get("tuning_seeds", ())
+    )  # on which constants are chosen: nothing is shown of them
     groups = groups_of(record for record in records.cells if record["seed"] not in tunes)
     competing = tunes or any(rule_of(group.records[0]["agent"]["parameters"]) for group in groups)
     ran: dict[str, Counter[str]] = {}
@@ -296,5 +377,8 @@ def build(records: Records) -> dict[str, Any]:
         **describe(groups, records.spec.get("baseline")),
         "league": league(records) if competing and groups else [],
         "spec": tomli_w.dumps(records.spec),
-        "versions": [{"name": name, "values": [list(each) for each in found.items()]} for name, found in ran.items()],
+        "versions": [
+            {"name": name, "values": [list(each) for each in found.items()]}
+            for name, found in ran.items()
+        ],
     }

@@ -1,8 +1,9 @@
 """All drawing: results, policies, classes in play, and curves with bands for comparisons and reports.
 
-Colours are those of Okabe and Ito. Curves are read off the blocks of a run, at some hundred episodes, so that a run of
-10^15 episodes is drawn like one of a thousand. Logarithmic axes of regret are linear below the smallest number that has
-to be told from zero, so that an agent without regret has a curve too. Files carry no date: equal data, equal files.
+Colours are those of Okabe and Ito. Curves are read off the blocks of a run, at some hundred
+episodes, so that a run of 10^15 episodes is drawn like one of a thousand. Logarithmic axes of
+regret are linear below the smallest number that has to be told from zero, so that an agent without
+regret has a curve too. Files carry no date: equal data, equal files.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from occamrl.experiments.tables import FEWEST, Runs, interval
 from occamrl.protocols import Floats, Ints
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import plain
+from occamrl.running.verdict import format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,11 +36,19 @@ DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8
 MARKS = ("o", "s", "^", "D", "v", "P", "h")
 FORMATS = ("pdf", "svg", "png")
 UNDATED: Any = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-SCALES = {"linear": (False, False), "semilogx": (True, False), "semilogy": (False, True), "loglog": (True, True)}
+SCALES = {
+    "linear": (False, False),
+    "semilogx": (True, False),
+    "semilogy": (False, True),
+    "loglog": (True, True),
+}
 BANDS = ("bootstrap", "quantiles", "seeds")
 QUANTILES = (0.1, 0.9)  # of the seeds, of a band
 WIDTHS = {"column": 3.3, "page": 6.9}  # inches
-POINTS, EVERY = 200, 4  # of a curve; intervals are computed at some of its points and linear between
+POINTS, EVERY = (
+    200,
+    4,
+)  # of a curve; intervals are computed at some of its points and linear between
 DECADES = 6  # that a logarithmic axis of regret shows at most
 MOST_NAMES = 24  # states, classes or coordinates that an axis names
 LONGEST_NAME = 28  # characters
@@ -60,13 +69,20 @@ def look(i: int) -> dict[str, Any]:
     """Return colour, dashes and marks of line i; after seven, dashes and marks move on."""
     turn = (i + i // len(COLOURS)) % len(DASHES)
     places = (0.03 * (1 + i % 6), 0.2)  # apart from those of the neighbours
-    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[turn], "marker": MARKS[turn], "markevery": places}
+    return {
+        "color": COLOURS[i % len(COLOURS)],
+        "linestyle": DASHES[turn],
+        "marker": MARKS[turn],
+        "markevery": places,
+    }
 
 
 def text_of(name: object) -> str:
     """Return a name as a figure shows it: shortened, with dollar signs that begin no formula."""
     text = str(name)
-    return (text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…").replace("$", r"\$")
+    return (text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…").replace(
+        "$", r"\$"
+    )
 
 
 def number(value: float, _: object = None) -> str:
@@ -90,13 +106,17 @@ def dress(axes: Axes, y: str = "cumulative regret", x: str = "episode") -> None:
 def name_rows(axes: Axes, names: Sequence[object]) -> None:
     """Name the rows of a picture; of very many, some."""
     every = -(-len(names) // MOST_NAMES)
-    axes.set_yticks(range(0, len(names), every), [text_of(name) for name in names[::every]], fontsize="small")
+    axes.set_yticks(
+        range(0, len(names), every), [text_of(name) for name in names[::every]], fontsize="small"
+    )
 
 
 def set_scale(axes: Axes, scale: str) -> None:
     """Make axes linear or logarithmic; regret is linear below what has to be told from zero."""
     log_x, log_y = SCALES[scale]
-    drawn = np.concatenate([np.zeros(1), *(np.asarray(line.get_ydata(), float) for line in axes.get_lines())])
+    drawn = np.concatenate(
+        [np.zeros(1), *(np.asarray(line.get_ydata(), float) for line in axes.get_lines())]
+    )
     positive = drawn[np.isfinite(drawn) & (drawn > 0.0)]
     if log_x:
         axes.set_xscale("log")
@@ -136,13 +156,17 @@ def curve_of(at: Ints, values: Floats, band: str | None = "bootstrap") -> dict[s
     return found
 
 
-def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, scale: str = "linear", **style: Any) -> None:
+def draw_curves(
+    axes: Axes, curves: Sequence[Mapping[str, Any]], *, scale: str = "linear", **style: Any
+) -> None:
     """Draw means over seeds with bands; a curve has name, episode, mean, low, high and perhaps each and look."""
     drawn = len(axes.get_legend_handles_labels()[0])
     for i, curve in enumerate(curves, start=drawn):
         own = look(curve.get("look", i))
         x, mean = np.array(curve["episode"], float), np.array(curve["mean"], float)
-        own["markevery"] = own["markevery"] if x.size > 1 else None  # the mark of a point is all there is to see
+        own["markevery"] = (
+            own["markevery"] if x.size > 1 else None
+        )  # the mark of a point is all there is to see
         zero = " (0)" if SCALES[scale][1] and not mean.any() else ""
         (line,) = axes.plot(x, mean, **{**own, "label": text_of(curve["name"]) + zero, **style})
         for values in curve.get("each", ()):
@@ -172,7 +196,9 @@ def new_axes(width: str | float) -> Axes:
     if isinstance(width, str):
         require_choice("width", width, WIDTHS)
     inches = WIDTHS[width] if isinstance(width, str) else require_number("width", width, 1.0, 100.0)
-    figure = plt.figure(figsize=(inches, max(2.4, 0.5 * inches)), layout="constrained", FigureClass=Journal)
+    figure = plt.figure(
+        figsize=(inches, max(2.4, 0.5 * inches)), layout="constrained", FigureClass=Journal
+    )
     axes = figure.subplots()
     axes.tick_params(labelsize=COLUMN["xtick.labelsize"])
     return axes
@@ -213,7 +239,9 @@ def plot(
     return axes
 
 
-def draw_result(result: Result, axes: Axes | None = None, *, width: str | float = "column", **options: Any) -> Axes:
+def draw_result(
+    result: Result, axes: Axes | None = None, *, width: str | float = "column", **options: Any
+) -> Axes:
     """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath."""
     if result.exact:
         return plot({"": {result.label: [result]}}, axes, width=width, **options)
@@ -222,10 +250,14 @@ def draw_result(result: Result, axes: Axes | None = None, *, width: str | float 
     axes = new_axes(width) if axes is None else axes
     at, mean, error = smoothed(result)
     (line,) = axes.plot(at, mean, **{"label": text_of(result.label), **options})
-    axes.fill_between(at, mean - 2.0 * error, mean + 2.0 * error, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.fill_between(
+        at, mean - 2.0 * error, mean + 2.0 * error, color=line.get_color(), alpha=0.2, linewidth=0
+    )
     dress(axes, "return of an episode")
     if rows := class_rows(result):
-        divider: Any = importlib.import_module("mpl_toolkits.axes_grid1").make_axes_locatable(axes)  # it has no types
+        divider: Any = importlib.import_module("mpl_toolkits.axes_grid1").make_axes_locatable(
+            axes
+        )  # it has no types
         below = divider.append_axes("bottom", size=0.15 + ROW * len(rows), pad=0.12, sharex=axes)
         draw_classes(result, below)
         axes.set_xlabel("")
@@ -248,9 +280,14 @@ def class_rows(result: Result) -> dict[int, str]:
     rows = [row for row in result.phase_rows if isinstance(row.get("chosen"), int)]
     if not rows:
         return {}
-    names = list(rows[-1].get("names") or [f"class {m}" for m in range(1, max(row["chosen"] for row in rows) + 1)])
+    names = list(
+        rows[-1].get("names")
+        or [f"class {m}" for m in range(1, max(row["chosen"] for row in rows) + 1)]
+    )
     played = {row["chosen"] for row in rows}
-    return {m: names[m - 1] for m in range(1, len(names) + 1) if len(names) <= MOST_NAMES or m in played}
+    return {
+        m: names[m - 1] for m in range(1, len(names) + 1) if len(names) <= MOST_NAMES or m in played
+    }
 
 
 def draw_classes(result: Result, axes: Axes) -> Axes:
@@ -260,15 +297,23 @@ def draw_classes(result: Result, axes: Axes) -> Axes:
     for row in result.phase_rows:
         if row.get("chosen") in places:
             i = places[row["chosen"]]
-            axes.broken_barh([(row["first"] - 0.5, row["episodes"])], (i - 0.36, 0.72), color=COLOURS[i % len(COLOURS)])
+            axes.broken_barh(
+                [(row["first"] - 0.5, row["episodes"])],
+                (i - 0.36, 0.72),
+                color=COLOURS[i % len(COLOURS)],
+            )
     name_rows(axes, list(shown.values()))
-    axes.set(xlabel="episode", xlim=(0.5, result.total_episodes + 0.5), ylim=(-0.6, len(shown) - 0.4))
+    axes.set(
+        xlabel="episode", xlim=(0.5, result.total_episodes + 0.5), ylim=(-0.6, len(shown) - 0.4)
+    )
     axes.xaxis.set_major_formatter(number)
     axes.spines[["top", "right"]].set_visible(False)
     return axes
 
 
-def draw_policy(result: Result, axes: Axes | None = None, *, states: Any = None, actions: Any = None) -> Axes:
+def draw_policy(
+    result: Result, axes: Axes | None = None, *, states: Any = None, actions: Any = None
+) -> Axes:
     """Draw the policy: a row per state, a column per step, a colour per action; ``states`` and ``actions`` name."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
@@ -278,7 +323,9 @@ def draw_policy(result: Result, axes: Axes | None = None, *, states: Any = None,
     policy, state_names, action_names = result.named_policy(states, actions)
     colours: list[Any] = list(COLOURS[:-1])
     if len(action_names) > len(colours):
-        colours = [plt.get_cmap("turbo")(i / (len(action_names) - 1)) for i in range(len(action_names))]
+        colours = [
+            plt.get_cmap("turbo")(i / (len(action_names) - 1)) for i in range(len(action_names))
+        ]
     ends: Any = {"vmin": -0.5, "vmax": len(action_names) - 0.5}
     cmap = ListedColormap(colours[: len(action_names)])
     axes.imshow(policy.T, aspect="auto", cmap=cmap, interpolation="nearest", **ends)
@@ -294,7 +341,9 @@ def draw_policy(result: Result, axes: Axes | None = None, *, states: Any = None,
     return axes
 
 
-def draw_differences(axes: Axes, model: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+def draw_differences(
+    axes: Axes, model: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
     """Draw paired differences of total regret from a baseline, with intervals."""
     for i, row in enumerate(rows):
         low, high = row["interval"] or (row["mean"], row["mean"])
@@ -323,11 +372,15 @@ def draw_decisions(axes: Axes, found: Mapping[str, Any]) -> None:
     rows = found["labels"]
     edges = np.append(at, at[-1] * 1.05 + 1.0)
     places = np.arange(len(rows) + 1) - 0.5
-    image = axes.pcolormesh(edges, places, np.array(found["share"], float), cmap="Blues", vmin=0.0, vmax=1.0)
+    image = axes.pcolormesh(
+        edges, places, np.array(found["share"], float), cmap="Blues", vmin=0.0, vmax=1.0
+    )
     axes.set_xscale("log")
     name_rows(axes, rows)
     axes.invert_yaxis()
-    axes.set(xlabel="episode", ylabel={"class": "class", "base": "base"}.get(found["kind"], "coordinate"))
+    axes.set(
+        xlabel="episode", ylabel={"class": "class", "base": "base"}.get(found["kind"], "coordinate")
+    )
     axes.xaxis.set_major_formatter(number)
     axes.get_figure().colorbar(image, ax=axes, label="share of seeds")  # type: ignore[union-attr]  # it has one
 
@@ -343,7 +396,9 @@ def plates(model: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
         figure = Figure(figsize=(WIDTHS["column"], height), layout="constrained")
         axes = figure.subplots()
         lines = textwrap.wrap(title, 48, max_lines=3, placeholder="…")
-        axes.set_title("\n".join(lines), loc="left").set_parse_math(False)  # a name may hold a dollar sign
+        axes.set_title("\n".join(lines), loc="left").set_parse_math(
+            False
+        )  # a name may hold a dollar sign
         return figure, axes
 
     for p, problem in enumerate(model["problems"], 1):
@@ -361,12 +416,16 @@ def plates(model: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
             yield f"{place}-differences", figure
         for i, agent, one in agents:
             if (found := one["decisions"]) is not None:
-                figure, axes = made(f"{agent}, {problem['name']}", 1.2 + min(ROW * len(found.get("rows", [])), 4.0))
+                figure, axes = made(
+                    f"{agent}, {problem['name']}", 1.2 + min(ROW * len(found.get("rows", [])), 4.0)
+                )
                 draw_decisions(axes, found)
                 yield f"{place}-{i + 1:02d}-{slug(agent)}-decisions", figure
 
 
-def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def write_figures(
+    model: Mapping[str, Any], folder: Path, formats: Sequence[str] = FORMATS
+) -> list[Path]:
     """Write every plot of a report into a folder, in every format; return the paths."""
     import matplotlib as mpl
 
@@ -390,16 +449,34 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
     import matplotlib.pyplot as plt
 
     axes = plt.gca() if axes is None else axes
-    rows = np.array(answer.history if len(answer.history) else [[max(answer.episodes, 1), *answer.judgement.against]])
+    rows = np.array(
+        answer.history
+        if len(answer.history)
+        else [[max(answer.episodes, 1), *answer.judgement.against]]
+    )
     top = max(math.log(1e9), 1.5 * answer.threshold)
     for m, name in enumerate(answer.ladder.names, start=1):
-        style = {**look(m - 1), "marker": "o" if len(rows) < 9 else "", "label": text_of(name), "linewidth": 2.0}
+        style = {
+            **look(m - 1),
+            "marker": "o" if len(rows) < 9 else "",
+            "label": text_of(name),
+            "linewidth": 2.0,
+        }
         axes.plot(rows[:, 0], np.clip(rows[:, m], 0.0, top), **style)
     axes.axhline(answer.threshold, color="grey", linewidth=1.0)
     place: Any = {"textcoords": "offset points", "xytext": (-2, 3), "ha": "right", "va": "bottom"}
-    place |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.0}, "zorder": 3}  # above the curves
+    place |= {
+        "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+        "zorder": 3,
+    }  # above the curves
     axes.annotate("ruled out above", (rows[-1, 0], answer.threshold), **place)
-    shown = {1.0: "1", 1e3: "1,000", 1e6: "a million", 1e9: "a billion", 1.0 / answer.delta: plain(1.0 / answer.delta)}
+    shown = {
+        1.0: "1",
+        1e3: "1,000",
+        1e6: "a million",
+        1e9: "a billion",
+        1.0 / answer.delta: format_number(1.0 / answer.delta),
+    }
     axes.set_yticks([math.log(each) for each in shown], list(shown.values()), fontsize="small")
     what = "times worse" if answer.evidence == "likelihood" else "evidence against it"
     axes.set(xscale="log", xlabel="episodes", ylim=(-0.04 * top, 1.04 * top))
@@ -414,9 +491,18 @@ def draw_worth(amounts: Mapping[str, Any], unit: str, axes: Axes) -> Axes:
     for i, name in enumerate(names):
         value, low, high = amounts[name]
         if math.isfinite(low):
-            axes.plot([low, high], [i, i], color="tab:blue", linewidth=6, alpha=0.35, solid_capstyle="butt")
+            axes.plot(
+                [low, high],
+                [i, i],
+                color="tab:blue",
+                linewidth=6,
+                alpha=0.35,
+                solid_capstyle="butt",
+            )
         axes.plot([value], [i], "o", color="tab:blue")
-        axes.annotate(plain(value), (value, i), textcoords="offset points", xytext=(0, 8), ha="center")
+        axes.annotate(
+            format_number(value), (value, i), textcoords="offset points", xytext=(0, 8), ha="center"
+        )
     axes.set_yticks(range(len(names)), [textwrap.fill(text_of(name), 16) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.7)
     axes.margins(x=0.12)

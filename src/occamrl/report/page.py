@@ -1,11 +1,13 @@
 """Pages in one HTML file that ask nothing of a network: the report of an experiment, and the page about one answer.
 
-A report has its data, style and script inside. Names come from specs and records, which may come from strangers. They
-enter the page as JSON in a block that is not a script, and the script turns them into text nodes; the content security
-policy admits the page's own style and script, by their hashes, and nothing else.
+A report has its data, style and script inside. Names come from specs and records, which may come
+from strangers. They enter the page as JSON in a block that is not a script, and the script turns
+them into text nodes; the content security policy admits the page's own style and script, by their
+hashes, and nothing else.
 
-The page about an answer, written by ``result.page(...)``, ``occamrl learn --page`` and ``occamrl select --page``, has
-the verdict, the evidence over time, the policy and the assumptions, pictures inside, and no script.
+The page about an answer, written by ``result.page(...)``, ``occamrl learn --page`` and ``occamrl
+select --page``, has the verdict, the evidence over time, the policy and the assumptions, pictures
+inside, and no script.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, wr
 from occamrl.running.answer import Answer
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import count_of, plain, said, times
+from occamrl.running.verdict import count_of, format_number, said, times
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "main.js")
 _MOST_STATES = 200  # whose actions are listed
@@ -70,30 +72,51 @@ def fill(title: str, script: str = "", data: str = "", **parts: str) -> str:
     style = "\n" + asset("page.css")
 
     def admitted(text: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" if text else "'none'"
+        return (
+            f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+            if text
+            else "'none'"
+        )
 
     policy = (
         f"default-src 'none'; style-src {admitted(style)}; script-src {admitted(script)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    scripts = f'<script type="application/json" id="data">{data}</script>\n<script>{script}</script>\n' * bool(script)
-    parts = {"head": "", "contents": "", **parts, "title": html.escape(title), "style": style, "scripts": scripts}
+    scripts = (
+        f'<script type="application/json" id="data">{data}</script>\n<script>{script}</script>\n'
+        * bool(script)
+    )
+    parts = {
+        "head": "",
+        "contents": "",
+        **parts,
+        "title": html.escape(title),
+        "style": style,
+        "scripts": scripts,
+    }
     return _PAGE.format(policy=html.escape(policy, quote=False), **parts)
 
 
 def render(model: Mapping[str, Any]) -> str:
     """Return the page of what :func:`occamrl.report.data.build` gives."""
-    text = json.dumps(model, separators=(",", ":"), allow_nan=False)  # ASCII only, so U+2028 is escaped as well
+    text = json.dumps(
+        model, separators=(",", ":"), allow_nan=False
+    )  # ASCII only, so U+2028 is escaped as well
     for sign in "&<>":  # so that it can stand inside a script element
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     lines = "\n".join(asset(name) for name in SCRIPTS)
-    return fill(str(model["name"]), f'\n(() => {{\n"use strict";\n{lines}}})();\n', text, main=_NO_SCRIPT)
+    return fill(
+        str(model["name"]), f'\n(() => {{\n"use strict";\n{lines}}})();\n', text, main=_NO_SCRIPT
+    )
 
 
-def write_report(source: str | Path | Records, out: Path | None = None, figures: Path | None = None) -> Path:
+def write_report(
+    source: str | Path | Records, out: Path | None = None, figures: Path | None = None
+) -> Path:
     """Write the report of an experiment (its folder, or what was loaded from it), whole or not at all; return its path.
 
-    ``out`` is ``report.html`` in the folder by default; ``figures``, a folder for every plot as PDF, SVG and PNG.
+    ``out`` is ``report.html`` in the folder by default; ``figures``, a folder for every plot as
+    PDF, SVG and PNG.
     """
     records = source if isinstance(source, Records) else load(as_path("folder", source))
     model, page = build(records), out or records.folder / "report.html"
@@ -104,7 +127,7 @@ def write_report(source: str | Path | Records, out: Path | None = None, figures:
     return page
 
 
-# The page about one answer --------------------------------------------------------------------------------------------
+# The page about one answer ------------------------------------------------------------------------
 
 
 def picture(draw: Callable[[Any], object], label: str, height: float = 3.4) -> str:
@@ -127,16 +150,22 @@ def paragraphs(*lines: str) -> str:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as a table."""
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in rows[0])
-    lines = ("".join(f"<td>{html.escape(shown(value))}</td>" for value in row.values()) for row in rows)
+    lines = (
+        "".join(f"<td>{html.escape(shown(value))}</td>" for value in row.values()) for row in rows
+    )
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="scroll fit"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def render_static(title: str, sections: Mapping[str, str], head: str = "") -> str:
     """Return a page without a script: sections by title, their content as HTML."""
-    named = [(f"s{i}", html.escape(name), content) for i, (name, content) in enumerate(sections.items())]
+    named = [
+        (f"s{i}", html.escape(name), content) for i, (name, content) in enumerate(sections.items())
+    ]
     contents = "".join(f'<li><a href="#{key}">{name}</a></li>' for key, name, _ in named)
-    main = "".join(f'<section id="{key}"><h2>{name}</h2>{content}</section>' for key, name, content in named)
+    main = "".join(
+        f'<section id="{key}"><h2>{name}</h2>{content}</section>' for key, name, content in named
+    )
     return fill(title, head=head, contents=contents, main=main)
 
 
@@ -145,21 +174,39 @@ def render_result(result: Result) -> str:
     verdict, known = result.verdict, result.known
     where = "the simulator" if result.environment is None else result.environment.name
     try:
-        answered = bool(result.total_episodes) and isinstance(verdict.get("chosen"), int) and bool(result.answer)
+        answered = (
+            bool(result.total_episodes)
+            and isinstance(verdict.get("chosen"), int)
+            and bool(result.answer)
+        )
     except OccamRLError:  # a selector of the user's, which has evidence of its own
         answered = False
     title = result.answer.headline if answered else verdict.sentences[0]
-    sections = answer_sections(result.answer) if answered else {"Answer": paragraphs(*verdict.sentences[1:])}
+    sections = (
+        answer_sections(result.answer)
+        if answered
+        else {"Answer": paragraphs(*verdict.sentences[1:])}
+    )
     if result.total_episodes:
-        label = "cumulative regret" if result.exact else "returns of the episodes, and the class in play"
+        label = (
+            "cumulative regret"
+            if result.exact
+            else "returns of the episodes, and the class in play"
+        )
         run = paragraphs(verdict.sentences[-1]) + picture(result.plot, label)
         if result.exact and (rows := class_rows(result)):
             height = 0.4 + 1.4 * ROW * len(rows)
             run += picture(lambda axes: draw_classes(result, axes), "the class in play", height)
         phases = result.phase_rows[:_MOST_PHASES]
-        names = [name for name in phases[0] if all(isinstance(row.get(name), (int, float, str)) for row in phases)]
+        names = [
+            name
+            for name in phases[0]
+            if all(isinstance(row.get(name), (int, float, str)) for row in phases)
+        ]
         listed = table([{name: row[name] for name in names} for row in phases])
-        sections["The run"] = run + f"<details><summary>Decision by decision</summary>{listed}</details>"
+        sections["The run"] = (
+            run + f"<details><summary>Decision by decision</summary>{listed}</details>"
+        )
         if not answered:
             sections["What to do"] = table(result.policy_table().slice(0, _MOST_STATES).to_pylist())
     states = known.states - (known.names is not None and ELSEWHERE in known.names.states)
@@ -170,20 +217,31 @@ def render_result(result: Result) -> str:
         f"Agent: {result.agent!r:.400}",
         f"Seed {result.seed}, {count_of(result.total_episodes, 'episode')}, {count_of(result.plans, 'plan')}.",
     )
-    head = f'<p class="note">{html.escape(where)}</p>' + (questions(result.answer.questions) if answered else "")
+    head = f'<p class="note">{html.escape(where)}</p>' + (
+        questions(result.answer.questions) if answered else ""
+    )
     return render_static(title, sections, head)
 
 
 def amounts(kind: str, found: Mapping[str, Any], unit: str = "") -> list[dict[str, Any]]:
     """Return best guesses and ranges as rows; a range that is not known has no numbers."""
     names = (kind, f"best guess{unit and ', '}{unit}", "from", "to")
-    numbers = ([plain(number) if math.isfinite(number) else "" for number in each] for each in found.values())
-    return [dict(zip(names, (name, *each), strict=True)) for name, each in zip(found, numbers, strict=True)]
+    numbers = (
+        [format_number(number) if math.isfinite(number) else "" for number in each]
+        for each in found.values()
+    )
+    return [
+        dict(zip(names, (name, *each), strict=True))
+        for name, each in zip(found, numbers, strict=True)
+    ]
 
 
 def questions(asked: Mapping[str, Sequence[str]]) -> str:
     """Return the answer to each question, as the first screen shows it."""
-    rows = "".join(f"<dt>{html.escape(each)}</dt><dd>{paragraphs(*lines)}</dd>" for each, lines in asked.items())
+    rows = "".join(
+        f"<dt>{html.escape(each)}</dt><dd>{paragraphs(*lines)}</dd>"
+        for each, lines in asked.items()
+    )
     return f'<div class="headline"><dl>{rows}</dl></div>'
 
 
@@ -197,13 +255,20 @@ def answer_sections(answer: Answer) -> dict[str, str]:
         for name, policy in answer.simple_policies.items():
             worth[f"best of {name!r}"] = answer.worth_of(policy)
         unit = answer.known.unit_name
-        drawn = picture(lambda axes: draw_worth(worth, unit, axes), "what each policy earns", 0.9 + 0.5 * len(worth))
+        drawn = picture(
+            lambda axes: draw_worth(worth, unit, axes),
+            "what each policy earns",
+            0.9 + 0.5 * len(worth),
+        )
         sections["What it is worth"] = table(amounts("policy", worth, unit)) + drawn
         rows, steps = answer.policy.rows, len(answer.policy.stretches)
-        short = [dict(itertools.islice(row.items(), 1 + _MOST_STRETCHES)) for row in rows[:_MOST_STATES]]
+        short = [
+            dict(itertools.islice(row.items(), 1 + _MOST_STRETCHES)) for row in rows[:_MOST_STATES]
+        ]
         cut = len(rows) > _MOST_STATES or steps > _MOST_STRETCHES
         more = (
-            f"The table has {len(rows):,} rows and {steps:,} stretches of steps; all are in policy.to_csv(...)." * cut
+            f"The table has {len(rows):,} rows and {steps:,} stretches of steps; all are in policy.to_csv(...)."
+            * cut
         )
         sections["What to do"] = table(short) + paragraphs(more)
     models = []
@@ -216,10 +281,16 @@ def answer_sections(answer: Answer) -> dict[str, str]:
             models[-1]["after episodes"] = row["rejected_after"]
     fitted = table(amounts("parameter", answer.parameters)) if answer.parameters else ""
     sections["Which model"] = fitted + table(models)
-    sections["Which model"] += picture(answer.plot, "the evidence against each model as the data grew")
+    sections["Which model"] += picture(
+        answer.plot, "the evidence against each model as the data grew"
+    )
     if answer.misspecified and answer.misfits:
         rows = [
-            {name: said(each) if isinstance(each, tuple) else each for name, each in row.items() if name != "nats"}
+            {
+                name: said(each) if isinstance(each, tuple) else each
+                for name, each in row.items()
+                if name != "nats"
+            }
             for row in answer.misfits
         ]
         sections["Where it misfits"] = table(rows)
@@ -235,7 +306,9 @@ def answer_sections(answer: Answer) -> dict[str, str]:
 
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer."""
-    about = f"{answer.source}: {count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
+    about = (
+        f"{answer.source}: {count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
+    )
     head = f'<p class="note">{html.escape(about)}</p>{questions(answer.questions)}'
     return render_static(answer.headline, answer_sections(answer), head)
 

@@ -44,11 +44,15 @@ def draw_predictions(answer: Answer, axes: Axes | None = None) -> Axes:
         low, high = mean - 2 * scale, mean + 2 * scale
         bottom, height = min(low.min(), came.min()), max(np.ptp([low, high, came]), 1e-300)
         at = [len(names) - 1 - i + 0.85 * (each - bottom) / height for each in (low, high, came)]
-        band = axes.fill_between(np.arange(1, 1 + len(path)), at[0], at[1], alpha=0.35, color=f"C{i}", linewidth=0.0)
+        band = axes.fill_between(
+            np.arange(1, 1 + len(path)), at[0], at[1], alpha=0.35, color=f"C{i}", linewidth=0.0
+        )
         points = axes.plot(np.arange(1, 1 + len(path)), at[2], ".", markersize=3, color=f"C{i}")
         axes.annotate(f"{bottom:.3g} to {bottom + height:.3g}", (1.01, (len(names) - 0.55 - i) / (len(names) + 0.55)),
                       xycoords="axes fraction", fontsize="x-small", va="center")  # fmt: skip
-    axes.legend([points[0], band], ["observed", "predicted"], fontsize="small", loc="upper right", ncols=2)
+    axes.legend(
+        [points[0], band], ["observed", "predicted"], fontsize="small", loc="upper right", ncols=2
+    )
     axes.set_yticks(np.arange(len(names)) + 0.4, [*reversed(names)])
     axes.set(xlabel="step of the last episode", ylim=(-0.05, len(names) + 0.5))
     return axes
@@ -66,7 +70,9 @@ def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
     axes.axhline(0.0, color="grey", linewidth=1.0)
     axes.plot(where, path[:, 0, i] - path[:, 1, i], ".", label="last episode")
     line = axes.plot(where[order], learned, label="learned so far, ± two standard errors")[0]
-    axes.fill_between(where[order], learned - error, learned + error, alpha=0.3, color=line.get_color())
+    axes.fill_between(
+        where[order], learned - error, learned + error, alpha=0.3, color=line.get_color()
+    )
     axes.set(
         xlabel=answer.ladder.features[k - 1] if k else "step of the last episode",
         ylabel=f"{answer.ladder.coordinates[i]}: observed - predicted",
@@ -77,7 +83,12 @@ def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
 
 def draw_returns(answer: Answer, axes: Axes) -> None:
     """Draw the return of every episode."""
-    axes.plot(np.arange(1, answer.agent.total_episodes + 1), answer.agent.returns, marker="o", markersize=3)
+    axes.plot(
+        np.arange(1, answer.agent.total_episodes + 1),
+        answer.agent.returns,
+        marker="o",
+        markersize=3,
+    )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="episode", ylabel="return")
 
@@ -105,9 +116,13 @@ def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
         )
         if runs:
             rows = answer.worth_of(runs=runs, most=MOST).rows
-            sections["What it is worth"] = table([{k.replace("_", " "): v for k, v in row.items()} for row in rows])
+            sections["What it is worth"] = table(
+                [{k.replace("_", " "): v for k, v in row.items()} for row in rows]
+            )
     if answer.agent.returns.any():
-        sections["Returns"] = picture(lambda axes: draw_returns(answer, axes), "the return of every episode")
+        sections["Returns"] = picture(
+            lambda axes: draw_returns(answer, axes), "the return of every episode"
+        )
     sections["What is guaranteed"] = paragraphs(
         f"With probability {1 - answer.delta:g} the smallest class that contains the true simulator is never ruled "
         "out, at any time, however the actions are chosen. This holds for exactly the simulators that were listed.",
@@ -117,5 +132,7 @@ def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
     )
     place: Any = as_path("path", path)
     make_folder(place.parent)
-    write_whole(place, render_static(answer.headline, sections, questions(asked) if asked else "").encode())
+    write_whole(
+        place, render_static(answer.headline, sections, questions(asked) if asked else "").encode()
+    )
     return Path(place)

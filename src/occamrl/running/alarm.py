@@ -6,14 +6,16 @@ the model in use and q a law that follows what happened lately, both fixed befor
 and **the mean time to a false alarm is at least** :math:`1/\alpha` **steps**; within n steps there is one with
 probability at most :math:`n\alpha`.
 
-p is the largest probability that the best fits of the classes that are left give to o: e has mean 1 at most if any of
-them is right, so that a class that is too simple is no change. Where no class fits, it is that of a table of counts. It
-is as it was when the plan in force was made; M begins when that rests on 100 steps, and anew when another class or
-member of a list, or a fit to twice the data, takes the place of what is in use. q mixes counts over about the last 50
-visits of each pair with the fits of the classes to these counts; the weights follow who predicts well. The change is
+p is the largest probability that the best fits of the classes that are left give to o: e has mean 1
+at most if any of them is right, so that a class that is too simple is no change. Where no class
+fits, it is that of a table of counts. It is as it was when the plan in force was made; M begins
+when that rests on 100 steps, and anew when another class or member of a list, or a fit to twice the
+data, takes the place of what is in use. q mixes counts over about the last 50 visits of each pair
+with the fits of the classes to these counts; the weights follow who predicts well. The change is
 dated where the product of all e was smallest.
 
-With a fit in the place of the truth the figure is approximate: an estimate of p errs by less than q does.
+With a fit in the place of the truth the figure is approximate: an estimate of p errs by less than q
+does.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ from occamrl.protocols import Floats, Known, Learner, Plan
 WINDOW = 50.0  # visits of a pair that count
 _FIRST = 100  # steps that the model in use rests on before it can be accused
 _REFIT = 20  # steps between fits to what happened lately
-_SHARE, _BLUR = 0.02, 0.02  # of the weights, and of the counts in each fit, that keep every law possible
+_SHARE, _BLUR = (
+    0.02,
+    0.02,
+)  # of the weights, and of the counts in each fit, that keep every law possible
 _KEPT = 0.01  # of every bet
 _TINY = 1e-12
 
@@ -59,7 +64,11 @@ class Watch:
         self.alpha, self.known = require_number("alarm", alpha, 0.0, 1.0, open_low=True), known
         if not hasattr(algorithm, "evidence"):
             got = f"a rate for {type(algorithm).__name__}"
-            raise ParameterError("alarm", got=got, expected="None, or Occam: it needs the probability of what happened")
+            raise ParameterError(
+                "alarm",
+                got=got,
+                expected="None, or Occam: it needs the probability of what happened",
+            )
         self.evidence: Any = algorithm.evidence(known)
         self.outcomes = self.evidence.outcomes
 
@@ -91,19 +100,33 @@ class Watch:
         law = (state["count"] + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
         return [-1, rested.bit_length()], law[None], rested
 
-    def see(self, memory: dict[str, Any], reference: Reference, step: tuple[int, int, int, float], where: Any) -> None:
+    def see(
+        self,
+        memory: dict[str, Any],
+        reference: Reference,
+        step: tuple[int, int, int, float],
+        where: Any,
+    ) -> None:
         """Take note of a step (s, a, s', reward); ``where`` are its episode and its number, from 1."""
         (key, law, rested), (row, o) = reference, self.evidence.place(*step)
         if row < 0:  # at rest
             return
         following = [where[0], where[1] + 1] if where[1] < self.known.horizon else [where[0] + 1, 1]
         if memory["key"] != key:
-            memory |= {"key": key, "statistic": 0.0, "product": 0.0, "least": 0.0, "since": list(where)}
+            memory |= {
+                "key": key,
+                "statistic": 0.0,
+                "product": 0.0,
+                "least": 0.0,
+                "since": list(where),
+            }
         own = slice(*self.outcomes.start[row : row + 2])
         count, p = memory["count"][own], law[:, own]
         counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
         fits = memory["fits"][:, own] if memory["steps"] >= _REFIT else counted
-        laws = np.vstack([counted, (1.0 - _BLUR) * fits + _BLUR * counted * np.ones((len(memory["fits"]), 1))])
+        laws = np.vstack(
+            [counted, (1.0 - _BLUR) * fits + _BLUR * counted * np.ones((len(memory["fits"]), 1))]
+        )
         strange = 0.01 / (count.sum() + 1.0)  # of q, for what is not listed
         if o < 0:
             ratio = strange / max(1.0 - p.sum(axis=1).min(), _TINY)
@@ -111,7 +134,9 @@ class Watch:
             predicted = laws[:, o - own.start]
             q = memory["weights"] @ predicted
             ratio = (1.0 - strange) * q / max(p[:, o - own.start].max(), _TINY)
-            memory["weights"] = (1.0 - _SHARE) * memory["weights"] * predicted / q + _SHARE / predicted.size
+            memory["weights"] = (1.0 - _SHARE) * memory[
+                "weights"
+            ] * predicted / q + _SHARE / predicted.size
             memory["count"][own] *= 1.0 - 1.0 / WINDOW
             memory["count"][o] += 1.0
         if rested >= _FIRST:

@@ -1,11 +1,13 @@
 r"""The answer: which model is needed, what to do, what that is worth, and whether it matters.
 
-With probability :math:`1 - \delta` the truth is among the models that are not ruled out, at all times. So for every
-policy at once, :math:`[\min, \max]` of :math:`V_P^\pi` over these P holds what the policy is worth; two policies are
-compared model by model, :math:`V_P^\pi - V_P^{\pi_0}`, which is sharper than subtracting intervals. Recommended is the
-policy with the largest guaranteed worth among the optimal policies of models that are possible, and today's. *The price
-of simplicity* is what the best policy of a class that was ruled out would lose. Where models *misfit* is told pair by
-pair: :math:`\sum_o c_o \log(c_o/(N_{sa} P(o)))`. With real parameters the extremes are searched for, not enumerated.
+With probability :math:`1 - \delta` the truth is among the models that are not ruled out, at all
+times. So for every policy at once, :math:`[\min, \max]` of :math:`V_P^\pi` over these P holds what
+the policy is worth; two policies are compared model by model, :math:`V_P^\pi - V_P^{\pi_0}`, which
+is sharper than subtracting intervals. Recommended is the policy with the largest guaranteed worth
+among the optimal policies of models that are possible, and today's. *The price of simplicity* is
+what the best policy of a class that was ruled out would lose. Where models *misfit* is told pair by
+pair: :math:`\sum_o c_o \log(c_o/(N_{sa} P(o)))`. With real parameters the extremes are searched
+for, not enumerated.
 """
 
 from __future__ import annotations
@@ -28,7 +30,17 @@ from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.policy import Policy, as_policy
 from occamrl.running.result import table_of_rows
-from occamrl.running.verdict import USE_IT, count_of, estimated, listed, place, plain, said, since, times
+from occamrl.running.verdict import (
+    USE_IT,
+    count_of,
+    estimated,
+    format_number,
+    listed,
+    place,
+    said,
+    since,
+    times,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,8 +70,14 @@ class LinearEvidence:
     def judge(self, state: Any) -> Judgement:
         """Return twice the excess of the losses in the place of likelihoods."""
         plan = self.agent.plan(self.known, state, np.random.default_rng(0))
-        rows, slack = max(1, state["episodes"] * self.known.horizon), math.log(1.0 / self.agent.delta)
-        against = 2.0 * rows * (np.array(plan.grounds["statistics"]) - plan.grounds["threshold"]) + slack
+        rows, slack = (
+            max(1, state["episodes"] * self.known.horizon),
+            math.log(1.0 / self.agent.delta),
+        )
+        against = (
+            2.0 * rows * (np.array(plan.diagnostics["statistics"]) - plan.diagnostics["threshold"])
+            + slack
+        )
         left = [int(m >= plan.facts["chosen"]) for m in range(1, self.ladder.classes + 1)]
         return Judgement(against, left, [], int(state["novel"]), -against, -slack)
 
@@ -130,12 +148,14 @@ class Answer:
     since: Mapping[int, int]  # after how many episodes each class that is ruled out, from 1, was so
     source: str = ""
     history: Sequence[Sequence[float]] = ()  # episodes, and the evidence against each class by then
-    misfit: bool = False  # whether no class explains the data although members are left, by value rows
+    misfit: bool = (
+        False  # whether no class explains the data although members are left, by value rows
+    )
     changed: bool = False  # whether the class chosen is one of the second half of a run
     actions_seen: Floats | None = None  # [S, A] how often each was chosen, of logs
     more: MoreData | None = None
 
-    # Which model ------------------------------------------------------------------------------------------------------
+    # Which model ----------------------------------------------------------------------------------
 
     @cached_property
     def judgement(self) -> Judgement:
@@ -160,7 +180,9 @@ class Answer:
             return "misspecified"
         left, m = self.judgement.left, self.chosen
         if m == len(left) or (
-            self.left is not None and not hasattr(self.judge, "intervals") and left[m - 1] == left[-1]
+            self.left is not None
+            and not hasattr(self.judge, "intervals")
+            and left[m - 1] == left[-1]
         ):
             return "decided"
         return "at least" if m > 1 else "not enough data"
@@ -180,7 +202,9 @@ class Answer:
     def rows(self) -> list[dict[str, Any]]:
         """The rows of :attr:`table`, as dictionaries."""
         left: list[Any] = self.left or [None] * len(self.ladder.names)
-        columns = zip(self.ladder.names, self.ladder.sizes, left, self.judgement.against.tolist(), strict=True)
+        columns = zip(
+            self.ladder.names, self.ladder.sizes, left, self.judgement.against.tolist(), strict=True
+        )
         names = ("class", "name", "size", "left", "evidence_against", "rejected_after")
         each = ((m, *row, self.rejected_after(m)) for m, row in enumerate(columns, start=1))
         return [dict(zip(names, row, strict=True)) for row in each]
@@ -198,7 +222,10 @@ class Answer:
     @cached_property
     def chosen(self) -> int:
         """The smallest class that is not ruled out, from 1; where all are, the one that fits best, the largest."""
-        return next((m for m, left in enumerate(self.judgement.left, start=1) if left), len(self.ladder.names))
+        return next(
+            (m for m, left in enumerate(self.judgement.left, start=1) if left),
+            len(self.ladder.names),
+        )
 
     @property
     def model(self) -> str | None:
@@ -232,7 +259,9 @@ class Answer:
             return False
         if hasattr(self.ladder, "model"):
             sizes = {name: high - low for name, (low, high) in self.ladder.model.box.items()}
-            wide = [each.high - each.low > 0.9 * sizes[name] for name, each in self.parameters.items()]
+            wide = [
+                each.high - each.low > 0.9 * sizes[name] for name, each in self.parameters.items()
+            ]
             return bool(wide) and all(wide)
         return bool(self.left[-1] > max(1.0, 0.9 * self.ladder.sizes[-1]))
 
@@ -246,7 +275,7 @@ class Answer:
             found[str(self.ladder.names[m - 1])] = (self.rejected_after(m), worse)
         return found
 
-    # What to do, and what it is worth ---------------------------------------------------------------------------------
+    # What to do, and what it is worth -------------------------------------------------------------
 
     @property
     def valued(self) -> bool:
@@ -255,9 +284,13 @@ class Answer:
 
     def _require_valued(self) -> None:
         if not self.known.rewards_known:
-            raise OccamRLError("no worth and no policy: rewards are not known; give known=mdp.known, or use orl.Model")
+            raise OccamRLError(
+                "no worth and no policy: rewards are not known; give known=mdp.known, or use orl.Model"
+            )
         if not self.valued:
-            raise OccamRLError("no worth and no policy: linear classes have no list of what is possible")
+            raise OccamRLError(
+                "no worth and no policy: linear classes have no list of what is possible"
+            )
 
     @cached_property
     def possible(self) -> Possible:
@@ -280,7 +313,9 @@ class Answer:
         low, high = (math.nan, math.nan) if self.misspecified else self.possible.range(worth)
         guess = worth(self._best[0])
         found = np.array([guess, min(low, guess), max(high, guess)])
-        return Amount(*(self.known.unit.scale * found if change else self.known.amount(found)).tolist())
+        return Amount(
+            *(self.known.unit.scale * found if change else self.known.amount(found)).tolist()
+        )
 
     @cached_property
     def _recommended(self) -> Ints:
@@ -291,7 +326,9 @@ class Answer:
         if self.misspecified:
             return own
         order = np.argsort(-self.possible.likelihood)
-        spread = order[np.unique(np.linspace(0, order.size - 1, min(order.size, _RANKED)).astype(int))]
+        spread = order[
+            np.unique(np.linspace(0, order.size - 1, min(order.size, _RANKED)).astype(int))
+        ]
         kernels = [self._best[0], *(self.possible.kernel(int(i)) for i in spread)]
         few = kernels[:: max(1, len(kernels) // _CANDIDATES)]
         policies = [own, *(bellman.solve([kernel], S, H)[1] for kernel in few[1:])]
@@ -314,7 +351,7 @@ class Answer:
                 reached |= here
                 pairs = np.flatnonzero(here) * self.known.actions + self._recommended[h, here]
                 here = np.asarray(kernel.matrix[pairs].sum(axis=0)).ravel() > 0.0
-        return Policy(self._recommended, self.known, reached & ~self.known.rests)
+        return Policy(self._recommended, self.known, reached & ~self.known.absorbing)
 
     @cached_property
     def worth(self) -> Amount:
@@ -334,10 +371,13 @@ class Answer:
     def compared_with(self, policy: Any) -> Amount:
         """Return how much more the recommended policy earns in an episode than another one.
 
-        That may be a Policy, actions [H, S], probabilities [H, S, A], a dict from states to actions, or a function.
+        That may be a Policy, actions [H, S], probabilities [H, S, A], a dict from states to
+        actions, or a function.
         """
         other, own = as_policy(policy, self.known), self._recommended
-        return self._amount(lambda kernel: self._worth(own)(kernel) - self._worth(other)(kernel), change=True)
+        return self._amount(
+            lambda kernel: self._worth(own)(kernel) - self._worth(other)(kernel), change=True
+        )
 
     @cached_property
     def today(self) -> Floats | None:
@@ -376,17 +416,26 @@ class Answer:
             gain = np.where(seen > 0, seen * np.log(seen / np.maximum(expected, 1e-300)), 0.0)
         by_pair, novel = np.add.reduceat(gain, outcomes.start[:-1]), self.state["novel"]
         every = visits + np.bincount(novel[:, 0].astype(int), novel[:, 2], visits.size)
-        rows = [(pair, after, often, 0.0, math.inf) for pair, after, often, _ in novel[np.argsort(-novel[:, 2])]]
+        rows = [
+            (pair, after, often, 0.0, math.inf)
+            for pair, after, often, _ in novel[np.argsort(-novel[:, 2])]
+        ]
         for pair in np.argsort(-by_pair)[:_LISTED]:
             own = slice(outcomes.start[pair], outcomes.start[pair + 1])
             worst = own.start + int(np.abs(seen[own] - expected[own]).argmax())
             if by_pair[pair] > 0.0:
-                rows.append((pair, outcomes.next_state[worst], seen[worst], expected[worst], by_pair[pair]))
+                rows.append(
+                    (pair, outcomes.next_state[worst], seen[worst], expected[worst], by_pair[pair])
+                )
         found = []
         for pair, after, often, predicted, nats in rows[:_LISTED]:
             s, a = self.judge.pair_of(int(pair))
             row = {"state": self.known.state_name(s), "action": self.known.action_name(a)}
-            row |= {"next state": self.known.state_name(int(after)), "seen": int(often), "of": int(every[int(pair)])}
+            row |= {
+                "next state": self.known.state_name(int(after)),
+                "seen": int(often),
+                "of": int(every[int(pair)]),
+            }
             found.append({**row, "predicted": float(predicted), "nats": float(nats)})
         return found
 
@@ -403,22 +452,28 @@ class Answer:
         states = np.arange(self.known.states)
         for h in range(self.known.horizon):
             pair = states * self.known.actions + self._recommended[h]
-            gaps = [bellman.lookahead(kernel, values[h + 1]).ravel()[pair] for kernel in (low, high)]
+            gaps = [
+                bellman.lookahead(kernel, values[h + 1]).ravel()[pair] for kernel in (low, high)
+            ]
             spread += here * np.abs(gaps[1] - gaps[0])
             here = self._best[0].matrix[pair].T @ here / self.known.discount
         found = []
         for s in np.argsort(-spread)[:_NAMED].tolist():
             if spread[s] > 0.0:
                 action = self.known.action_name(int(self._recommended[0, s]))
-                row = {"state": self.known.state_name(s), "action": action, "share": float(spread[s] / spread.sum())}
+                row = {
+                    "state": self.known.state_name(s),
+                    "action": action,
+                    "share": float(spread[s] / spread.sum()),
+                }
                 found.append(row)
         return found
 
-    # In words ---------------------------------------------------------------------------------------------------------
+    # In words -------------------------------------------------------------------------------------
 
     def money(self, amount: float) -> str:
         """Return an amount in the user's unit."""
-        return f"{plain(amount)} {self.known.unit_name}".rstrip()
+        return f"{format_number(amount)} {self.known.unit_name}".rstrip()
 
     def span(self, amount: Amount) -> str:
         """Return an amount with its range."""
@@ -426,7 +481,7 @@ class Answer:
             return f"{self.money(amount.value)} (no range: no model fits)"
         if amount.low == amount.high:  # one model is left
             return self.money(amount.value)
-        return f"{self.money(amount.value)} ({plain(amount.low)} to {plain(amount.high)})"
+        return f"{self.money(amount.value)} ({format_number(amount.low)} to {format_number(amount.high)})"
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
@@ -461,7 +516,9 @@ class Answer:
         found = {"Which model?": self._which()}
         if self.valued:
             found |= {"What to do?": self.policy.brief, "What is it worth?": self._earned()}
-            found["Does it matter?"] = self._matters() or ["There is nothing simpler to compare it with."]
+            found["Does it matter?"] = self._matters() or [
+                "There is nothing simpler to compare it with."
+            ]
         steps = [each[6].upper() + each[7:] for each in self.next_steps]  # without "Next: "
         return {**found, "What next?": [*steps, *(self._wide() if self.valued else [])]}
 
@@ -472,26 +529,34 @@ class Answer:
             blends = self.judgement.blends
             found.append(f"None of your models fits the data: even {names[-1]!r} is ruled out.")
             if blends:
-                found.append(f"Blends of the {names[blends[0] - 1]!r} models fit: the truth lies between your values.")
+                found.append(
+                    f"Blends of the {names[blends[0] - 1]!r} models fit: the truth lies between your values."
+                )
             if self.judgement.novel:
-                found.append(f"{self.judgement.novel:,} steps are transitions that every model calls impossible.")
+                found.append(
+                    f"{self.judgement.novel:,} steps are transitions that every model calls impossible."
+                )
             found += estimated(getattr(self.ladder, "draws", 0))
             for row in self.misfits[:_NAMED]:
-                seen = f"was seen {row['seen']:,} of {row['of']:,} times; {plain(row['predicted'])} were predicted"
+                seen = f"was seen {row['seen']:,} of {row['of']:,} times; {format_number(row['predicted'])} were predicted"
                 where = f"in state {said(row['state'])}, action {said(row['action'])}"
                 found.append(f"It misfits {where}: next state {said(row['next state'])} {seen}.")
             return found
         values = [
-            f"{name} {plain(each.value)} ({plain(each.low)} to {plain(each.high)})"
+            f"{name} {format_number(each.value)} ({format_number(each.low)} to {format_number(each.high)})"
             for name, each in self.parameters.items()
         ]
         model = f"{self.model!r} ({place(self.chosen, len(names))}){': ' + listed(values) if values else ''}."
         if self.vague:
             seen = count_of(self.steps, "step")
-            return [f"The data ({seen}) rule out hardly anything yet. The simplest model that is left is {model}"]
+            return [
+                f"The data ({seen}) rule out hardly anything yet. The simplest model that is left is {model}"
+            ]
         found.append(f"You need {model}")
         for name in self.at_bounds:
-            found.append(f"The best {name} is at the bound that you gave it, {plain(self.parameters[name].value)}.")
+            found.append(
+                f"The best {name} is at the bound that you gave it, {format_number(self.parameters[name].value)}."
+            )
         for name, (when, worse) in self.ruled_out.items():
             after = "" if when is None else f" after {count_of(when, 'episode')}"
             worse_by, limit = times(math.log(worse)), f"{1.0 / self.delta:,.0f}"
@@ -510,7 +575,9 @@ class Answer:
             more = count_of(round(self.more.if_wrong), "more such episode")
             found.append(f"If it is too simple, about {more} would show it.")
         if self.more is not None and self.more.never:
-            found.append(f"{self.more.never:,} richer models predict the same at every step: only other data can tell.")
+            found.append(
+                f"{self.more.never:,} richer models predict the same at every step: only other data can tell."
+            )
         return found
 
     def _earned(self) -> list[str]:
@@ -533,9 +600,14 @@ class Answer:
 
     def _wide(self) -> list[str]:
         """Say what would narrow a wide range."""
-        width, scale = self.worth.high - self.worth.low, max(abs(self.worth.value), self.known.unit.scale)
+        width, scale = (
+            self.worth.high - self.worth.low,
+            max(abs(self.worth.value), self.known.unit.scale),
+        )
         if width > 0.1 * scale and self.to_try:
-            pairs = [f"action {said(row['action'])} in state {said(row['state'])}" for row in self.to_try]
+            pairs = [
+                f"action {said(row['action'])} in state {said(row['state'])}" for row in self.to_try
+            ]
             return [f"The range is wide; to narrow it, try {listed(pairs)}."]
         return []
 
@@ -545,7 +617,9 @@ class Answer:
         if not self.misspecified:
             gain = self.gain if self.valued else None
             if gain is not None and gain.low < 0.0:
-                return ["Next: keep today's policy while you collect more data: this one may earn less."]
+                return [
+                    "Next: keep today's policy while you collect more data: this one may earn less."
+                ]
             if gain is None and self.vague:
                 return ["Next: collect more data before you rely on it."]
             if self.changed:
@@ -554,9 +628,13 @@ class Answer:
         if self.judgement.blends:
             return ["Next: list finer values, or fit real parameters (orl.Model)."]
         if self.judgement.novel:
-            return ["Next: allow what happened in your models; or look for a variable that is missing from the state."]
+            return [
+                "Next: allow what happened in your models; or look for a variable that is missing from the state."
+            ]
         if self.ladder.finite:  # nothing tells whether values between those listed would do
-            return ["Next: fit real parameters (orl.Model): finer values may do. If not, a variable may be missing."]
+            return [
+                "Next: fit real parameters (orl.Model): finer values may do. If not, a variable may be missing."
+            ]
         return ["Next: add a richer class, or look for a variable that is missing from the state."]
 
     def __str__(self) -> str:
@@ -569,13 +647,25 @@ class Answer:
 
     def as_data(self) -> dict[str, Any]:
         """Return the answer as plain data, as JSON takes it."""
-        names = ["model", "chosen", "status", "misspecified", "parameters", "ruled_out", "history", "episodes", "delta"]
+        names = [
+            "model",
+            "chosen",
+            "status",
+            "misspecified",
+            "parameters",
+            "ruled_out",
+            "history",
+            "episodes",
+            "delta",
+        ]
         names += ["evidence", "headline", "sentences"]
         names += ["value", "interval", "price_of_simplicity", "misfits"] if self.valued else []
         data = {"classes": self.rows, **{name: getattr(self, name) for name in names}}
         if self.valued:
             data["policy"] = self.policy.rows
-        found: dict[str, Any] = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
+        found: dict[str, Any] = json.loads(
+            json.dumps(data, default=str), parse_constant=lambda _: None
+        )
         return found
 
 
@@ -586,26 +676,39 @@ def answer_of(result: Any) -> Answer:
     if hasattr(agent, "evidence") and ladder is not None:
         judge, evidence = agent.evidence(known), "likelihood"
     elif ladder is not None and "gram" in state:
-        judge, evidence = (ValueEvidence if ladder.finite else LinearEvidence)(agent, known), "value"
+        judge, evidence = (
+            (ValueEvidence if ladder.finite else LinearEvidence)(agent, known),
+            "value",
+        )
     else:
         expected = "answers need a selector over a ladder: orl.Occam(ladder=...), or orl.ARLGen(ladder=...)"
-        raise OccamRLError(f"{type(agent).__name__} has no evidence about a ladder of models; {expected}")
+        raise OccamRLError(
+            f"{type(agent).__name__} has no evidence about a ladder of models; {expected}"
+        )
     rows = [row for row in result.phase_rows if row.get("statistics")]
     out: dict[int, int] = {}
     for row in rows:
         last = row["first"] + row["episodes"] - 1
-        out |= dict.fromkeys(range(row["chosen"], ladder.classes + 1), last)  # they were not ruled out yet
-    now = {**result.next_plan.facts, **result.next_plan.grounds}
-    told = [point for phase in result.blocks.phases for point in phase.get("history", ()) if point[0]]
+        out |= dict.fromkeys(
+            range(row["chosen"], ladder.classes + 1), last
+        )  # they were not ruled out yet
+    now = {**result.next_plan.facts, **result.next_plan.diagnostics}
+    told = [
+        point for phase in result.blocks.phases for point in phase.get("history", ()) if point[0]
+    ]
     told += [[result.total_episodes, *now["statistics"]]] if result.total_episodes else []
     history = [[math.inf if each is None else each for each in point] for point in told]
-    changed = since(rows, "chosen", now["chosen"], result.total_episodes) > max(result.total_episodes / 2, 1)
+    changed = since(rows, "chosen", now["chosen"], result.total_episodes) > max(
+        result.total_episodes / 2, 1
+    )
     return Answer(
         ladder=ladder,
         known=known,
         delta=agent.delta,
         episodes=result.total_episodes,
-        steps=int(state["count"].sum()) if "count" in state else result.total_episodes * known.horizon,
+        steps=int(state["count"].sum())
+        if "count" in state
+        else result.total_episodes * known.horizon,
         evidence=evidence,
         judge=judge,
         state=state,

@@ -1,12 +1,14 @@
 """Driving: an agent that is told what happened, step by step, in the user's names.
 
-**Between two calls** everything is plain data, in the agent and in its file: the state before the block in force, the
-finished episodes of that block, the steps of the open episode, the seed. The plan in force is derived from these, so an
-agent that is saved and loaded between any two calls does what one that never stopped does, to the bit.
+**Between two calls** everything is plain data, in the agent and in its file: the state before the
+block in force, the finished episodes of that block, the steps of the open episode, the seed. The
+plan in force is derived from these, so an agent that is saved and loaded between any two calls does
+what one that never stopped does, to the bit.
 
-**Actions of others.** Whoever chose it, an action that was taken is entered as it was: the likelihood conditions on (s,
-a), and a value row needs only that s, a and the value function are fixed before s' is seen. What is judged by the
-returns of whole episodes, an Arena, is refused actions that it did not choose.
+**Actions of others.** Whoever chose it, an action that was taken is entered as it was: the
+likelihood conditions on (s, a), and a value row needs only that s, a and the value function are
+fixed before s' is seen. What is judged by the returns of whole episodes, an Arena, is refused
+actions that it did not choose.
 """
 
 from __future__ import annotations
@@ -25,7 +27,17 @@ from occamrl.running.alarm import Watch
 from occamrl.running.flow import drawn
 from occamrl.running.learn import EnvironmentSource, known_by_model
 from occamrl.running.result import Cut, Result
-from occamrl.running.run import Block, Run, Source, enter, generator, joined, parts_of, require_plan, tell
+from occamrl.running.run import (
+    Block,
+    Run,
+    Source,
+    generator,
+    joined,
+    learn_block,
+    plan_parts,
+    record_block,
+    require_plan,
+)
 
 KEPT = 20_000  # steps that are kept while an alarm is on, to go on from
 _ROUNDING = 1e-3  # how far a reward may be from the one that is known, in the unit of [0, 1]
@@ -42,16 +54,22 @@ class Drive:
     states: list[int] = field(default_factory=list)  # of the open episode
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
-    seen: dict[int, Flow] = field(default_factory=dict)  # finished episodes of the block in force, by part of the plan
+    seen: dict[int, Flow] = field(
+        default_factory=dict
+    )  # finished episodes of the block in force, by part of the plan
     alarm: float | None = None  # the rate of false alarms a step
     watch: dict[str, Any] = field(default_factory=dict)  # the memory of what raises alarms
-    recent: Floats = field(default_factory=lambda: np.zeros((0, 6)))  # rows of episode, step, s, a, s', reward
+    recent: Floats = field(
+        default_factory=lambda: np.zeros((0, 6))
+    )  # rows of episode, step, s, a, s', reward
 
 
 class Driver:
     """What :class:`~occamrl.running.agent.Agent` does when it is told what happened."""
 
-    def __init__(self, algorithm: Learner, known: Known | None, seed: int, alarm: float | None) -> None:
+    def __init__(
+        self, algorithm: Learner, known: Known | None, seed: int, alarm: float | None
+    ) -> None:
         self._known = known if known is not None else known_by_model(algorithm)
         if self._known is not None:
             require_kind("known", self._known, Known)
@@ -63,7 +81,7 @@ class Driver:
         self._environment: FiniteEnvironment | None = None
         self._drive = Drive(alarm=alarm)
 
-    # What was learned -------------------------------------------------------------------------------------------------
+    # What was learned -----------------------------------------------------------------------------
 
     @property
     def _begun(self) -> Result:
@@ -74,12 +92,16 @@ class Driver:
                 source = EnvironmentSource(self._environment)
             elif self._known is not None:
                 known, source = self._known, Source()
-                states, actions = (Integers((size,), (0,)) for size in (known.states, known.actions))
+                states, actions = (
+                    Integers((size,), (0,)) for size in (known.states, known.actions)
+                )
                 source.known, source.problem = known, ""
                 source.environment = Told("what was told", known.unit, states, actions, exact=False)
             else:
                 expected = "known=mdp.known, a ladder of a model, or an environment: Agent(..., env) or set_env"
-                raise ParameterError("known", got="nothing learned and no environment", expected=expected)
+                raise ParameterError(
+                    "known", got="nothing learned and no environment", expected=expected
+                )
             self._learned = Run(self.algorithm, source, self.seed).result
         return self._learned
 
@@ -96,7 +118,7 @@ class Driver:
             state, blocks, cut = copy.deepcopy(begun.state), copy.deepcopy(begun.blocks), None
             if drive.seen:
                 cut = Cut(copy.deepcopy(state), begun.at, drive.seen)
-                tell(self.algorithm, begun.known, state, self.plan, drive.seen)
+                learn_block(self.algorithm, begun.known, state, self.plan, drive.seen)
             self._shown = replace(begun, state=state, blocks=blocks, cut=cut, drive=drive)
         return self._shown
 
@@ -107,8 +129,14 @@ class Driver:
         if cut is not None and cut.flows:
             begun = replace(begun, state=cut.state, at=cut.at)
         drive = replace(drive, seen={} if cut is None else cut.flows)
-        self._learned, self._drive, self._plan, self._shown = *copy.deepcopy((begun, drive)), None, None
-        self._learned = replace(self._learned, agent=self.algorithm, known=result.known)  # themselves, not copies
+        self._learned, self._drive, self._plan, self._shown = (
+            *copy.deepcopy((begun, drive)),
+            None,
+            None,
+        )
+        self._learned = replace(
+            self._learned, agent=self.algorithm, known=result.known
+        )  # themselves, not copies
 
     @property
     def answer(self) -> Any:
@@ -120,7 +148,7 @@ class Driver:
             found = replace(found, state=state)
         return found.answer
 
-    # Driving ----------------------------------------------------------------------------------------------------------
+    # Driving --------------------------------------------------------------------------------------
 
     @property
     def plan(self) -> Plan:
@@ -143,7 +171,9 @@ class Driver:
         """Return what to do in a state, in your names; the step within the episode is counted by the agent."""
         return self._action_name(self._chosen(self._here(state)))
 
-    def observe(self, state: Any, action: Any, reward: Any, next_state: Any, ended: bool = False) -> None:
+    def observe(
+        self, state: Any, action: Any, reward: Any, next_state: Any, ended: bool = False
+    ) -> None:
         """Take note of a step: what was done, by whomever, and what came of it.
 
         ``reward`` is in your unit, or None where it is known. An episode ends when it ``ended``, after H steps, or at
@@ -151,10 +181,16 @@ class Driver:
         """
         known, drive = self.known, self._drive
         s, info = self._here(state), self._begun.environment
-        a = known.action_number(action) if isinstance(info, Told) else int(info.action.encode(action))
+        a = (
+            known.action_number(action)
+            if isinstance(info, Told)
+            else int(info.action.encode(action))
+        )
         if not known.allowed[s, a]:
             may = [self._action_name(int(i)) for i in np.flatnonzero(known.allowed[s])]
-            raise ParameterError("action", got=f"{action!r} in state {state!r}", expected=f"one of {may!r:.200}")
+            raise ParameterError(
+                "action", got=f"{action!r} in state {state!r}", expected=f"one of {may!r:.200}"
+            )
         if hasattr(self.algorithm, "rule") and a != (planned := self._chosen(s)):
             expected = f"{self._action_name(planned)!r}, its own: a rule judges bases by the returns of what they chose"
             raise ParameterError("action", got=f"{action!r}, of somebody else", expected=expected)
@@ -185,10 +221,12 @@ class Driver:
         begun, drive, plan, flow = self._begun, self._drive, self.plan, self._open_flow()
         if drive.alarm is not None:
             one = np.full(flow.step.size, begun.total_episodes + 1)
-            rows = np.column_stack([one, flow.step, flow.state, flow.action, flow.next_state, flow.reward])
+            rows = np.column_stack(
+                [one, flow.step, flow.state, flow.action, flow.next_state, flow.reward]
+            )
             drive.recent = np.vstack([drive.recent, rows])[-KEPT:]
-        part = int(parts_of(plan, begun.known)[1][drive.states[0]])
-        enter(begun.blocks, plan, self._block(flow), new=not drive.seen)
+        part = int(plan_parts(plan, begun.known)[1][drive.states[0]])
+        record_block(begun.blocks, plan, self._block(flow), new=not drive.seen)
         drive.seen = joined(drive.seen, {part: flow})
         if begun.known.continuing:
             self._learned = replace(begun, at=drive.states[-1])
@@ -199,7 +237,7 @@ class Driver:
     def _end_block(self) -> None:
         begun, drive = self._begun, self._drive
         if drive.seen:
-            tell(self.algorithm, begun.known, begun.state, self.plan, drive.seen)
+            learn_block(self.algorithm, begun.known, begun.state, self.plan, drive.seen)
         drive.seen, self._plan, self._shown = {}, None, None
 
     def _block(self, flow: Flow) -> Block:
@@ -208,7 +246,7 @@ class Driver:
         earned = known.unit.total(np.nansum(flow.reward * weight), weight.sum())
         return Block({0: flow}, np.array([flow.episodes]), np.array([np.nan]), np.array([earned]))
 
-    # Names and rewards ------------------------------------------------------------------------------------------------
+    # Names and rewards ----------------------------------------------------------------------------
 
     def _state_number(self, field: str, name: Any) -> int:
         info, known = self._begun.environment, self.known
@@ -217,7 +255,9 @@ class Driver:
         try:
             return known.state_number(name)
         except ParameterError as error:
-            hint = "; allow it in your model" * hasattr(getattr(self.algorithm, "ladder", None), "model")
+            hint = "; allow it in your model" * hasattr(
+                getattr(self.algorithm, "ladder", None), "model"
+            )
             if hint and field == "next_state":
                 hint += f", or tell it as {ELSEWHERE!r}, which speaks against all classes"
             raise ParameterError(field, got=error.got, expected=f"{error.expected}{hint}") from None
@@ -238,7 +278,10 @@ class Driver:
     def _chosen(self, s: int) -> int:
         """Return what the plan in force does in a state, at the step of the open episode."""
         begun, drive = self._begun, self._drive
-        h, policy = len(drive.actions), self.plan.part(drive.states[0] if drive.states else s).policy
+        h, policy = (
+            len(drive.actions),
+            self.plan.part(drive.states[0] if drive.states else s).policy,
+        )
         if policy.ndim == 2:
             return int(policy[h, s])
         draw = generator(self.seed, "actions", begun.total_episodes).random(begun.known.horizon)
@@ -251,7 +294,11 @@ class Driver:
         if hasattr(ladder, "model"):
             return cast(Outcomes, ladder.model.layout)
         features: Any = getattr(ladder, "features", None)
-        return self.known.transition_rewards if features is None else cast(Outcomes, features.attach(self.known))
+        return (
+            self.known.transition_rewards
+            if features is None
+            else cast(Outcomes, features.attach(self.known))
+        )
 
     def _end(self, name: Any) -> int:
         """Return the state at which an episode that ended rests: the one named, its end, or else the last."""
@@ -271,20 +318,35 @@ class Driver:
     def _reward(self, s: int, a: int, s2: int, reward: Any) -> float:
         """Return the reward of a step in [0, 1], the known one where there is one; or refuse it."""
         known, unit = self.known, self._begun.environment.rewards
-        value = np.nan if reward is None else unit.to_unit(require_number("reward", reward, -np.inf, np.inf))
-        base, listed = float(known.base_reward[s, a]), bonuses(known.transition_rewards, s * known.actions + a, s2)
+        value = (
+            np.nan
+            if reward is None
+            else unit.to_unit(require_number("reward", reward, -np.inf, np.inf))
+        )
+        base, listed = (
+            float(known.base_reward[s, a]),
+            bonuses(known.transition_rewards, s * known.actions + a, s2),
+        )
         if not known.rewards_known or not listed.size:  # nobody knows what this pays
             if known.rewards_known and reward is None:
                 return base
             if not -_ROUNDING <= value <= 1.0 + _ROUNDING:
-                raise ParameterError("reward", got=reward, expected=f"a number in [{unit.low:g}, {unit.high:g}]")
+                raise ParameterError(
+                    "reward", got=reward, expected=f"a number in [{unit.low:g}, {unit.high:g}]"
+                )
             return float(min(max(value, 0.0), 1.0))
         each = base + np.unique(np.round(listed, 9))
         nearest = each[np.nanargmin(np.abs(each - (each[0] if reward is None else value)))]
         if (reward is None and each.size > 1) or abs(nearest - value) > _ROUNDING:
             amounts = " or ".join(f"{unit.total(one, 1):g}" for one in each)
-            about = "; it tells outcomes apart here" if each.size > 1 else "; or None, for the known one"
-            raise ParameterError("reward", got=reward, expected=f"{amounts}, as the models have it{about}")
+            about = (
+                "; it tells outcomes apart here"
+                if each.size > 1
+                else "; or None, for the known one"
+            )
+            raise ParameterError(
+                "reward", got=reward, expected=f"{amounts}, as the models have it{about}"
+            )
         return float(nearest)
 
     @property

@@ -1,11 +1,13 @@
 """The simulator: what a block of episodes under a fixed policy counts, drawn exactly.
 
-Given that N visitors are in s at step h, their outcomes are Multinomial(N, P(.|s, pi_h(s))), independently over s, for
-episodes are independent chains. A block of n episodes is one multinomial draw per visited (step, state): it costs the
-same for ten episodes and for a trillion. Its exact regret is the sum over its starts of V*_1 - V^pi_1.
+Given that N visitors are in s at step h, their outcomes are Multinomial(N, P(.|s, pi_h(s))),
+independently over s, for episodes are independent chains. A block of n episodes is one multinomial
+draw per visited (step, state): it costs the same for ten episodes and for a trillion. Its exact
+regret is the sum over its starts of V*_1 - V^pi_1.
 
-A block of one episode is walked: the same law, drawn by inversion, with less to set up. So are the episodes of a
-continuing problem, one after the other, each from where the last one ended: they are no independent chains.
+A block of one episode is walked: the same law, drawn by inversion, with less to set up. So are the
+episodes of a continuing problem, one after the other, each from where the last one ended: they are
+no independent chains.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from occamrl.protocols import Floats, Flow, Ints
 def divide(visitors: Ints, probability: Floats, draw: np.random.Generator) -> Ints:
     """Divide visitors [v] among the columns of probabilities [v, n]; what cannot happen never does.
 
-    NumPy's last column takes what rounding leaves, which may be someone at large numbers, so the likeliest goes there.
+    NumPy's last column takes what rounding leaves, which may be someone at large numbers, so the
+    likeliest goes there.
     """
     every, last = np.arange(len(probability)), probability.argmax(axis=1)
     ordered = probability.copy()
@@ -40,7 +43,9 @@ def outcomes_of(
     """Draw the outcomes of visitors to some pairs: for each that happened, its visitor row, its index, its count."""
     sizes = start[pair + 1] - start[pair]
     found = []
-    for bits in np.unique(np.frexp(sizes)[1]):  # rows of about one length together: padding at most doubles the work
+    for bits in np.unique(
+        np.frexp(sizes)[1]
+    ):  # rows of about one length together: padding at most doubles the work
         rows = np.flatnonzero(np.frexp(sizes)[1] == bits)
         column = np.arange(sizes[rows].max())
         inside = column < sizes[rows, None]
@@ -72,13 +77,16 @@ def play(
 ) -> tuple[dict[int, Flow], int | None]:
     """Play episodes, from each first state [S] under ``which`` of some policies; return what was counted under each.
 
-    In a continuing problem the first episode begins where the last one ended, ``at``, and the end is returned too.
+    In a continuing problem the first episode begins where the last one ended, ``at``, and the end
+    is returned too.
     """
     if episodes == 1 or mdp.known.continuing:
         return in_turn(mdp, policies, which, episodes, draw, at)
     starts = divide(np.array([episodes]), mdp.initial_distribution[None], draw)[0]
     used = np.unique(which[starts > 0]).tolist()
-    return {i: together(mdp, policies[i], np.where(which == i, starts, 0), draw) for i in used}, None
+    return {
+        i: together(mdp, policies[i], np.where(which == i, starts, 0), draw) for i in used
+    }, None
 
 
 def together(mdp: FiniteMDP, policy: Any, starts: Ints, draw: np.random.Generator) -> Flow:
@@ -98,19 +106,39 @@ def together(mdp: FiniteMDP, policy: Any, starts: Ints, draw: np.random.Generato
         probability = mdp.probability[0 if mdp.stationary else h]
         row, index, count = outcomes_of(outcomes.start, probability, pair, visitors, draw)
         after = outcomes.next_state[index]
-        parts.append((np.full(row.size, h), state[row], action[row], after, _rewards(mdp, pair[row], index), count))
+        parts.append(
+            (
+                np.full(row.size, h),
+                state[row],
+                action[row],
+                after,
+                _rewards(mdp, pair[row], index),
+                count,
+            )
+        )
         here = np.zeros_like(here)
         np.add.at(here, after, count)
-    step, state, action, after, reward, count = (np.concatenate(column) for column in zip(*parts, strict=True))
+    step, state, action, after, reward, count = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
     flow = Flow(step, state, action, after, reward, count, int(starts.sum()))
     return _with_noise(flow, draw) if mdp.reward_noise else flow
 
 
 def in_turn(
-    mdp: FiniteMDP, policies: Sequence[Any], which: Ints, episodes: int, draw: np.random.Generator, at: int | None
+    mdp: FiniteMDP,
+    policies: Sequence[Any],
+    which: Ints,
+    episodes: int,
+    draw: np.random.Generator,
+    at: int | None,
 ) -> tuple[dict[int, Flow], int]:
     """Play episodes one after the other, each from where the last one ended; the first one from ``at``, or anywhere."""
-    first, following, stationary = mdp.outcomes.start.tolist(), mdp.outcomes.next_state, mdp.stationary
+    first, following, stationary = (
+        mdp.outcomes.start.tolist(),
+        mdp.outcomes.next_state,
+        mdp.stationary,
+    )
     size, laws = following.size, dict[tuple[int, int], Floats]()
 
     counts: dict[int, Counter[int]] = {}  # of each policy: of each step * O + outcome
@@ -137,7 +165,12 @@ def in_turn(
         step, index = np.divmod(keys, size)
         at_pair = np.searchsorted(mdp.outcomes.start, index, side="right") - 1
         count = np.array([found[key] for key in keys.tolist()])
-        about = *np.divmod(at_pair, mdp.actions), following[index], _rewards(mdp, at_pair, index), count
+        about = (
+            *np.divmod(at_pair, mdp.actions),
+            following[index],
+            _rewards(mdp, at_pair, index),
+            count,
+        )
         flows[i] = Flow(step, *about, played[i])
         flows[i] = _with_noise(flows[i], draw) if mdp.reward_noise else flows[i]
     return flows, s

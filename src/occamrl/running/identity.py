@@ -1,7 +1,7 @@
 """What an agent is, in words and digests: its class, its parameters and, of classes of others, their code.
 
-Two agents are the same if these agree. A file keeps them, so that results of other code or parameters are never taken
-for those of an agent, and so that an error can say what has changed.
+Two agents are the same if these agree. A file keeps them, so that results of other code or
+parameters are never taken for those of an agent, and so that an error can say what has changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ARRAY = re.compile(r"[a-z]+[0-9]+\[.*\] [0-9a-f]{16}$")  # as identities show o
 _LONGEST = 80  # characters of a value that are kept; of longer ones a digest
 
 
-def parts_of(value: Any) -> dict[str, Any]:
+def stored_fields(value: Any) -> dict[str, Any]:
     """Return what an object is made of: fields, or attributes that are not derived."""
     kind = type(value)
     if isinstance(value, PerProblem):  # a cache
@@ -38,10 +38,18 @@ def parts_of(value: Any) -> dict[str, Any]:
         return dict(zip(value._fields, value, strict=True))  # type: ignore[attr-defined]  # a NamedTuple
     if is_dataclass(kind):
         return {each.name: getattr(value, each.name) for each in fields(kind) if each.init}
-    if getattr(value, "finite", False) and hasattr(value, "level"):  # a ladder of lists: each member once
-        return {name: getattr(value, name) for name in ("family", "level", "reach", "names", "draws")}
+    if getattr(value, "finite", False) and hasattr(
+        value, "level"
+    ):  # a ladder of lists: each member once
+        return {
+            name: getattr(value, name) for name in ("family", "level", "reach", "names", "draws")
+        }
     held = getattr(value, "__dict__", {})
-    return {name: each for name, each in held.items() if not isinstance(getattr(kind, name, None), cached_property)}
+    return {
+        name: each
+        for name, each in held.items()
+        if not isinstance(getattr(kind, name, None), cached_property)
+    }
 
 
 def name_of(kind: Any) -> str:
@@ -63,20 +71,38 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     if isinstance(value, (set, frozenset)):
         value = sorted(value, key=repr)
     several = isinstance(value, (list, tuple))
-    if all(each is None or isinstance(each, (numbers.Number, str)) for each in (value if several else [value])):
-        text = repr(list(value) if several else value.item() if isinstance(value, np.generic) else value)
-        return {name: text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}... {_digest(text.encode())}"}
+    if all(
+        each is None or isinstance(each, (numbers.Number, str))
+        for each in (value if several else [value])
+    ):
+        text = repr(
+            list(value) if several else value.item() if isinstance(value, np.generic) else value
+        )
+        return {
+            name: text
+            if len(text) <= _LONGEST
+            else f"{text[: _LONGEST // 2]}... {_digest(text.encode())}"
+        }
     if isinstance(value, np.ndarray):
         return {name: f"{value.dtype}{list(value.shape)} {_digest(value.tobytes())}"}
     if several:
-        found, inside = {name: f"{len(value)} entries"}, {f"[{i}]": each for i, each in enumerate(value)}
+        found, inside = (
+            {name: f"{len(value)} entries"},
+            {f"[{i}]": each for i, each in enumerate(value)},
+        )
     elif isinstance(value, dict):
-        found, inside = {name: f"{len(value)} entries"}, {f".{key}": value[key] for key in sorted(value, key=str)}
+        found, inside = (
+            {name: f"{len(value)} entries"},
+            {f".{key}": value[key] for key in sorted(value, key=str)},
+        )
     elif callable(value) and hasattr(value, "__qualname__"):
         return {name: name_of(value), **code_of(value)}
     else:
         kind = type(value)
-        found, inside = {name: name_of(kind)}, {f".{key}": each for key, each in sorted(parts_of(value).items())}
+        found, inside = (
+            {name: name_of(kind)},
+            {f".{key}": each for key, each in sorted(stored_fields(value).items())},
+        )
         if _root(kind) not in ("occamrl", "builtins", "numpy", "scipy"):
             found |= code_of(kind)
     for key, each in inside.items():
@@ -126,14 +152,18 @@ def code_of(thing: Any) -> dict[str, str]:
     def theirs(each: Any) -> bool:
         root = _root(each)
         place = str(getattr(sys.modules.get(root), "__file__", "site-packages"))
-        return root == home or not (root in ("occamrl", *sys.stdlib_module_names) or "site-packages" in place)
+        return root == home or not (
+            root in ("occamrl", *sys.stdlib_module_names) or "site-packages" in place
+        )
 
     while waiting:
         each, file = waiting.pop()
         for inner in ("__func__", "fget", "func"):  # methods of classes, properties, cached ones
             each = getattr(each, inner, each)
         if isinstance(each, (bool, int, float, str, tuple, np.ndarray)):
-            content.setdefault(file, []).append(repr(each.tolist() if isinstance(each, np.ndarray) else each))
+            content.setdefault(file, []).append(
+                repr(each.tolist() if isinstance(each, np.ndarray) else each)
+            )
         elif isinstance(each, (type, types.FunctionType)) and theirs(each) and each not in seen:
             seen.add(each)
             file = _file(each.__module__)
@@ -141,22 +171,39 @@ def code_of(thing: Any) -> dict[str, str]:
             if isinstance(each, type):
                 made = ("__init__", "__post_init__", "__new__")
                 names = sorted(
-                    name for name in vars(each) if name in made or not name.startswith(("__", "_abc", "_is_"))
+                    name
+                    for name in vars(each)
+                    if name in made or not name.startswith(("__", "_abc", "_is_"))
                 )
                 here.append(f"{each.__qualname__}{names}")
-                waiting += [(part, file) for part in (*(vars(each)[name] for name in names), *each.__bases__)]
+                waiting += [
+                    (part, file)
+                    for part in (*(vars(each)[name] for name in names), *each.__bases__)
+                ]
                 continue
             codes, names = [each.__code__], []
             for code in codes:  # grows by the functions inside
                 codes += [part for part in code.co_consts if isinstance(part, types.CodeType)]
                 plain = [part for part in code.co_consts if not isinstance(part, types.CodeType)]
-                plain = [sorted(part, key=repr) if isinstance(part, frozenset) else part for part in plain]
+                plain = [
+                    sorted(part, key=repr) if isinstance(part, frozenset) else part
+                    for part in plain
+                ]
                 here.append(repr((code.co_code, code.co_names, code.co_varnames, plain)))
                 names += code.co_names
             used = [each.__globals__.get(name) for name in names]
-            modules = [module for module in used if isinstance(module, types.ModuleType) and theirs(module)]
-            used += [*(each.__defaults__ or ()), *(cell.cell_contents for cell in each.__closure__ or ())]
+            modules = [
+                module for module in used if isinstance(module, types.ModuleType) and theirs(module)
+            ]
+            used += [
+                *(each.__defaults__ or ()),
+                *(cell.cell_contents for cell in each.__closure__ or ()),
+            ]
             waiting += [(part, file) for part in used]
-            waiting += [(vars(module).get(name), _file(module.__name__)) for module in modules for name in names]
+            waiting += [
+                (vars(module).get(name), _file(module.__name__))
+                for module in modules
+                for name in names
+            ]
     told = {file: _digest("\n".join(texts).encode()) for file, texts in content.items()}
     return {f"{_CODE}{name_of(thing)} ({file})": digest for file, digest in told.items()}

@@ -1,8 +1,9 @@
 """Learning in a Gymnasium environment: real episodes under the plan in force, one after another.
 
-Every reset is given a seed found at the address (seed, episode), so that no environment has to be stored. A block may
-be left at any episode boundary; the run finishes it first when it goes on, so that two calls of n episodes equal one of
-2n, to the bit. After termination the rest of the horizon is spent in a state where nothing is earned.
+Every reset is given a seed found at the address (seed, episode), so that no environment has to be
+stored. A block may be left at any episode boundary; the run finishes it first when it goes on, so
+that two calls of n episodes equal one of 2n, to the bit. After termination the rest of the horizon
+is spent in a state where nothing is earned.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
 from occamrl.running.flow import drawn
 from occamrl.running.identity import identity
 from occamrl.running.result import Result
-from occamrl.running.run import Block, Run, Source, generator, joined, parts_of
+from occamrl.running.run import Block, Run, Source, generator, joined, plan_parts
 
 REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
-AT_A_TIME = 1.0  # seconds of playing, after which a run may tell of its progress and write a checkpoint
+AT_A_TIME = (
+    1.0  # seconds of playing, after which a run may tell of its progress and write a checkpoint
+)
 
 
 class EpisodeReport(NamedTuple):
@@ -60,7 +63,9 @@ class Callback:
 
 def notify(callbacks: Sequence[Any], event: str, about: Any) -> bool:
     """Tell callbacks of an event (start, episode, end), functions of episodes alone; return whether to go on."""
-    methods = [getattr(each, f"on_{event}", each if event == "episode" else None) for each in callbacks]
+    methods = [
+        getattr(each, f"on_{event}", each if event == "episode" else None) for each in callbacks
+    ]
     answers = [method(about) for method in methods if method is not None]
     return not any(answer is False for answer in answers)
 
@@ -81,21 +86,40 @@ class EnvironmentSource(Source):
     """An environment as a source of episodes; the arguments are those of :func:`learn`."""
 
     def __init__(
-        self, finite: FiniteEnvironment, *, allow_truncation: bool = False, replay: bool = True, callbacks: Any = ()
+        self,
+        finite: FiniteEnvironment,
+        *,
+        allow_truncation: bool = False,
+        replay: bool = True,
+        callbacks: Any = (),
     ) -> None:
-        self.finite, self.environment, self.known, self.mdp = finite, finite.info, finite.known, finite.mdp
+        self.finite, self.environment, self.known, self.mdp = (
+            finite,
+            finite.info,
+            finite.known,
+            finite.mdp,
+        )
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
-        same = finite.info.exact, identity(replace(finite.known, names=None))  # a run goes on where these are equal
+        same = (
+            finite.info.exact,
+            identity(replace(finite.known, names=None)),
+        )  # a run goes on where these are equal
         self.problem = hashlib.sha256(repr(same).encode()).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
         self._first: int | None = None
 
     def play(
-        self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool], at: int | None = None
+        self,
+        plan: Plan,
+        first: int,
+        episodes: int,
+        seed: int,
+        stop: Callable[[], bool],
+        at: int | None = None,
     ) -> Block:
         """Play real episodes until something goes wrong, ``stop`` says so, or it is time for a pause."""
-        pause, (parts, which) = time.monotonic() + AT_A_TIME, parts_of(plan, self.known)
+        pause, (parts, which) = time.monotonic() + AT_A_TIME, plan_parts(plan, self.known)
         judged: dict[int, Any] = {}
         self._first = first if self._first is None else self._first
         flows: list[dict[int, Flow]] = []
@@ -107,7 +131,9 @@ class EnvironmentSource(Source):
             episode = Episode(first + len(flows))
             try:
                 self._follow(plan, seed, episode)
-            except KeyboardInterrupt as error:  # faults are raised again when these episodes are accounted for
+            except (
+                KeyboardInterrupt
+            ) as error:  # faults are raised again when these episodes are accounted for
                 self.fault = error
             except Exception as error:  # of someone else's environment, which may raise anything
                 self.fault = self._told(error, episode)
@@ -122,13 +148,17 @@ class EnvironmentSource(Source):
             returns.append(episode.earned)
             pessimistic += int(judged[i][1][start])
             known_regret = None if self.mdp is None else regret[-1]
-            report = EpisodeReport(episode.number + 1, episode.earned, known_regret, episode.steps, plan.facts)
+            report = EpisodeReport(
+                episode.number + 1, episode.earned, known_regret, episode.steps, plan.facts
+            )
             try:
                 self.go_on = notify(self.callbacks, "episode", report)
             except (Exception, KeyboardInterrupt) as error:  # of a callback
                 self.fault = self.fault or error
         ones = np.ones(len(flows), np.int64)
-        return Block(joined(*flows), ones, np.array(regret), np.array(returns), pessimistic, self.fault)
+        return Block(
+            joined(*flows), ones, np.array(regret), np.array(returns), pessimistic, self.fault
+        )
 
     def _follow(self, plan: Plan, seed: int, episode: Episode) -> None:
         """Reset, follow the plan to the horizon, and now and then check that the seed is followed."""
@@ -146,16 +176,23 @@ class EnvironmentSource(Source):
             else:
                 after, reward, earned, ended, truncated = finite.step(s, a)
                 truncated = truncated and not ended
-                episode.earned, episode.steps = episode.earned + earned * self.known.discount**h, h + 1
+                episode.earned, episode.steps = (
+                    episode.earned + earned * self.known.discount**h,
+                    h + 1,
+                )
             episode.states.append(after)
             episode.actions.append(a)
             episode.rewards.append(reward)
         name, steps = self.environment.name, episode.steps
         if steps < horizon and not ended and not self.allow_truncation:
-            expected = f"{horizon} steps or termination; allow_truncation=True learns from such episodes"
+            expected = (
+                f"{horizon} steps or termination; allow_truncation=True learns from such episodes"
+            )
             got = f"an episode truncated after {steps} steps"
             raise EnvironmentFault(name, index=(number, steps - 1), got=got, expected=expected)
-        if self.replay and (number == self._first or number in REPLAYED):  # the same seed and actions once more
+        if self.replay and (
+            number == self._first or number in REPLAYED
+        ):  # the same seed and actions once more
             path, again, total = episode.states[: steps + 1], [finite.reset(first)], 0.0
             while again == path[: len(again)] and len(again) < len(path):
                 step = finite.step(again[-1], episode.actions[len(again) - 1])
@@ -169,9 +206,13 @@ class EnvironmentSource(Source):
     def _told(self, error: Exception, episode: Episode) -> EnvironmentFault:
         """Return an error as one that names the episode and the step."""
         index = (episode.number, len(episode.actions)) if episode.states else (episode.number,)
-        got = error.got if isinstance(error, EnvironmentFault) else f"{type(error).__name__}: {error}"
+        got = (
+            error.got if isinstance(error, EnvironmentFault) else f"{type(error).__name__}: {error}"
+        )
         if not isinstance(error, EnvironmentFault):
-            told = EnvironmentFault(self.environment.name, index=index, got=got, expected="a step without error")
+            told = EnvironmentFault(
+                self.environment.name, index=index, got=got, expected="a step without error"
+            )
         elif error.index is None:
             told = type(error)(error.field, index=index, got=got, expected=error.expected)
         else:
@@ -182,7 +223,9 @@ class EnvironmentSource(Source):
 
 def known_by_model(algorithm: Any) -> Known | None:
     """Return what is known of the system that the ladder of an algorithm models; None without a model."""
-    found: Known | None = getattr(getattr(getattr(algorithm, "ladder", None), "model", None), "known", None)
+    found: Known | None = getattr(
+        getattr(getattr(algorithm, "ladder", None), "model", None), "known", None
+    )
     return found
 
 
@@ -230,23 +273,27 @@ def learn(  # type: ignore[misc]  # the options of both are spelled out here
     Parameters
     ----------
     agent : Learner or OccamControl
-        The latter learns on a Box as it is, takes none of ``known`` to ``discretiser``, and the result is the agent
-        that has learned.
+        The latter learns on a Box as it is, takes none of ``known`` to ``discretiser``, and the
+        result is the agent that has learned.
     env : gymnasium.Env or FiniteEnvironment
         With finite spaces, or a ``discretiser`` for its Box.
     episodes : int
-        How many to play, beside those of ``continue_from``; with a ``checkpoint`` that exists, how many in all.
+        How many to play, beside those of ``continue_from``; with a ``checkpoint`` that exists, how
+        many in all.
     seed : int, optional
         Every reset is given a seed found at the address (seed, episode); 0 by default.
     known, horizon, reward_range, discretiser
         See :class:`~occamrl.envs.wrapper.FiniteEnvironment`.
     allow_truncation : bool
-        Learn from episodes that are truncated before the horizon (the steps seen) instead of raising EnvironmentFault.
+        Learn from episodes that are truncated before the horizon (the steps seen) instead of
+        raising EnvironmentFault.
     replay : bool
-        Play a few episodes twice, without learning, to see whether the environment follows its seed.
+        Play a few episodes twice, without learning, to see whether the environment follows its
+        seed.
     callbacks : Callback, function of an EpisodeReport, or several
     checkpoint : path, optional
-        Save there every ``checkpoint_seconds``, at the end, and when something goes wrong; go on from there.
+        Save there every ``checkpoint_seconds``, at the end, and when something goes wrong; go on
+        from there.
     progress : bool, optional
         Show progress; by default when it takes longer than a second.
     continue_from : Result, optional
@@ -254,32 +301,56 @@ def learn(  # type: ignore[misc]  # the options of both are spelled out here
 
     An EnvironmentFault, and Interrupted for Ctrl-C, have the ``result`` so far.
     """
-    if not isinstance(agent, Learner) and hasattr(agent, "learn_in"):  # with simulators, on spaces as they are
+    if not isinstance(agent, Learner) and hasattr(
+        agent, "learn_in"
+    ):  # with simulators, on spaces as they are
         finite_only = known, horizon, reward_range, discretiser
         names = "known", "horizon", "reward_range", "discretiser"
-        given = {name: each for name, each in zip(names, finite_only, strict=True) if each is not None}
-        files = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds, "continue_from": continue_from}
+        given = {
+            name: each for name, each in zip(names, finite_only, strict=True) if each is not None
+        }
+        files = {
+            "checkpoint": checkpoint,
+            "checkpoint_seconds": checkpoint_seconds,
+            "continue_from": continue_from,
+        }
         about = {"seed": seed, "callbacks": callbacks, "progress": progress}
         return agent.learn_in(env, episodes=episodes, **about, **files, **given)
     if known is None and not isinstance(env, FiniteEnvironment):
         known = known_by_model(agent)
-    finite = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
+    finite = require_finite(
+        env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser
+    )
     earlier, path = continue_from, None if checkpoint is None else as_path("checkpoint", checkpoint)
-    target = require_integer("episodes", episodes, 1, most=MOST_EPISODES)
+    target = require_integer("episodes", episodes, 1, maximum=MOST_EPISODES)
     if path is not None and path.exists():
         if continue_from is not None:
-            raise ParameterError("checkpoint", got=f"{path}, which exists", expected="no continue_from beside it")
+            raise ParameterError(
+                "checkpoint", got=f"{path}, which exists", expected="no continue_from beside it"
+            )
         earlier = Result.load(path, agent)
         target -= earlier.total_episodes
-    listeners = list(callbacks) if isinstance(callbacks, Iterable) else [] if callbacks is None else [callbacks]
+    listeners = (
+        list(callbacks)
+        if isinstance(callbacks, Iterable)
+        else []
+        if callbacks is None
+        else [callbacks]
+    )
     for each in listeners:
         if not callable(getattr(each, "on_episode", each)):
             raise ParameterError("callbacks", got=repr(each), expected="a Callback or a function")
-    source = EnvironmentSource(finite, allow_truncation=allow_truncation, replay=replay, callbacks=listeners)
+    source = EnvironmentSource(
+        finite, allow_truncation=allow_truncation, replay=replay, callbacks=listeners
+    )
     under_way = Run(agent, source, seed, earlier)
     if target <= 0:
         return under_way.result
-    about = {"agent": under_way.result.label, "environment": finite.info.name, "seed": under_way.result.seed}
+    about = {
+        "agent": under_way.result.label,
+        "environment": finite.info.name,
+        "seed": under_way.result.seed,
+    }
     notify(listeners, "start", {**about, "horizon": finite.known.horizon})
     saved = time.monotonic()
 
@@ -294,7 +365,9 @@ def learn(  # type: ignore[misc]  # the options of both are spelled out here
     try:
         under_way.play(target, progress=progress, after=after)
     except BaseException as error:
-        consistent = error is source.fault or isinstance(error, Interrupted)  # else the agent failed, in mid-update
+        consistent = error is source.fault or isinstance(
+            error, Interrupted
+        )  # else the agent failed, in mid-update
         if isinstance(error, EnvironmentFault):
             error.result = under_way.result
         raise

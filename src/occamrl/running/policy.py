@@ -25,7 +25,8 @@ _LONG = 110  # letters that list states
 class Policy:
     """What to do in every state and step, in the user's names.
 
-    ``policy(state, step)`` is an action; ``rows`` is a table, equal rows joined; ``to_csv`` and ``to_json`` write it.
+    ``policy(state, step)`` is an action; ``rows`` is a table, equal rows joined; ``to_csv`` and
+    ``to_json`` write it.
     """
 
     def __init__(self, actions: Ints, known: Known, reached: Any = None) -> None:
@@ -34,7 +35,7 @@ class Policy:
 
     def __call__(self, state: Any, step: int = 0) -> Any:
         """Return the action in a state, at a step from 0."""
-        h = require_integer("step", step, 0, most=len(self.actions) - 1)
+        h = require_integer("step", step, 0, maximum=len(self.actions) - 1)
         return self.known.action_name(int(self.actions[h, self.known.state_number(state)]))
 
     @cached_property
@@ -70,7 +71,9 @@ class Policy:
         found = []
         for chosen, states in self._joined(list(self.stretches.values())).items():
             names = (str(self.known.action_name(a)) for a in chosen)
-            found.append({"state": self._states(states), **dict(zip(self.stretches, names, strict=True))})
+            found.append(
+                {"state": self._states(states), **dict(zip(self.stretches, names, strict=True))}
+            )
         return found
 
     @property
@@ -81,12 +84,18 @@ class Policy:
         found = []
         for (a,), states in sorted(groups.items(), key=lambda item: -len(item[1])):
             where = f"in state{'s' * (len(states) > 1)} {self._states(states)}"
-            found.append(f"{said(self.known.action_name(a))} {where if len(groups) > 1 else 'always'}{when}")
+            found.append(
+                f"{said(self.known.action_name(a))} {where if len(groups) > 1 else 'always'}{when}"
+            )
         return found
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each step, counted from 1, and state."""
-        action, state, states = self.known.action_name, self.known.state_name, self._ordered(~self.known.rests)
+        action, state, states = (
+            self.known.action_name,
+            self.known.state_name,
+            self._ordered(~self.known.absorbing),
+        )
         every = ((h, s, int(a[s])) for h, a in enumerate(self.actions, start=1) for s in states)
         return [{"step": h, "state": state(s), "action": action(a)} for h, s, a in every]
 
@@ -114,7 +123,8 @@ class Policy:
         wide = [max(len(name), *(len(row[name]) for row in self.rows)) for name in names]
         lines = [names, *([row[name] for name in names] for row in self.rows)]
         return "\n".join(
-            "  ".join(f"{text:<{w}}" for text, w in zip(line, wide, strict=True)).rstrip() for line in lines
+            "  ".join(f"{text:<{w}}" for text, w in zip(line, wide, strict=True)).rstrip()
+            for line in lines
         )
 
 
@@ -123,13 +133,17 @@ def as_policy(policy: Any, known: Known) -> Any:
     if isinstance(policy, Policy):
         return policy.actions
     if isinstance(policy, Mapping) or callable(policy):
-        chosen = np.where(known.rests, np.argmax(known.allowed, axis=1), -1)
-        names = [known.state_name(s) for s in np.flatnonzero(~known.rests).tolist()]
-        for name, action in (policy if isinstance(policy, Mapping) else {each: policy(each) for each in names}).items():
+        chosen = np.where(known.absorbing, np.argmax(known.allowed, axis=1), -1)
+        names = [known.state_name(s) for s in np.flatnonzero(~known.absorbing).tolist()]
+        for name, action in (
+            policy if isinstance(policy, Mapping) else {each: policy(each) for each in names}
+        ).items():
             chosen[known.state_number(name)] = known.action_number(action)
         for s in np.flatnonzero(chosen < 0)[:1].tolist():
             expected = "an action for every state; or a function of the state"
-            raise ParameterError("policy", got=f"no action in state {known.state_name(s)!r}", expected=expected)
+            raise ParameterError(
+                "policy", got=f"no action in state {known.state_name(s)!r}", expected=expected
+            )
         policy = chosen
     found = np.asarray(policy)
     if found.shape == (known.states,) and found.dtype.kind in "iu":
@@ -144,10 +158,14 @@ def require_policy(field: str, policy: Any, known: Known) -> None:
     if not isinstance(policy, np.ndarray) or policy.shape not in (sizes, (*sizes, known.actions)):
         expected = f"actions {sizes}, or probabilities {(*sizes, known.actions)}"
         raise ShapeError(field, got=f"shape {np.shape(policy)}", expected=expected)
-    if policy.ndim == 2 and (policy.dtype.kind not in "iu" or policy.min() < 0 or policy.max() >= known.actions):
+    if policy.ndim == 2 and (
+        policy.dtype.kind not in "iu" or policy.min() < 0 or policy.max() >= known.actions
+    ):
         got = f"{policy.dtype} from {policy.min():g} to {policy.max():g}"
         raise ParameterError(field, got=got, expected=f"integers from 0 to {known.actions - 1}")
-    if policy.ndim == 3 and not ((policy >= 0.0).all() and (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all()):
+    if policy.ndim == 3 and not (
+        (policy >= 0.0).all() and (np.abs(policy.sum(axis=2) - 1.0) <= 1e-9).all()
+    ):
         raise ParameterError(field, got="other numbers", expected="probabilities that sum to 1")
     if known.allowed.all():
         return
@@ -155,4 +173,6 @@ def require_policy(field: str, policy: Any, known: Known) -> None:
     for h, s, a in np.argwhere(taken & ~known.allowed)[:1].tolist():
         may = [known.action_name(int(i)) for i in np.flatnonzero(known.allowed[s])]
         got = f"{known.action_name(a)!r} in state {known.state_name(s)!r}, step {h}"
-        raise ParameterError(field, got=got, expected=f"an action that is allowed there: {may!r:.80}", index=(h, s))
+        raise ParameterError(
+            field, got=got, expected=f"an action that is allowed there: {may!r:.80}", index=(h, s)
+        )

@@ -1,7 +1,8 @@
 """The result of a run, kept by block: what was earned, the exact regret where the truth is known, what was decided.
 
-Between two plans nothing changes, so a block is one row whether it has ten episodes or a billion. Curves are read off
-the blocks at any episode; they show every episode up to a million, and log-spaced ones of longer runs.
+Between two plans nothing changes, so a block is one row whether it has ten episodes or a billion.
+Curves are read off the blocks at any episode; they show every episode up to a million, and
+log-spaced ones of longer runs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Cut(NamedTuple):
 
     state: Any  # of the learner, before the block
     at: int | None  # where the episode before the block ended, if the next one begins there
-    flows: dict[int, Flow]  # what an environment has shown, by parts of the plan; {} in the simulator: play it anew
+    flows: dict[
+        int, Flow
+    ]  # what an environment has shown, by parts of the plan; {} in the simulator: play it anew
 
 
 @dataclass(eq=False)
@@ -48,12 +51,20 @@ class Blocks:
     """
 
     episodes: list[int] = field(default_factory=list)
-    regret: list[float] = field(default_factory=list)  # summed over the episodes; NaN where the truth is not known
+    regret: list[float] = field(
+        default_factory=list
+    )  # summed over the episodes; NaN where the truth is not known
     returns: list[float] = field(default_factory=list)  # realised, summed likewise
-    pessimistic: list[int] = field(default_factory=list)  # episodes whose planned value was below the optimum
-    plans: list[int] = field(default_factory=list)  # 1 where a plan was made, 0 where an earlier one went on
+    pessimistic: list[int] = field(
+        default_factory=list
+    )  # episodes whose planned value was below the optimum
+    plans: list[int] = field(
+        default_factory=list
+    )  # 1 where a plan was made, 0 where an earlier one went on
     phase: list[int] = field(default_factory=list)  # which of the phases
-    phases: list[dict[str, Any]] = field(default_factory=list)  # of equal facts: these, latest grounds, history
+    phases: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # of equal facts: these, latest diagnostics, history
     total_episodes: int = 0
 
 
@@ -80,9 +91,15 @@ class Result:
     known: Known = field(repr=False)
     state: Any = field(repr=False)  # of the learner
     blocks: Blocks = field(repr=False)
-    cut: Cut | None = field(default=None, repr=False)  # the last block, if the end of the run cut it short
-    at: int | None = field(default=None, repr=False)  # where the last episode ended, if the next one begins there
-    drive: Any = field(default=None, repr=False)  # what an agent that is told step by step keeps between two calls
+    cut: Cut | None = field(
+        default=None, repr=False
+    )  # the last block, if the end of the run cut it short
+    at: int | None = field(
+        default=None, repr=False
+    )  # where the last episode ended, if the next one begins there
+    drive: Any = field(
+        default=None, repr=False
+    )  # what an agent that is told step by step keeps between two calls
 
     @property
     def total_episodes(self) -> int:
@@ -112,7 +129,11 @@ class Result:
     def _each(self, column: list[float]) -> Floats:
         """Return the mean over its piece at each of the episodes that the curves show."""
         sizes = np.array(self.blocks.episodes, dtype=np.int64)
-        return np.asarray((np.array(column) / np.maximum(sizes, 1))[np.searchsorted(sizes.cumsum(), self.episodes)])
+        return np.asarray(
+            (np.array(column) / np.maximum(sizes, 1))[
+                np.searchsorted(sizes.cumsum(), self.episodes)
+            ]
+        )
 
     @property
     def exact(self) -> bool:
@@ -164,13 +185,22 @@ class Result:
         """The rows of :attr:`phases`, as dictionaries."""
         phase, rows = np.array(self.blocks.phase, dtype=np.int64), []
         begins = np.flatnonzero(np.diff(phase, prepend=-1))
-        columns: dict[str, list[Any]] = {"episodes": self.blocks.episodes, "plans": self.blocks.plans}
-        columns |= {"realised_return": self.blocks.returns} | ({"regret": self.blocks.regret} if self.exact else {})
-        sums = {name: np.add.reduceat(np.array(column), begins).tolist() for name, column in columns.items() if column}
+        columns: dict[str, list[Any]] = {
+            "episodes": self.blocks.episodes,
+            "plans": self.blocks.plans,
+        }
+        columns |= {"realised_return": self.blocks.returns} | (
+            {"regret": self.blocks.regret} if self.exact else {}
+        )
+        sums = {
+            name: np.add.reduceat(np.array(column), begins).tolist()
+            for name, column in columns.items()
+            if column
+        }
         first = 1
         for i, row in enumerate(self.blocks.phases):
             totals = {name: column[i] for name, column in sums.items()}
-            rows.append({"first": first, **totals, **row["facts"], **row["grounds"]})
+            rows.append({"first": first, **totals, **row["facts"], **row["diagnostics"]})
             first += totals["episodes"]
         return rows
 
@@ -179,11 +209,13 @@ class Result:
         """What would be played next."""
         from occamrl.running.run import generator
 
-        return self.agent.plan(self.known, self.state, generator(self.seed, "agent", self.total_episodes))
+        return self.agent.plan(
+            self.known, self.state, generator(self.seed, "agent", self.total_episodes)
+        )
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What a selector would decide now, with its grounds; print it for words. A single learner decides nothing."""
+        """What a selector would decide now, with its diagnostics; print it for words. A single learner decides nothing."""
         return verdict_of(self)
 
     @cached_property
@@ -201,12 +233,16 @@ class Result:
         policy = self.next_plan.part(self.at).policy
         return np.asarray(policy if policy.ndim == 2 else policy.argmax(axis=2))
 
-    def policy_table(self, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None) -> pa.Table:
+    def policy_table(
+        self, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None
+    ) -> pa.Table:
         """Return the policy as a table, a row per state, in the names of states and actions; equal steps are joined."""
         policy, state_names, action_names = self.named_policy(states, actions)
         parts, rows = stretches(policy), []
         for s, name in enumerate(state_names):
-            rows.append({"state": name, **{part: action_names[policy[h, s]] for part, h in parts.items()}})
+            rows.append(
+                {"state": name, **{part: action_names[policy[h, s]] for part, h in parts.items()}}
+            )
         return table_of_rows(rows)
 
     def named_policy(
@@ -214,7 +250,10 @@ class Result:
     ) -> tuple[Ints, list[str], list[str]]:
         """Return the policy [H, S], and the names of states and actions: given, the problem's or the environment's."""
         names = []
-        for kind, given, size in (("states", states, self.known.states), ("actions", actions, self.known.actions)):
+        for kind, given, size in (
+            ("states", states, self.known.states),
+            ("actions", actions, self.known.actions),
+        ):
             if given is not None and len(given) != size:
                 raise ParameterError(kind, got=f"{len(given)} names", expected=f"{size} names")
             own: Sequence[Any] = range(size)
@@ -261,14 +300,19 @@ class Result:
     def plot(self, axes: Axes | None = None, **options: Any) -> Axes:
         """Draw the cumulative regret; or, where the truth is not known, smoothed returns.
 
-        ``options`` are ``scale`` and ``width`` as of :meth:`Comparison.plot`, or those of a line: label, color, ...
+        ``options`` are ``scale`` and ``width`` as of :meth:`Comparison.plot`, or those of a line:
+        label, color, ...
         """
-        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_result(self, axes, **options)
+        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_result(
+            self, axes, **options
+        )
         return drawn
 
     def plot_policy(self, axes: Axes | None = None, **names: Sequence[str]) -> Axes:
         """Draw the policy: a row per state, a column per step, a colour per action; ``states`` and ``actions`` name."""
-        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_policy(self, axes, **names)
+        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_policy(
+            self, axes, **names
+        )
         return drawn
 
     def page(self, path: str | Path) -> Path:
@@ -277,7 +321,9 @@ class Result:
         return written
 
     def __repr__(self) -> str:
-        lost = f", total_regret={self.total_regret:,.6g}" if self.exact and self.total_episodes else ""
+        lost = (
+            f", total_regret={self.total_regret:,.6g}" if self.exact and self.total_episodes else ""
+        )
         return f"Result({self.label}, episodes={self.total_episodes:,}, seed={self.seed}, plans={self.plans:,}{lost})"
 
     def _repr_html_(self) -> str:
@@ -286,9 +332,16 @@ class Result:
 
 def stretches(policy: Ints) -> dict[str, int]:
     """Return the first steps, from 0, of stretches over which a policy [H, ...] stays the same, by their names."""
-    cuts = [0, *(h for h in range(1, len(policy)) if (policy[h] != policy[h - 1]).any()), len(policy)]
+    cuts = [
+        0,
+        *(h for h in range(1, len(policy)) if (policy[h] != policy[h - 1]).any()),
+        len(policy),
+    ]
     each = itertools.pairwise(cuts)
-    return {f"steps {first + 1} to {end}" if end > first + 1 else f"step {end}": first for first, end in each}
+    return {
+        f"steps {first + 1} to {end}" if end > first + 1 else f"step {end}": first
+        for first, end in each
+    }
 
 
 def sum_of_pieces(episodes: Sequence[int], amounts: Sequence[float], at: Any) -> Any:
@@ -297,7 +350,9 @@ def sum_of_pieces(episodes: Sequence[int], amounts: Sequence[float], at: Any) ->
     sums = np.concatenate([[0.0], np.cumsum(np.array(amounts))])
     found = np.asarray(at)
     if found.dtype.kind not in "iu" or (found.size and (found.min() < 0 or found.max() > ends[-1])):
-        raise ParameterError("episode", got=f"{at!r:.80}", expected=f"whole numbers from 0 to {ends[-1]:,}")
+        raise ParameterError(
+            "episode", got=f"{at!r:.80}", expected=f"whole numbers from 0 to {ends[-1]:,}"
+        )
     after = np.searchsorted(ends, found)  # the piece that each lies in
     before = np.maximum(after - 1, 0)
     share = (found - ends[before]) / np.maximum(ends[after] - ends[before], 1)
@@ -324,6 +379,12 @@ def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
         facts = [row.get(name) for row in rows]
         try:
             columns[name] = pa.array(facts)
-        except (ValueError, TypeError, OverflowError):  # what pyarrow's own errors derive from, and large integers
-            columns[name] = pa.array([None if fact is None else json.dumps(fact, default=str) for fact in facts])
+        except (
+            ValueError,
+            TypeError,
+            OverflowError,
+        ):  # what pyarrow's own errors derive from, and large integers
+            columns[name] = pa.array(
+                [None if fact is None else json.dumps(fact, default=str) for fact in facts]
+            )
     return pa.table(columns)

@@ -1,9 +1,10 @@
 """One driver for every run: it asks for a plan, plays the block, and hands back what was counted.
 
-**Random numbers have an address**, (seed, purpose, first episode of the block): nothing depends on what was drawn
-before, so a run that goes on from an earlier one equals an uninterrupted one, to the bit. A block that the end of
-a run interrupted is played anew when the run goes on (in the simulator), or finished first (in an environment, whose
-episodes cannot be taken back); the learner is then told of the whole block, as if there had been no end.
+**Random numbers have an address**, (seed, purpose, first episode of the block): nothing depends on
+what was drawn before, so a run that goes on from an earlier one equals an uninterrupted one, to the
+bit. A block that the end of a run interrupted is played anew when the run goes on (in the
+simulator), or finished first (in an environment, whose episodes cannot be taken back); the learner
+is then told of the whole block, as if there had been no end.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Block(NamedTuple):
     returns: Floats  # [pieces] realised, summed likewise; both in the unit of the problem's rewards
     pessimistic: int = 0  # episodes whose planned value was below the optimum
     fault: BaseException | None = None  # what ended the block early
-    end: int | None = None  # the state that the last episode led to, where the next one begins there
+    end: int | None = (
+        None  # the state that the last episode led to, where the next one begins there
+    )
 
 
 class Source:
@@ -62,10 +65,18 @@ class Source:
     problem: str  # a run goes on where this is the same
     mdp: FiniteMDP | None  # the truth, where it is known
     environment: Any = None  # what is kept of an environment; None in the simulator
-    _last: tuple[tuple[Any, Floats], ...] = ()  # policies and their values: they often stay the same
+    _last: tuple[
+        tuple[Any, Floats], ...
+    ] = ()  # policies and their values: they often stay the same
 
     def play(
-        self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool], at: int | None = None
+        self,
+        plan: Plan,
+        first: int,
+        episodes: int,
+        seed: int,
+        stop: Callable[[], bool],
+        at: int | None = None,
     ) -> Block:
         """Play episodes ``first``, ``first + 1``, ... under a plan; fewer where ``stop`` says so.
 
@@ -77,13 +88,20 @@ class Source:
         """Return the exact regret of an episode by its start [S], and where the plan counts on less than the best."""
         if self.mdp is None:
             return np.full(self.known.states, np.nan), np.zeros(self.known.states, bool)
-        found = next((values for policy, values in self._last if np.array_equal(policy, plan.policy)), None)
+        found = next(
+            (values for policy, values in self._last if np.array_equal(policy, plan.policy)), None
+        )
         if found is None:
             found = self.mdp.evaluate(plan.policy)[0]
             self._last = ((plan.policy, found), *self._last[: MOST_POLICIES - 1])
-        best, promised = self.mdp.optimal_values[0], np.inf if plan.values is None else plan.values[0]
+        best, promised = (
+            self.mdp.optimal_values[0],
+            np.inf if plan.values is None else plan.values[0],
+        )
         gap = best - found
-        lost = self.known.unit.scale * np.where(gap > 1e-12 * self.known.horizon, gap, 0.0)  # less is rounding
+        lost = self.known.unit.scale * np.where(
+            gap > 1e-12 * self.known.horizon, gap, 0.0
+        )  # less is rounding
         return lost, promised < best - 1e-9 * self.known.horizon  # up to rounding
 
 
@@ -95,10 +113,16 @@ class Simulator(Source):
         self.known, self.problem = mdp.known, mdp.fingerprint
 
     def play(
-        self, plan: Plan, first: int, episodes: int, seed: int, stop: Callable[[], bool], at: int | None = None
+        self,
+        plan: Plan,
+        first: int,
+        episodes: int,
+        seed: int,
+        stop: Callable[[], bool],
+        at: int | None = None,
     ) -> Block:
         """Play a block: its visits are a multinomial flow, its regret is exact."""
-        parts, which = parts_of(plan, self.known)
+        parts, which = plan_parts(plan, self.known)
         draw = generator(seed, "environment", first)
         flows, end = play(self.mdp, [part.policy for part in parts], which, episodes, draw, at)
         regret, earned, pessimistic = 0.0, 0.0, 0
@@ -110,7 +134,14 @@ class Simulator(Source):
             earned += self.known.unit.total(flow.reward @ weight, weight.sum())
             pessimistic += int(starts[below].sum())
         end = end if self.known.continuing else None
-        return Block(flows, np.array([episodes]), np.array([regret]), np.array([earned]), pessimistic, end=end)
+        return Block(
+            flows,
+            np.array([episodes]),
+            np.array([regret]),
+            np.array([earned]),
+            pessimistic,
+            end=end,
+        )
 
 
 class Progress:
@@ -132,7 +163,9 @@ class Progress:
             return
         self.due, self.told = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY), True
         left = (self.total - done) * (now - self.began) / max(done, 1)
-        self._print(f" ({100 * done / self.total:.0f}%), {left:,.0f} s left", "" if self.terminal else "\n")
+        self._print(
+            f" ({100 * done / self.total:.0f}%), {left:,.0f} s left", "" if self.terminal else "\n"
+        )
 
     def close(self) -> None:
         """Say how far the job came, if anything was said before."""
@@ -167,33 +200,52 @@ def ctrl_c() -> Iterator[threading.Event]:
 class Run:
     """A run in progress: an agent, a source of episodes, and what came of them so far.
 
-    By default the seed is 0, or that of ``earlier``: where to go on, which is copied and stays as it is.
+    By default the seed is 0, or that of ``earlier``: where to go on, which is copied and stays as
+    it is.
     """
 
-    def __init__(self, agent: Learner, source: Source, seed: int | None = None, earlier: Result | None = None) -> None:
+    def __init__(
+        self, agent: Learner, source: Source, seed: int | None = None, earlier: Result | None = None
+    ) -> None:
         require_learner(agent)
         self.source = source
-        about = {"known": source.known, "problem": source.problem, "environment": source.environment}
+        about = {
+            "known": source.known,
+            "problem": source.problem,
+            "environment": source.environment,
+        }
         if earlier is None:
             seed = require_integer("seed", 0 if seed is None else seed, 0)
             state, label = agent.begin(source.known), type(agent).__name__
-            self.result = Result(label=label, seed=seed, agent=agent, state=state, blocks=Blocks(), **about)
+            self.result = Result(
+                label=label, seed=seed, agent=agent, state=state, blocks=Blocks(), **about
+            )
             return
         if not isinstance(earlier, Result):
             expected = "the Result of an earlier call; an agent begins with a log by orl.Agent(...).learn_from(log)"
             raise ParameterError("continue_from", got=f"{earlier!r:.60}", expected=expected)
         if seed is not None and seed != earlier.seed:
-            raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
+            raise ParameterError(
+                "seed", got=seed, expected=f"{earlier.seed}, that of the earlier run"
+            )
         if earlier.problem != source.problem:
-            raise ParameterError("continue_from", got="a run on another problem", expected="one on the same problem")
-        if agent is not earlier.agent and (changed := changes(identity(earlier.agent), identity(agent))):
+            raise ParameterError(
+                "continue_from", got="a run on another problem", expected="one on the same problem"
+            )
+        if agent is not earlier.agent and (
+            changed := changes(identity(earlier.agent), identity(agent))
+        ):
             got = f"a run of another agent: {changed}"
             raise ParameterError("continue_from", got=got, expected="one of the same agent")
         blocks, state, cut = copy.deepcopy((earlier.blocks, earlier.state, earlier.cut))
         self.result = replace(earlier, agent=agent, blocks=blocks, state=state, cut=cut, **about)
 
     def play(
-        self, episodes: int, *, progress: bool | None = None, after: Callable[[Result], bool] | None = None
+        self,
+        episodes: int,
+        *,
+        progress: bool | None = None,
+        after: Callable[[Result], bool] | None = None,
     ) -> None:
         """Play that many more episodes; after every block ``after`` is told of the result and says whether to go on.
 
@@ -206,7 +258,9 @@ class Run:
             with ctrl_c() as pressed:
                 while blocks.total_episodes < end:
                     fault = self._block(end, pressed.is_set)
-                    self.result = replace(self.result, wall_time=before + time.perf_counter() - began)
+                    self.result = replace(
+                        self.result, wall_time=before + time.perf_counter() - began
+                    )
                     if isinstance(fault, Exception):
                         raise fault
                     done = blocks.total_episodes
@@ -220,7 +274,12 @@ class Run:
 
     def _block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
         """Plan and play one block, until episode ``end`` at most; return what ended it early, if anything did."""
-        agent, known, blocks, seed = self.result.agent, self.result.known, self.result.blocks, self.result.seed
+        agent, known, blocks, seed = (
+            self.result.agent,
+            self.result.known,
+            self.result.blocks,
+            self.result.seed,
+        )
         state, at, seen = self.result.state, self.result.at, dict[int, Flow]()
         if self.result.cut is not None:  # go back to where the interrupted block began
             state, at, seen = self.result.cut
@@ -230,21 +289,27 @@ class Run:
                     getattr(blocks, name).pop()
                 del blocks.phases[blocks.phase[-1] + 1 if blocks.phase else 0 :]
         first = blocks.total_episodes
-        before = sum(flow.episodes for flow in seen.values())  # episodes that an environment has shown already
+        before = sum(
+            flow.episodes for flow in seen.values()
+        )  # episodes that an environment has shown already
         plan = agent.plan(known, state, generator(seed, "agent", first - before))
         require_plan(plan, known)
-        block = self.source.play(plan, first, min(plan.episodes - before, end - first), seed, stop, at)
+        block = self.source.play(
+            plan, first, min(plan.episodes - before, end - first), seed, stop, at
+        )
         if block.flows:
             flows, cut = joined(seen, block.flows), None
             if before + block.episodes.sum() < plan.episodes:
-                cut = Cut(copy.deepcopy(state), at, {} if self.source.environment is None else flows)
-            tell(agent, known, state, plan, flows)
-            enter(blocks, plan, block, new=not seen)
+                cut = Cut(
+                    copy.deepcopy(state), at, {} if self.source.environment is None else flows
+                )
+            learn_block(agent, known, state, plan, flows)
+            record_block(blocks, plan, block, new=not seen)
             self.result = replace(self.result, state=state, cut=cut, at=block.end)
         return block.fault
 
 
-def parts_of(plan: Plan, known: Known) -> tuple[list[Plan], Ints]:
+def plan_parts(plan: Plan, known: Known) -> tuple[list[Plan], Ints]:
     """Return the different parts of a plan, itself first, and the number of that from each first state [S]."""
     found = {id(part): part for part in (plan, *plan.starts.values())}
     numbers, which = {each: i for i, each in enumerate(found)}, np.zeros(known.states, np.int64)
@@ -258,27 +323,33 @@ def joined(*several: dict[int, Flow]) -> dict[int, Flow]:
     found: dict[int, list[Flow]] = {}
     for number, flow in (item for flows in several for item in flows.items()):
         found.setdefault(number, []).append(flow)
-    return {i: each[0] if len(each) == 1 else Flow.joined(each) for i, each in sorted(found.items())}
+    return {
+        i: each[0] if len(each) == 1 else Flow.joined(each) for i, each in sorted(found.items())
+    }
 
 
-def tell(agent: Learner, known: Known, state: Any, plan: Plan, flows: dict[int, Flow]) -> None:
+def learn_block(
+    agent: Learner, known: Known, state: Any, plan: Plan, flows: dict[int, Flow]
+) -> None:
     """Let an agent learn from a block: of each part of the plan by itself."""
-    parts = parts_of(plan, known)[0]
+    parts = plan_parts(plan, known)[0]
     for number, flow in flows.items():
         agent.learn(known, state, parts[number], flow)
 
 
-def enter(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
+def record_block(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
     """Add a block, or the rest of one that is not new, to what happened."""
-    facts, grounds, pieces = dict(plan.facts), dict(plan.grounds), len(block.episodes)
+    facts, diagnostics, pieces = dict(plan.facts), dict(plan.diagnostics), len(block.episodes)
     if not blocks.phases or blocks.phases[-1]["facts"] != facts:
         blocks.phases.append({"facts": facts})
-    blocks.phases[-1]["grounds"] = grounds
-    if new and "statistics" in grounds:  # of the episodes before: the first, the last, and some between are kept
+    blocks.phases[-1]["diagnostics"] = diagnostics
+    if (
+        new and "statistics" in diagnostics
+    ):  # of the episodes before: the first, the last, and some between are kept
         history = blocks.phases[-1].setdefault("history", [])
         if len(history) > 1 and history[-1][0] < GROWTH * history[-2][0]:
             history.pop()
-        point = [blocks.total_episodes, *grounds["statistics"]]
+        point = [blocks.total_episodes, *diagnostics["statistics"]]
         history.extend([point] if point not in history[-1:] else [])
     blocks.episodes.extend(block.episodes.tolist())
     blocks.regret.extend(block.regret.tolist())
@@ -288,16 +359,28 @@ def enter(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
     blocks.phase.extend([len(blocks.phases) - 1] * pieces)
     blocks.total_episodes += int(block.episodes.sum())
     if len(blocks.phases) > MOST_PHASES:  # of bases that take turns, say: join neighbours
-        blocks.phases = [{**row, "grounds": {**row["grounds"], "joined": True}} for row in blocks.phases[1::2]]
+        blocks.phases = [
+            {**row, "diagnostics": {**row["diagnostics"], "joined": True}}
+            for row in blocks.phases[1::2]
+        ]
         blocks.phase = [min(i // 2, len(blocks.phases) - 1) for i in blocks.phase]
 
 
 def require_learner(agent: object) -> None:
     """Refuse what is not a learner, with the methods that it lacks."""
-    own = {name: getattr(type(agent), name, getattr(agent, name, None)) for name in ("begin", "plan", "learn")}
-    missing = [name for name, each in own.items() if not callable(each) or each is vars(Learner)[name]]
+    own = {
+        name: getattr(type(agent), name, getattr(agent, name, None))
+        for name in ("begin", "plan", "learn")
+    }
+    missing = [
+        name for name, each in own.items() if not callable(each) or each is vars(Learner)[name]
+    ]
     if missing or isinstance(agent, type):
-        got = f"{agent.__name__}, a class" if isinstance(agent, type) else f"{type(agent).__name__} without {missing}"
+        got = (
+            f"{agent.__name__}, a class"
+            if isinstance(agent, type)
+            else f"{type(agent).__name__} without {missing}"
+        )
         expected = "an instance of a class with the methods begin, plan and learn, such as orl.UCRLVTRLin(features=...)"
         raise ParameterError("agent", got=got, expected=expected)
 
@@ -305,11 +388,13 @@ def require_learner(agent: object) -> None:
 def require_plan(plan: Any, known: Known) -> None:
     """Refuse a plan that cannot be played: plans come from users' algorithms too."""
     if not isinstance(plan, Plan):
-        raise ParameterError("plan", got=type(plan).__name__, expected="orl.Plan(policy=..., episodes=...)")
+        raise ParameterError(
+            "plan", got=type(plan).__name__, expected="orl.Plan(policy=..., episodes=...)"
+        )
     require_policy("plan.policy", plan.policy, known)
     require_integer("plan.episodes", plan.episodes, 1)
     for start, part in plan.starts.items():
-        require_integer("plan.starts", start, 0, most=known.states - 1)
+        require_integer("plan.starts", start, 0, maximum=known.states - 1)
         require_plan(replace(part, starts={}) if isinstance(part, Plan) else part, known)
 
 
@@ -342,12 +427,15 @@ def run(
     progress : bool, optional
         Show progress on standard error; by default only when the run takes longer than a second.
     continue_from : Result, optional
-        Go on where an earlier run ended; the result covers both, and equals that of one uninterrupted run. The agent
-        and the problem must be the same; the seed is that of the earlier run.
+        Go on where an earlier run ended; the result covers both, and equals that of one
+        uninterrupted run. The agent and the problem must be the same; the seed is that of the
+        earlier run.
 
     Ctrl-C raises Interrupted, with everything so far in its ``result``.
     """
     under_way = Run(agent, Simulator(as_mdp(problem)), seed, continue_from)
-    require_integer("episodes", episodes, 1, most=MOST_EPISODES - under_way.result.total_episodes)
+    require_integer(
+        "episodes", episodes, 1, maximum=MOST_EPISODES - under_way.result.total_episodes
+    )
     under_way.play(episodes, progress=progress)
     return under_way.result

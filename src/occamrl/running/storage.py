@@ -1,11 +1,13 @@
 """One file for everything: arrays and JSON in a zip archive, written whole or not at all, read with suspicion.
 
-A *document* is an NPZ file of plain arrays, one of which is a JSON text that refers to the others. The archive's
-comment is the SHA-256 of all bytes before it. It is written under a temporary name, synced and renamed. Nothing is ever
-pickled: a file holds data, never code. Classes are looked up by name, in this package or in modules that are imported
-already, and must be learners, rules, families or what these are made of.
+A *document* is an NPZ file of plain arrays, one of which is a JSON text that refers to the others.
+The archive's comment is the SHA-256 of all bytes before it. It is written under a temporary name,
+synced and renamed. Nothing is ever pickled: a file holds data, never code. Classes are looked up by
+name, in this package or in modules that are imported already, and must be learners, rules, families
+or what these are made of.
 
-A result (:func:`save`, :func:`load`) is a document: the checkpoint of a run or of a cell, and a saved agent.
+A result (:func:`save`, :func:`load`) is a document: the checkpoint of a run or of a cell, and a
+saved agent.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem, Rule
 from occamrl.registry import satisfies
-from occamrl.running.identity import changes, identity, identity_of_problem, name_of, parts_of
+from occamrl.running.identity import changes, identity, identity_of_problem, name_of, stored_fields
 from occamrl.running.result import Blocks, Result
 
 FORMAT = 8
@@ -88,7 +90,9 @@ def read_sealed(path: Path) -> dict[str, Any]:
             raise ValueError("its digest does not match its content")
     except Exception as error:  # whatever a damaged file leads to
         got = f"{type(error).__name__}: {error}"
-        raise RecordError(path, got=got, expected="a file as it was written; it is left in place") from error
+        raise RecordError(
+            path, got=got, expected="a file as it was written; it is left in place"
+        ) from error
     return document
 
 
@@ -97,7 +101,9 @@ def write_document(path: Path, document: dict[str, Any], arrays: Arrays) -> None
     text = np.frombuffer(json.dumps({"format": FORMAT, **document}).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, document=text, **arrays)
-    content = buffer.getvalue()[:-2] + _DIGEST.to_bytes(2, "little")  # the length of the comment, which is empty so far
+    content = buffer.getvalue()[:-2] + _DIGEST.to_bytes(
+        2, "little"
+    )  # the length of the comment, which is empty so far
     write_whole(path, content + sha256(content).encode())
 
 
@@ -113,7 +119,10 @@ def read_document(path: Path) -> tuple[dict[str, Any], Arrays]:
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}; this version reads format {FORMAT}")
     except Exception as error:  # whatever a damaged or foreign file leads to, or none
-        got, expected = f"{type(error).__name__}: {error}", "a whole file written by save; it is left in place"
+        got, expected = (
+            f"{type(error).__name__}: {error}",
+            "a whole file written by save; it is left in place",
+        )
         raise CheckpointError(path, got=got, expected=expected) from error
     return document, arrays
 
@@ -124,12 +133,16 @@ class Writer:
     def __init__(self) -> None:
         self.arrays: Arrays = {}
         self.objects: list[Any] = []  # each once, after those that it refers to
-        self._seen: dict[int, tuple[int, Any]] = {}  # the objects are kept alive, so that ids stay theirs
+        self._seen: dict[
+            int, tuple[int, Any]
+        ] = {}  # the objects are kept alive, so that ids stay theirs
 
     def put(self, tree: Any) -> Any:
         """Return the JSON of a tree."""
         if tree is None or isinstance(tree, (bool, int, float, str)):
-            return tree.item() if isinstance(tree, np.generic) else tree  # np.float64 is a float, and equals it
+            return (
+                tree.item() if isinstance(tree, np.generic) else tree
+            )  # np.float64 is a float, and equals it
         if isinstance(tree, (np.ndarray, np.generic)) and tree.dtype.kind in "biufcSU":
             name = f"a{len(self.arrays)}"
             self.arrays[name] = np.asarray(tree)
@@ -141,9 +154,11 @@ class Writer:
         if isinstance(tree, dict):
             return {"dict": [[self.put(key), self.put(part)] for key, part in tree.items()]}
         if not may_be_stored(type(tree)):
-            raise CheckpointError("save", got=name_of(type(tree)), expected="arrays, plain data and algorithms")
+            raise CheckpointError(
+                "save", got=name_of(type(tree)), expected="arrays, plain data and algorithms"
+            )
         if id(tree) not in self._seen:
-            inside = {name: self.put(part) for name, part in parts_of(tree).items()}
+            inside = {name: self.put(part) for name, part in stored_fields(tree).items()}
             self.objects.append({"kind": name_of(type(tree)), "parts": inside})
             self._seen[id(tree)] = len(self.objects) - 1, tree
         return {"object": self._seen[id(tree)][0]}
@@ -153,7 +168,13 @@ def may_be_stored(kind: Any) -> bool:
     """Say whether objects of a class may be part of a file: algorithms, and what they and their states are made of."""
     own = kind.__module__.startswith("occamrl.") and not issubclass(kind, BaseException)
     named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    return own or named or issubclass(kind, (Family, sp.csr_array)) or satisfies(kind, Learner) or satisfies(kind, Rule)
+    return (
+        own
+        or named
+        or issubclass(kind, (Family, sp.csr_array))
+        or satisfies(kind, Learner)
+        or satisfies(kind, Rule)
+    )
 
 
 class Reader:
@@ -187,11 +208,17 @@ class Reader:
     def found(self, name: str) -> Any:
         """Return the class called ``module:Class``, in this package or in a module that is imported already."""
         module, _, qualified = name.partition(":")
-        found: Any = importlib.import_module(module) if module.startswith("occamrl.") else sys.modules.get(module)
+        found: Any = (
+            importlib.import_module(module)
+            if module.startswith("occamrl.")
+            else sys.modules.get(module)
+        )
         for part in qualified.split("."):
             found = getattr(found, part, None)
         if not isinstance(found, type):
-            expected = f"a class that is there: import {module} first, or give the same agent to load"
+            expected = (
+                f"a class that is there: import {module} first, or give the same agent to load"
+            )
             raise CheckpointError("class", got=name, expected=expected)
         return found
 
@@ -203,7 +230,9 @@ class Reader:
         if is_dataclass(found) or issubclass(found, (tuple, PerProblem)):
             return found(**inside)
         if issubclass(found, sp.csr_array):
-            return found((inside["data"], inside["indices"], inside["indptr"]), shape=inside["shape"])
+            return found(
+                (inside["data"], inside["indices"], inside["indptr"]), shape=inside["shape"]
+            )
         if found is Ladder and "family" in inside:
             return Ladder.of_levels(**inside)
         made = found.__new__(found)
@@ -222,11 +251,19 @@ def save(result: Result, path: str | Path) -> None:
         agent: Any = writer.put(result.agent)
     except CheckpointError:  # it has a part that no file can hold: load needs the agent itself
         writer, agent = Writer(), None
-    parts = {name: part for name, part in parts_of(result).items() if name not in ("agent", "blocks")}
+    parts = {
+        name: part
+        for name, part in stored_fields(result).items()
+        if name not in ("agent", "blocks")
+    }
     model = getattr(getattr(result.agent, "ladder", None), "model", None)
-    if model is not None and result.known is model.known:  # names may be anything: the model itself has them
+    if (
+        model is not None and result.known is model.known
+    ):  # names may be anything: the model itself has them
         parts["known"] = None
-    columns = {name: np.array(getattr(result.blocks, name), dtype=kind) for name, kind in _COLUMNS.items()}
+    columns = {
+        name: np.array(getattr(result.blocks, name), dtype=kind) for name, kind in _COLUMNS.items()
+    }
     document = {
         "identity": identity(result.agent),
         "agent": agent,
@@ -237,12 +274,14 @@ def save(result: Result, path: str | Path) -> None:
     write_document(as_path("path", path), document, writer.arrays)
 
 
-def load(path: str | Path, agent: Learner | None = None, problem: FiniteMDP | Problem | None = None) -> Result:
+def load(
+    path: str | Path, agent: Learner | None = None, problem: FiniteMDP | Problem | None = None
+) -> Result:
     """Return the result in a file, to continue from or to look at.
 
-    ``agent`` takes the place of the algorithm in the file and must be the same; it is needed where no file can hold it.
-    ``problem`` must be the one that was simulated. A CheckpointError names the file if it is damaged, foreign, or of
-    another agent or problem; it is left in place.
+    ``agent`` takes the place of the algorithm in the file and must be the same; it is needed where
+    no file can hold it. ``problem`` must be the one that was simulated. A CheckpointError names the
+    file if it is damaged, foreign, or of another agent or problem; it is left in place.
     """
     place, mdp = as_path("path", path), None if problem is None else as_mdp(problem)
     document, arrays = read_document(place)
@@ -250,11 +289,15 @@ def load(path: str | Path, agent: Learner | None = None, problem: FiniteMDP | Pr
         reader = Reader(arrays, document["objects"])
         parts, columns = reader.get(document["result"]), reader.get(document["blocks"])
         if mdp is not None and parts["problem"] != mdp.fingerprint:
-            before = mdp.known if parts["known"] is None else parts["known"]  # the agent's model has it
+            before = (
+                mdp.known if parts["known"] is None else parts["known"]
+            )  # the agent's model has it
             changed = changes(identity_of_problem(before), identity_of_problem(mdp.known))
             got = f"another one ({changed or 'problem.transition has other numbers'})"
             raise CheckpointError(
-                "problem", got=got, expected="the problem that wrote the file; or another file or folder"
+                "problem",
+                got=got,
+                expected="the problem that wrote the file; or another file or folder",
             )
         if agent is None and document["agent"] is None:
             got = f"a {parts['label']} with a part that no file can hold"
@@ -265,13 +308,19 @@ def load(path: str | Path, agent: Learner | None = None, problem: FiniteMDP | Pr
             raise CheckpointError("agent", got=f"another one ({changed})", expected=expected)
         if parts["known"] is None:
             parts["known"] = played.ladder.model.known
-        blocks = Blocks(**{name: columns[name].tolist() for name in _COLUMNS}, phases=columns["phases"])
+        blocks = Blocks(
+            **{name: columns[name].tolist() for name in _COLUMNS}, phases=columns["phases"]
+        )
         blocks.total_episodes = sum(blocks.episodes)
         return Result(**parts, agent=played, blocks=blocks)
     except CheckpointError as error:
-        raise CheckpointError(place, got=f"{error.where}: {error.got}", expected=error.expected) from None
+        raise CheckpointError(
+            place, got=f"{error.where}: {error.got}", expected=error.expected
+        ) from None
     except Exception as error:  # whatever a foreign file leads to
-        raise CheckpointError(place, got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
+        raise CheckpointError(
+            place, got=f"{type(error).__name__}: {error}", expected="what save wrote"
+        ) from error
 
 
 def write_objects(path: Path, *objects: Any) -> list[str]:
@@ -280,10 +329,18 @@ def write_objects(path: Path, *objects: Any) -> list[str]:
     document = {"tree": [writer.put(each) for each in objects], "objects": writer.objects}
     write_document(path, document, writer.arrays)
     modules = set()
-    for kind in {each["kind"] for each in writer.objects if not each["kind"].startswith("occamrl.")}:
+    for kind in {
+        each["kind"] for each in writer.objects if not each["kind"].startswith("occamrl.")
+    }:
         module = kind.partition(":")[0]
-        if "<locals>" in kind or module == "__main__" or getattr(sys.modules[module], "__spec__", None) is None:
-            raise CheckpointError("agent", got=kind, expected="a class of a module that another process can import")
+        if (
+            "<locals>" in kind
+            or module == "__main__"
+            or getattr(sys.modules[module], "__spec__", None) is None
+        ):
+            raise CheckpointError(
+                "agent", got=kind, expected="a class of a module that another process can import"
+            )
         modules.add(module)
     return sorted(modules)
 

@@ -16,15 +16,26 @@ if TYPE_CHECKING:
 
 USE_IT = "Next: use it. If it is too simple, later data will show that."
 _MOST_NAMED = 8  # things that a sentence lists
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_ORDINALS = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+)
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 class Verdict(dict[str, Any]):
-    """What a selector would decide now: its facts and grounds by name, and ``sentences`` that a person can read.
+    """What a selector would decide now: its facts and diagnostics by name, and ``sentences`` that a person can read.
 
-    ``print(verdict)`` prints the sentences. A selector that has reasons of its own puts them into the grounds of its
-    plans, as ``because``.
+    ``print(verdict)`` prints the sentences. A selector that has reasons of its own puts them into
+    the diagnostics of its plans, as ``because``.
     """
 
     sentences: tuple[str, ...] = ()
@@ -43,26 +54,39 @@ def verdict_of(result: Result) -> Verdict:
         found.sentences = ("No episode has been played yet.",)
         return found
     plan = result.next_plan
-    found.update(plan.facts, **plan.grounds)
-    rows = [row for row in result.phase_rows if row.get("label") != "estimation"] or result.phase_rows
+    found.update(plan.facts, **plan.diagnostics)
+    rows = [
+        row for row in result.phase_rows if row.get("label") != "estimation"
+    ] or result.phase_rows
     if isinstance(found.get("chosen"), int):
         found["since"] = since(rows, "chosen", found["chosen"], result.total_episodes)
         ladder, wrong = getattr(result.agent, "ladder", None), found.get("misspecified", False)
         names: Any = found.get("names") or getattr(ladder, "names", ())
-        sentences = misspecified(result, found, names) if wrong else chosen_class(result, found, names, rows)
+        sentences = (
+            misspecified(result, found, names)
+            if wrong
+            else chosen_class(result, found, names, rows)
+        )
     elif "chosen" in found:
         begin = since(rows, "chosen", found["chosen"], result.total_episodes)
         chosen, features = found["chosen"], getattr(result.agent, "features", None)
         if features is not None and isinstance(chosen, list):
             which = f"You need {len(chosen)} of {features.dimension} features: {listed([str(j) for j in chosen])}"
-            because = "The others are not proved to be zero, but too small to matter for the fit so far."
-            sentences = [f"{which} (in use {stretch(begin, result)}).", found.get("because", because)]
+            because = (
+                "The others are not proved to be zero, but too small to matter for the fit so far."
+            )
+            sentences = [
+                f"{which} (in use {stretch(begin, result)}).",
+                found.get("because", because),
+            ]
         else:
             sentences = [f"{result.label} uses {chosen!r}, {stretch(begin, result)}."]
     elif "plays" in found and hasattr(result.agent, "bases"):
         sentences = turns(result, found["plays"])
     else:
-        sentences = [] if "norm_bound" in found else [f"{result.label} reports no choice among models."]
+        sentences = (
+            [] if "norm_bound" in found else [f"{result.label} reports no choice among models."]
+        )
     if "norm_bound" in found:
         sentences.append(norm(result, found))
     found.sentences = (*sentences, earned(result))
@@ -82,13 +106,21 @@ def since(rows: Sequence[dict[str, Any]], name: str, value: Any, episodes: int) 
 def stretch(begin: int, result: Result) -> str:
     """Return since when something has been in use."""
     episodes = result.total_episodes
-    return f"since episode {begin:,} of {episodes:,}" if begin <= episodes else "from the next episode on"
+    return (
+        f"since episode {begin:,} of {episodes:,}"
+        if begin <= episodes
+        else "from the next episode on"
+    )
 
 
 def norm(result: Result, facts: dict[str, Any]) -> str:
     """Say what bounds the norm of the parameter: what was given, unless the data prove less."""
     bound, given = facts["norm_bound"], getattr(result.agent, "norm_bound", math.inf)
-    because = "by the data so far." if bound < given else "as was given: the data so far prove nothing better."
+    because = (
+        "by the data so far."
+        if bound < given
+        else "as was given: the data so far prove nothing better."
+    )
     if "chosen" not in facts:
         because = facts.get("because", because)
     return f"The norm of the parameter is at most {min(bound, given):.4g}, {because}"
@@ -99,7 +131,8 @@ def chosen_class(
 ) -> list[str]:
     """Say which class of a ladder is needed, what was ruled out and when, and what to do next.
 
-    Only ``statistics`` and a ``threshold`` say that smaller classes were ruled out; without them, say what is in use.
+    Only ``statistics`` and a ``threshold`` say that smaller classes were ruled out; without them,
+    say what is in use.
     """
     m = int(facts["chosen"])
     which = f"{names[m - 1]!r} ({place(m, len(names))})" if 1 <= m <= len(names) else f"class {m}"
@@ -112,7 +145,9 @@ def chosen_class(
     elif m == 1 < len(names):
         sentences.append("It is the simplest, and nothing in the data speaks against it so far.")
     after: dict[int, list[str]] = {}
-    for k, name in enumerate(names[: m - 1], start=1):  # ruled out since the end of the last phase that used it
+    for k, name in enumerate(
+        names[: m - 1], start=1
+    ):  # ruled out since the end of the last phase that used it
         used = [row["first"] + row["episodes"] - 1 for row in rows if row.get("chosen", 0) <= k]
         after.setdefault(max(used, default=0), []).append(repr(name))
     for when, group in sorted(after.items()):
@@ -120,7 +155,9 @@ def chosen_class(
         sentences.append(f"{listed(group)} {verb} ruled out after {count_of(when, 'episode')}.")
     delta = getattr(result.agent, "delta", None)
     if m > 1 and "because" not in facts and delta is not None:
-        sentences.append(f"A model class that contains the truth is ruled out with probability at most {delta:g}.")
+        sentences.append(
+            f"A model class that contains the truth is ruled out with probability at most {delta:g}."
+        )
     return [*sentences, *next_steps(result, USE_IT)]
 
 
@@ -142,7 +179,10 @@ def misspecified(result: Result, facts: dict[str, Any], names: Sequence[str]) ->
         f"None of your models fits the data{when}{even}.",
         f"Meanwhile the agent uses {facts.get('playing', 'what fits best')}.",
         *estimated(facts.get("draws", 0)),
-        *next_steps(result, "Next: add a richer class, or look for a variable that is missing from the state."),
+        *next_steps(
+            result,
+            "Next: add a richer class, or look for a variable that is missing from the state.",
+        ),
     ]
 
 
@@ -173,13 +213,20 @@ def earned(result: Result) -> str:
     """Return what the run earned lately, and its regret if that is known."""
     n, unit = max(1, result.total_episodes // 10), f" {result.known.unit_name}".rstrip()
     last = "The last episode earned" if n == 1 else f"The last {n:,} episodes earned"
-    mean = (result.return_at(result.total_episodes) - result.return_at(result.total_episodes - n)) / n
+    mean = (
+        result.return_at(result.total_episodes) - result.return_at(result.total_episodes - n)
+    ) / n
     text = f"{last} {mean:,.4g}{unit}{' each' * (n > 1)}"
-    if result.environment is not None and sum(result.blocks.episodes[-n:]) == n > 1:  # each of them is a piece
+    if (
+        result.environment is not None and sum(result.blocks.episodes[-n:]) == n > 1
+    ):  # each of them is a piece
         text += f" (standard error {np.std(result.blocks.returns[-n:], ddof=1) / math.sqrt(n):.2g})"
     if result.total_regret is None:
         return text + "; what the best policy would have earned is not known here."
-    return text + f"; over all {result.total_episodes:,} the regret is {result.total_regret:,.4g}{unit}."
+    return (
+        text
+        + f"; over all {result.total_episodes:,} the regret is {result.total_regret:,.4g}{unit}."
+    )
 
 
 def ordinal(number: int) -> str:
@@ -206,10 +253,12 @@ def listed(names: Sequence[str]) -> str:
     """Return names as a list in a sentence, cut after a few."""
     if len(names) > _MOST_NAMED:
         return ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more"
-    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else "none"
+    return (
+        ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else "none"
+    )
 
 
-def plain(number: float) -> str:
+def format_number(number: float) -> str:
     """Return a number with four digits that count, never with an exponent where it can be avoided."""
     rounded = float(f"{number:.4g}") + 0.0
     return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e15 else f"{rounded:.4g}"

@@ -4,24 +4,27 @@ r"""ARL-GEN: selection among nested families of kernels at any time (Ghosh et al
         test the classes F_1 < ... < F_M on all rows so far
         play UCRL-VTR on the smallest class that is accepted
 
-Rows are value-targeted and range-weighted (:mod:`occamrl.evidence.value`). The tests hold at all times at once, so that
-testing often costs no confidence: with probability 1 - delta the smallest class that contains the truth is never
-rejected.
+Rows are value-targeted and range-weighted (:mod:`occamrl.evidence.value`). The tests hold at all
+times at once, so that testing often costs no confidence: with probability 1 - delta the smallest
+class that contains the truth is never rejected.
 
-**Lists of kernels.** With the prior w(P) = 1/(M |F_l minus F_{l-1}|) of members that first appear in F_l, the sharp set
-B over F_M contains the true kernel. Class m is accepted iff F_m meets B. The price of a class is log(M |F_m|), not
-log |F_M|. With ``scope="all"`` plans are optimistic over all of B, whatever the class, and need no separability.
+**Lists of kernels.** With the prior w(P) = 1/(M |F_l minus F_{l-1}|) of members that first appear
+in F_l, the sharp set B over F_M contains the true kernel. Class m is accepted iff F_m meets B. The
+price of a class is log(M |F_m|), not log |F_M|. With ``scope="all"`` plans are optimistic over all
+of B, whatever the class, and need no separability.
 
-**Linear classes and aggregations.** All rows are kept in the coordinates of F_M. Class m is accepted iff
+**Linear classes and aggregations.** All rows are kept in the coordinates of F_M. Class m is
+accepted iff
 
 .. math:: \min_{F_m} L \le L_\lambda(\theta_M) + \tfrac14\big(\log\det(\Sigma_M/\lambda) + 2\log(1/\delta)\big) ,
 
 and played by UCRL-VTR-LIN on its part of the sums. A plan lasts until the data have grown by a tenth, or det Sigma by
 the factor 1 + c of lazy planning.
 
-**A truth outside F_M.** F_M is tested like a class below it, against itself with a mean added for every (s, a): with
-probability 1 - delta, L(P*) is at most what the sharp set of that larger class allows, be P* in F_M or not. Where even
-the best of F_M has more, or a transition was seen that F_M does not list, the ladder is *misspecified*.
+**A truth outside F_M.** F_M is tested like a class below it, against itself with a mean added for
+every (s, a): with probability 1 - delta, L(P*) is at most what the sharp set of that larger class
+allows, be P* in F_M or not. Where even the best of F_M has more, or a transition was seen that F_M
+does not list, the ladder is *misspecified*.
 """
 
 from __future__ import annotations
@@ -34,7 +37,14 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import block_diag
 
-from occamrl.errors import ParameterError, require_choice, require_delta, require_kind, require_number, require_rewards
+from occamrl.errors import (
+    ParameterError,
+    require_choice,
+    require_delta,
+    require_kind,
+    require_number,
+    require_rewards,
+)
 from occamrl.evidence import value
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import Pace, optimistic_values
@@ -63,15 +73,15 @@ class ARLGen(Learner):
     ladder : Ladder
         Nested classes F_1 < ... < F_M.
     delta : float
-        The smallest class that contains the true kernel is rejected with probability at most delta, over all tests
-        together.
+        The smallest class that contains the true kernel is rejected with probability at most delta,
+        over all tests together.
     scope : "smallest" | "all"
-        Of lists of kernels: be optimistic over the members of the smallest class that are left, or over those of all
-        classes; ``chosen`` is then a report. "all" needs no separability: choose it when :func:`occamrl.preflight`
-        finds unidentifiable pairs.
+        Of lists of kernels: be optimistic over the members of the smallest class that are left, or
+        over those of all classes; ``chosen`` is then a report. "all" needs no separability: choose
+        it when :func:`occamrl.preflight` finds unidentifiable pairs.
     replan : float, optional
-        Of lists: a plan lasts this share of the episodes that its member has played, 0.1 by default. Of other classes:
-        c of lazy planning, 0.2 by default. 0: plan before every episode.
+        Of lists: a plan lasts this share of the episodes that its member has played, 0.1 by
+        default. Of other classes: c of lazy planning, 0.2 by default. 0: plan before every episode.
 
     Notes
     -----
@@ -107,7 +117,9 @@ class ARLGen(Learner):
     def _base(self) -> UCRLVTR:
         """UCRL-VTR on the largest list, with the prior of the ladder."""
         replan = 0.1 if self.replan is None else self.replan
-        return UCRLVTR(family=self.ladder.family, delta=self.delta, prior=self.ladder.prior, replan=replan)
+        return UCRLVTR(
+            family=self.ladder.family, delta=self.delta, prior=self.ladder.prior, replan=replan
+        )
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data; ``pairs``, of every (s, a): the number of rows, their sums of y and x."""
@@ -129,9 +141,14 @@ class ARLGen(Learner):
         inside = losses[0] <= most[0]
         chosen = int(first[inside].min()) + 1
         least, misfit = -self.ladder.largest(-losses[0]), self._misfit_list(state, losses[0])
-        grounds = {**self._grounds(known, state, least, float(most[0]), misfit), "alive": self.ladder.count(inside)}
+        diagnostics = {
+            **self._diagnostics(known, state, least, float(most[0]), misfit),
+            "alive": self.ladder.count(inside),
+        }
         among = inside & (first < chosen) if self.scope == "smallest" else inside
-        return base.plan_among(known, state, among, facts=self._facts(state, chosen), grounds=grounds)
+        return base.plan_among(
+            known, state, among, facts=self._facts(state, chosen), diagnostics=diagnostics
+        )
 
     def _plan_linear(self, known: Known, state: dict[str, Any]) -> Plan:
         """Plan on the smallest linear class or aggregation whose loss the largest one does not undercut by too much."""
@@ -152,15 +169,21 @@ class ARLGen(Learner):
             values=found.values,
             episodes=min(pace.episodes, max(1, int(_GROWTH * state["episodes"]))),
             facts=self._facts(state, chosen),
-            grounds=self._grounds(known, state, least, most, self._misfit_linear(state, float(least[-1]))),
+            diagnostics=self._diagnostics(
+                known, state, least, most, self._misfit_linear(state, float(least[-1]))
+            ),
             carry=pace,
         )
 
     def _facts(self, state: dict[str, Any], chosen: int) -> dict[str, Any]:
-        since = state["since"] if state["episodes"] and chosen == state["chosen"] else state["episodes"] + 1
+        since = (
+            state["since"]
+            if state["episodes"] and chosen == state["chosen"]
+            else state["episodes"] + 1
+        )
         return {"chosen": chosen, "playing": self.ladder.names[chosen - 1], "since": since}
 
-    def _grounds(
+    def _diagnostics(
         self, known: Known, state: dict[str, Any], least: Floats, most: float, misfit: float | None
     ) -> dict[str, Any]:
         """Return on what grounds; losses come without the sum of y^2."""
@@ -177,12 +200,16 @@ class ARLGen(Learner):
     def _misfit_list(self, state: dict[str, Any], losses: Floats) -> float:
         """Return by how much the loss of the best kernel exceeds what noise explains.
 
-        The alternatives are all kernels of F_M, with even weights, and a Gaussian mean of variance 1/4 at every (s, a).
+        The alternatives are all kernels of F_M, with even weights, and a Gaussian mean of variance
+        1/4 at every (s, a).
         """
         count, total, x = state["pairs"][:, 0], state["pairs"][:, 1], state["pairs"][:, 2:]
         family = self.ladder.family
         left = total - (x * family.theta[losses.argmin()][family.features.group]).sum(axis=1)
-        noise = 0.5 * math.log(family.size / level(family.reach, self.delta)) + 0.25 * np.log1p(count).sum()
+        noise = (
+            0.5 * math.log(family.size / level(family.reach, self.delta))
+            + 0.25 * np.log1p(count).sum()
+        )
         between = off_grid(family.reach, float(state["rows"][0]), self.delta)
         return float((left**2 / (count + 1.0)).sum() - noise - between)
 
@@ -192,7 +219,9 @@ class ARLGen(Learner):
         count, total, x = state["pairs"][:, 0], state["pairs"][:, 1], state["pairs"][:, 2:]
         if xy.size + count.size > _MOST_COORDINATES:
             return None
-        rows = group[:, None] * xy.shape[1] + np.arange(xy.shape[1])  # the coordinates of each (s, a)
+        rows = group[:, None] * xy.shape[1] + np.arange(
+            xy.shape[1]
+        )  # the coordinates of each (s, a)
         across = np.zeros((count.size, xy.size))
         np.put_along_axis(across, rows, x, axis=1)
         whole = np.block([[block_diag(*gram), across.T], [across, np.diag(count)]])
@@ -202,7 +231,7 @@ class ARLGen(Learner):
         """Add the rows of the block, and keep what was decided before it."""
         features = self.ladder.features
         outcomes, pair = features.attach(known), flow.state * known.actions + flow.action
-        listed = outcomes.locate(pair, flow.next_state, np.zeros(pair.size), known.states) >= 0
+        listed = outcomes.index_of(pair, flow.next_state, np.zeros(pair.size), known.states) >= 0
         state["novel"] += int(flow.count[~listed].sum())
         if self.ladder.finite:
             new = self._base.enter(known, state, plan, flow)
@@ -219,4 +248,6 @@ class ARLGen(Learner):
 def _bound(gram: Floats, xy: Floats, delta: float) -> float:
     """Return what L of the truth is at most, minus the sum of y^2, by a regression [G, n, n] that may be too large."""
     fit = value.ridge(gram, xy, _LAMBDA)
-    return float(-(xy * fit.theta).sum() + value.squared_radius(fit.logdet.sum(), delta, _LAMBDA, 0.0))
+    return float(
+        -(xy * fit.theta).sum() + value.squared_radius(fit.logdet.sum(), delta, _LAMBDA, 0.0)
+    )

@@ -1,6 +1,7 @@
 """What selectors are compared with: the plain learner that a selector would be if it knew, or did not look.
 
-``oracle`` knows the class, the support or the norm; ``largest`` plays the whole class, ``smallest`` the first one.
+``oracle`` knows the class, the support or the norm; ``largest`` plays the whole class, ``smallest``
+the first one.
 """
 
 from __future__ import annotations
@@ -31,12 +32,17 @@ def oracle(selector: Learner, problem: Any) -> Learner:
     if ladder is not None:
         m = ladder.class_of(as_mdp(problem))
         if m is None:
-            got, expected = f"no class that contains {type(problem).__name__}", "one that contains the problem's kernel"
+            got, expected = (
+                f"no class that contains {type(problem).__name__}",
+                "one that contains the problem's kernel",
+            )
             raise ParameterError("ladder", got=got, expected=expected)
         return on_class(selector, m)
     if theta is None or not hasattr(selector, "features"):
         got = f"a {type(selector).__name__} on {type(problem).__name__}"
-        raise ParameterError("oracle", got=got, expected="a selector with a ladder, or a problem with theta")
+        raise ParameterError(
+            "oracle", got=got, expected="a selector with a ladder, or a problem with theta"
+        )
     own: dict[str, Any] = {}
     if getattr(selector, "norm", True):
         own["norm_bound"] = float(np.linalg.norm(theta))
@@ -63,17 +69,23 @@ def on_class(selector: Learner, m: Any) -> Learner:
     """Return the learner on class m of a selector's ladder, m = 1 ... M."""
     ladder: Any = getattr(selector, "ladder", None)
     if ladder is None:
-        raise ParameterError("selector", got=f"a {type(selector).__name__}", expected="a selector with a ladder")
+        raise ParameterError(
+            "selector", got=f"a {type(selector).__name__}", expected="a selector with a ladder"
+        )
     if isinstance(ladder, ParametricLadder):
         return dataclasses.replace(selector, ladder=ladder.only(m))  # type: ignore[type-var]  # selectors are dataclasses
     family = ladder.family_of(m)
     if family.finite:
         return _learner(UCRLVTR, selector, family=family)
-    return _learner(UCRLVTRLin, selector, features=family.own_features, norm_bound=family.norm_bound)
+    return _learner(
+        UCRLVTRLin, selector, features=family.own_features, norm_bound=family.norm_bound
+    )
 
 
 def _learner(kind: Any, selector: Any, **own: Any) -> Learner:
     """Return a learner with its own parameters, and those that it shares with a selector unless these are None."""
     shared = {each.name: getattr(selector, each.name, None) for each in dataclasses.fields(kind)}
-    made: Learner = kind(**{name: value for name, value in (shared | own).items() if value is not None})
+    made: Learner = kind(
+        **{name: value for name, value in (shared | own).items() if value is not None}
+    )
     return made

@@ -51,8 +51,9 @@ class D3RB(Rule):
     >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
     >>> result = orl.run(orl.Arena(bases=bases, rule=orl.D3RB()), problem, episodes=50)
 
-    Pacchiano, Dann and Gentile, "Data-driven online model selection with regret guarantees", AISTATS 2024 (arXiv
-    2306.02869v3), first algorithm. The base with the smallest potential :math:`\phi_i = d_i\sqrt{n_i}` plays; then
+    Pacchiano, Dann and Gentile, "Data-driven online model selection with regret guarantees",
+    AISTATS 2024 (arXiv 2306.02869v3), first algorithm. The base with the smallest potential
+    :math:`\phi_i = d_i\sqrt{n_i}` plays; then
 
     .. math:: UCB_i + d_i/\sqrt{n_i} < \max_j LCB_j \;\Rightarrow\; d_i \leftarrow 2 d_i.
 
@@ -105,7 +106,8 @@ class D3RB(Rule):
 class ED2RB(D3RB):
     r"""Estimating data-driven regret balancing: a base's coefficient is what the returns so far say it is.
 
-    The second algorithm of the paper of :class:`D3RB`, with the same parameters and the same kind of guarantee:
+    The second algorithm of the paper of :class:`D3RB`, with the same parameters and the same kind
+    of guarantee:
 
     .. math:: d_i = \max\{d_{min}, \sqrt{n_i}(\max_j LCB_j - UCB_i)\}, \quad
         \phi_i \leftarrow \min\{\max\{d_i\sqrt{n_i}, \phi_i\}, 2\phi_i\}.
@@ -136,8 +138,14 @@ class _Promised(Rule):
     def __post_init__(self) -> None:
         require_delta(self.delta)
         require_number("scale", self.scale, 0.0, 1e6)
-        if not isinstance(self.promised, (tuple, list)) and (self.promised is not None or self.given):
-            raise ParameterError("promised", got=f"{self.promised!r:.80}", expected="a tuple of numbers, one per base")
+        if not isinstance(self.promised, (tuple, list)) and (
+            self.promised is not None or self.given
+        ):
+            raise ParameterError(
+                "promised",
+                got=f"{self.promised!r:.80}",
+                expected="a tuple of numbers, one per base",
+            )
         for number in self.promised or ():
             require_number("promised", number, 0.0, math.inf, open_low=True)
 
@@ -157,18 +165,21 @@ class _Promised(Rule):
 class RegretBalancing(_Promised):
     r"""Regret bound balancing and elimination: balance regret bounds R_i, and drop a base whose bound is refuted.
 
-    Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i plays, among those
-    active; i is dropped for good when :math:`UCB_i + R_i/n_i < \max_{j\ active} LCB_j`.
+    Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i
+    plays, among those active; i is dropped for good when :math:`UCB_i + R_i/n_i < \max_{j\ active}
+    LCB_j`.
 
-    Proved: with probability 1 - delta, regret of the order of M times the bound of the best base whose bound holds, if
-    one does and c is as large as the concentration bound needs, plus terms of lower order.
+    Proved: with probability 1 - delta, regret of the order of M times the bound of the best base
+    whose bound holds, if one does and c is as large as the concentration bound needs, plus terms of
+    lower order.
 
     Parameters
     ----------
     promised : tuple of float, optional
-        d_i of the promised bounds :math:`R_i(n) = d_i\sqrt n`, one for each base, for returns in [0, 1]. By default
-        R_i is the sum of planned value minus return over the episodes of base i, which bounds the regret of optimistic
-        bases up to noise. Where a base plans no value, 1 takes its place, the largest possible.
+        d_i of the promised bounds :math:`R_i(n) = d_i\sqrt n`, one for each base, for returns in
+        [0, 1]. By default R_i is the sum of planned value minus return over the episodes of base i,
+        which bounds the regret of optimistic bases up to noise. Where a base plans no value, 1
+        takes its place, the largest possible.
     delta, scale : float
         Of w; ``scale`` is c.
     """
@@ -186,7 +197,11 @@ class RegretBalancing(_Promised):
 
     def bounds(self, memory: dict[str, Any]) -> Floats:
         """Return R_i [M]."""
-        return np.asarray(memory["planned"] - memory["totals"]) if self.promised is None else super().bounds(memory)
+        return (
+            np.asarray(memory["planned"] - memory["totals"])
+            if self.promised is None
+            else super().bounds(memory)
+        )
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
         """Return the active base with the smallest bound; one that has not played comes first."""
@@ -199,7 +214,9 @@ class RegretBalancing(_Promised):
         memory["planned"][base] += 1.0 if math.isnan(played.planned) else played.planned
         active = memory["active"] == 1
         low, high = intervals(memory, self.scale, self.delta)
-        kept = active & (high + self.bounds(memory) / np.maximum(memory["plays"], 1) >= low[active].max())
+        kept = active & (
+            high + self.bounds(memory) / np.maximum(memory["plays"], 1) >= low[active].max()
+        )
         if kept.any():  # of data-dependent bounds, all may be refuted
             memory["active"][:] = kept
 
@@ -208,19 +225,22 @@ class RegretBalancing(_Promised):
 class ECE(_Promised):
     r"""Explore, commit, eliminate: play the simplest base that is left, and test it on a few episodes of all.
 
-    Lee, Pacchiano, Muthukumar, Kong and Brunskill, "Online model selection for reinforcement learning with function
-    approximation", AISTATS 2021 (arXiv 2011.09750). Of K episodes about :math:`\sum_k k^{-1/3}` explore: a base is
-    drawn uniformly among those left. In all others the simplest one left plays. Statistics are those of explored
-    episodes; base i is dropped when some j > i has :math:`LCB_j > UCB_i + R_i(n_i)/n_i`.
+    Lee, Pacchiano, Muthukumar, Kong and Brunskill, "Online model selection for reinforcement
+    learning with function approximation", AISTATS 2021 (arXiv 2011.09750). Of K episodes about
+    :math:`\sum_k k^{-1/3}` explore: a base is drawn uniformly among those left. In all others the
+    simplest one left plays. Statistics are those of explored episodes; base i is dropped when some
+    j > i has :math:`LCB_j > UCB_i + R_i(n_i)/n_i`.
 
-    Proved, for the paper's constants: with high probability regret of order :math:`M^{5/6}K^{2/3}` above that of the
-    smallest base whose bound holds. Here the widths are those of the other rules, and a schedule replaces the paper's
-    coin: episode k explores when the integer part of :math:`\sum_{j\le k} j^{-1/3}` grows.
+    Proved, for the paper's constants: with high probability regret of order :math:`M^{5/6}K^{2/3}`
+    above that of the smallest base whose bound holds. Here the widths are those of the other rules,
+    and a schedule replaces the paper's coin: episode k explores when the integer part of
+    :math:`\sum_{j\le k} j^{-1/3}` grows.
 
     Parameters
     ----------
     promised : tuple of float
-        d_i of the promised bounds :math:`R_i(n) = d_i\sqrt n`; bases are in the order of complexity.
+        d_i of the promised bounds :math:`R_i(n) = d_i\sqrt n`; bases are in the order of
+        complexity.
     delta, scale : float
         Of w; ``scale`` is c.
     """
@@ -246,12 +266,17 @@ class ECE(_Promised):
         """Enter an explored return, and drop the bases that a more complex one has refuted."""
         explored = self.explores(memory)
         memory["episodes"] += 1
-        memory["explored"][0] = explored or memory["explored"][0] + int(memory["episodes"][0]) ** (-1.0 / 3.0)
+        memory["explored"][0] = explored or memory["explored"][0] + int(memory["episodes"][0]) ** (
+            -1.0 / 3.0
+        )
         if not explored:
             return
         enter(memory, base, played.value)
         low, high = intervals(memory, self.scale, self.delta)
-        active, allowed = memory["active"] == 1, high + self.bounds(memory) / np.maximum(memory["plays"], 1)
+        active, allowed = (
+            memory["active"] == 1,
+            high + self.bounds(memory) / np.maximum(memory["plays"], 1),
+        )
         for i in np.flatnonzero(active)[:-1]:
             active[i] = low[i + 1 :][active[i + 1 :]].max() <= allowed[i]
         memory["active"][:] = active
@@ -261,9 +286,10 @@ class ECE(_Promised):
 class UCB1(Rule):
     r"""Play the base with the largest :math:`m_i + c\sqrt{2\ln t/n_i}`, after each has played once.
 
-    Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1. Proved for arms whose returns are independent with
-    one mean. Bases learn, so that their means change: there is no guarantee here, and a base that begins badly may be
-    left for good. The rule is given nothing; ``scale`` is c.
+    Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1. Proved for arms whose returns
+    are independent with one mean. Bases learn, so that their means change: there is no guarantee
+    here, and a base that begins badly may be left for good. The rule is given nothing; ``scale`` is
+    c.
     """
 
     guarantee = "none"
@@ -307,9 +333,10 @@ class StochasticCORRAL(Rule):
     :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`. (The authors' code, pacchiano/modelselection, lets the descent go on
     from q and keeps rho as integers.)
 
-    Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where U bounds the regret
-    that the best base would have alone, with high probability. Here :math:`\eta = \sqrt{M/T}` at first, which needs no
-    U and gives :math:`\sqrt{MT} + U^2\sqrt{M/T}`. The rule is given K.
+    Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where
+    U bounds the regret that the best base would have alone, with high probability. Here :math:`\eta
+    = \sqrt{M/T}` at first, which needs no U and gives :math:`\sqrt{MT} + U^2\sqrt{M/T}`. The rule
+    is given K.
 
     Parameters
     ----------
@@ -369,8 +396,8 @@ class StochasticCORRAL(Rule):
 def log_barrier_step(p: Floats, eta: Floats, base: int, loss: float) -> Floats:
     """Return p' with 1/p'_j = 1/p_j + eta_j (loss [j = base] - nu), where nu makes it sum to one.
 
-    The sum is convex in nu, at most one at 0 and at least one at ``loss``, or infinite before that: Newton's method,
-    halving the interval where a step leaves it.
+    The sum is convex in nu, at most one at 0 and at least one at ``loss``, or infinite before that:
+    Newton's method, halving the interval where a step leaves it.
     """
     if loss <= 0.0:
         return p
