@@ -49,7 +49,6 @@ PAGES: dict[str, tuple[str, ...]] = {
     "selection-linear": ("linear:dimension",),
 }
 OTHERS = (  # parts that are not written into a page: baselines and real_log need packages of others
-    *(f"continuous:{name}" for name in ("pendulum", "inventory")),
     *(f"control:{name}" for name in ("controls", "baselines", "real_log", "cost")),
     *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
     *(

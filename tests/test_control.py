@@ -19,6 +19,7 @@ from scipy.stats import binom
 import occamrl as orl
 from occamrl.control import errors, evidence
 from occamrl.control.ladder import SimulatorError, check_simulator
+from occamrl.control.vertices import Grid
 from occamrl.errors import (
     CheckpointError,
     EnvironmentFault,
@@ -28,7 +29,6 @@ from occamrl.errors import (
     SpaceError,
 )
 from occamrl.logs.continuous import episodes_of
-from occamrl.problems.grids import Grid
 from occamrl.protocols import Floats
 from occamrl.running.run import generator
 from studies.control import peeking, reusing, shared
