@@ -26,7 +26,7 @@ from occamrl.errors import (
     require_sequences,
 )
 from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_table, reward_map
-from occamrl.problems.operations import NestedClasses
+from occamrl.problems.mixtures import NestedClasses
 from occamrl.protocols import Floats
 
 MAPS = {  # Gymnasium's
