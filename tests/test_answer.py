@@ -21,6 +21,7 @@ from occamrl.errors import InvalidInput, OccamRLError, ParameterError
 from occamrl.evidence.parametric import Parametric
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ParametricLadder
+from occamrl.naming import describe_states
 from occamrl.protocols import Floats
 from occamrl.running.answer import Amount, Answer
 from occamrl.running.flow import simulate
@@ -246,7 +247,9 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
             {name: int(each) for name, each in row.items()} for row in csv.DictReader(file)
         ] == rows
     still = Policy(np.zeros((6, known.states), int), known, np.arange(known.states) < 3)
-    assert still.rows == [{"state": known.describe_states([0, 1, 2]), "action": "0"}]
+    assert still.rows == [
+        {"state": describe_states([known.state_name(s) for s in (0, 1, 2)]), "action": "0"}
+    ]
 
 
 def test_states_of_policies_are_in_order_and_parts_have_columns(tmp_path: Path) -> None:
