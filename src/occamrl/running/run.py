@@ -10,7 +10,6 @@ is then told of the whole block, as if there had been no end.
 from __future__ import annotations
 
 import copy
-import hashlib
 import signal
 import sys
 import threading
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from occamrl.addresses import generator
 from occamrl.errors import Interrupted, ParameterError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan, Problem
@@ -35,13 +35,6 @@ MOST_PHASES = 4_096
 GROWTH = 1.1  # of the episodes between two points of the history of a phase
 MOST_POLICIES = 8  # whose values are remembered
 FIRST_AFTER, TERMINAL_EVERY, PLAIN_EVERY = 1.0, 0.2, 10.0  # seconds until and between messages
-
-
-def generator(seed: int, purpose: str, episode: int = 0) -> np.random.Generator:
-    """Return the generator at an address."""
-    digest = hashlib.blake2b(f"{seed} {purpose}".encode(), digest_size=8).digest()
-    key = np.array([int.from_bytes(digest, "little"), episode], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key))
 
 
 class Block(NamedTuple):
