@@ -28,7 +28,7 @@ from occamrl.errors import (
 )
 from occamrl.running.identity import changes, identity
 from occamrl.running.learn import EpisodeReport, notify
-from occamrl.running.run import Progress, ctrl_c
+from occamrl.running.progress import Progress, ctrl_c
 
 
 def learn_in(

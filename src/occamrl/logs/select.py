@@ -39,7 +39,7 @@ from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Floats, Flow, Ints, Known
 from occamrl.running.answer import Answer, LinearEvidence, MoreData, ValueEvidence
-from occamrl.running.run import Progress
+from occamrl.running.progress import Progress
 from occamrl.selectors.arl_gen import ARLGen
 
 _NOTHING = 1e-9  # a distance that is none
