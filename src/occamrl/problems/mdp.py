@@ -551,13 +551,6 @@ def as_mdp(problem: object) -> FiniteMDP:
     return found
 
 
-def stream(seed: int, *path: int | str) -> np.random.Generator:
-    """Return the generator at the address ``seed / path[0] / ...``: the same in any process and any order of calls."""
-    texts = [f"{'str' if isinstance(step, str) else 'int'}:{step}".encode() for step in path]
-    words = [int.from_bytes(hashlib.sha256(text).digest()[:8], "little") for text in texts]
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(int(seed), spawn_key=words)))
-
-
 class NoisyProblem:
     """A problem with Bernoulli rewards (see :class:`FiniteMDP`); everything else is the problem's own."""
 
