@@ -21,7 +21,7 @@ from occamrl.errors import InvalidInput, OccamRLError, ParameterError
 from occamrl.evidence.parametric import Parametric
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ParametricLadder
-from occamrl.naming import describe_states
+from occamrl.naming import Names, describe_states
 from occamrl.protocols import Floats
 from occamrl.running.answer import Amount, Answer
 from occamrl.running.flow import simulate
@@ -253,7 +253,7 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
 
 
 def test_states_of_policies_are_in_order_and_parts_have_columns(tmp_path: Path) -> None:
-    names = orl.protocols.Names(((4, 0), (3, 1), (2, 1), (4, 1)), ("wait",))
+    names = Names(((4, 0), (3, 1), (2, 1), (4, 1)), ("wait",))
     known = replace(orl.Known.of_sizes(states=4, actions=1, horizon=2), names=names)
     policy = Policy(np.zeros((2, 4), int), known)
     assert policy.rows == [{"state": "2 to 3: 1; 4: 0 to 1", "action": "wait"}]

@@ -91,7 +91,7 @@ def describe_states(names: Sequence[Hashable]) -> str:
     if part is None:
         return join_runs(names)
     # states that differ in the part that runs on alone are one group
-    groups: dict[Hashable, list[Hashable]] = {}
+    groups: dict[tuple[Hashable, ...], list[Hashable]] = {}
     for name in names:
         assert isinstance(name, tuple)  # noqa: S101  # as _running_part found
         others = (*name[:part], *name[part + 1 :])
@@ -99,7 +99,6 @@ def describe_states(names: Sequence[Hashable]) -> str:
     # groups with equal runs are named together
     fronts: dict[str, list[Hashable]] = {}
     for others, running in groups.items():
-        assert isinstance(others, tuple)  # noqa: S101  # as made above
         front = others[0] if len(others) == 1 else f"({', '.join(map(str, others))})"
         fronts.setdefault(join_runs(running), []).append(front)
     return "; ".join(f"{join_runs(front)}: {text}" for text, front in fronts.items())

@@ -46,7 +46,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl.addresses import Address
-from occamrl.arrays import Bools, Floats, Ints, distinct_rows
+from occamrl.arrays import Bools, distinct_rows
+from occamrl.arrays import Floats as Floats
+from occamrl.arrays import Ints as Ints
 from occamrl.naming import Names, number_of, numbers_of
 
 # What changes while an algorithm runs: a dict or NamedTuple of arrays, numbers and others of its
@@ -161,11 +163,11 @@ class Known:
             return np.zeros(self.states, bool)
         return np.array(self.names.absorbing, bool)
 
-    def state_name(self, s: int) -> Hashable:
+    def state_name(self, s: int) -> Any:
         """Return what the user calls a state."""
         return s if self.names is None else self.names.states[s]
 
-    def action_name(self, a: int) -> Hashable:
+    def action_name(self, a: int) -> Any:
         """Return what the user calls an action."""
         return a if self.names is None else self.names.actions[a]
 
