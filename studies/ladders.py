@@ -14,8 +14,8 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
+from occamrl.addresses import stream
 from occamrl.problems.lakes import PatchyIce
-from occamrl.problems.mdp import stream
 from occamrl.problems.mixtures import ReferenceLadder, SparseMixture
 from occamrl.problems.operations import Pricing
 from occamrl.protocols import Ints

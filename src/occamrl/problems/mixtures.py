@@ -19,8 +19,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from occamrl.addresses import stream
 from occamrl.errors import ParameterError, require_integer, require_integers, require_number
-from occamrl.problems.mdp import FiniteMDP, Small, read_only, stream
+from occamrl.problems.mdp import FiniteMDP, Small, read_only
 from occamrl.protocols import Floats, Ints
 
 

@@ -21,9 +21,10 @@ from scipy.special import betainc, pdtr
 
 from occamrl.errors import ParameterError, require_integers, require_number, require_sequences
 from occamrl.models.model import Model, ParametricLadder
-from occamrl.problems.mdp import FiniteMDP, Listing, RewardMap, Small
+from occamrl.naming import Names
+from occamrl.problems.mdp import FiniteMDP, Listing, Small
 from occamrl.problems.mixtures import NestedClasses
-from occamrl.protocols import Floats, Names
+from occamrl.protocols import Floats, RewardMap
 
 Outcome = tuple[float, Any, float]  # probability, next state, amount
 Bounds = Mapping[str, tuple[float, float]]
@@ -509,24 +510,21 @@ class Pricing(NestedClasses):
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem, with its names and its unit; episodes begin with the full stock."""
-        names = self.names
-        rows = []
-        for units, (a, price) in itertools.product(names.states, enumerate(names.actions)):
-            pair = units * self.prices + a
-            sale = self.demand[a] if units else 0.0
-            rows.append((pair, units, 1.0 - sale, 0.0))
-            if units:
-                rows.append((pair, units - 1, sale, price))
-        pair, next_state, chance, amount = (np.array(column) for column in zip(*rows, strict=True))
+        states = self.stock + 1
+        pair = np.arange(states * self.prices)
+        units, action = np.divmod(pair, self.prices)
+        sells = units > 0
+        chance = np.where(sells, np.array(self.demand)[action], 0.0)
+        price = (action + 1) / self.prices
         listing = Listing(
-            states=self.stock + 1,
+            states=states,
             actions=self.prices,
-            pair=pair,
-            next_state=next_state,
-            probability=chance[None],
-            reward=amount,
+            pair=np.concatenate([pair, pair[sells]]),
+            next_state=np.concatenate([units, units[sells] - 1]),
+            probability=np.concatenate([1.0 - chance, chance[sells]])[None],
+            reward=np.concatenate([np.zeros(pair.size), price[sells]]),
         )
-        initial = np.zeros(self.stock + 1)
+        initial = np.zeros(states)
         initial[self.stock] = 1.0
         return FiniteMDP.of_listing(
             listing,
@@ -534,7 +532,7 @@ class Pricing(NestedClasses):
             initial=initial,
             unit=RewardMap(0.0, 1.0),
             unit_name=self.unit_name,
-            names=names,
+            names=self.names,
         )
 
 
