@@ -89,7 +89,7 @@ class Grid:
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
 
     def outside(self, states: Floats) -> NDArray[np.bool_]:
-        """Return which states [N] are not finite or lie outside the box; circles have no outside."""
+        """Return which states [N] are not finite or outside the box; circles have no outside."""
         low = np.asarray(self.low)
         high = np.asarray(self.high)
         margin = _ROUNDING * (high - low)

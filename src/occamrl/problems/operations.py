@@ -104,7 +104,7 @@ def negative_binomial(mean: float, size: float, shelf: int) -> Floats:
 
 @lru_cache(maxsize=_CACHED_LAWS)
 def erratic(mean: float, empty: float, spread: float, shelf: int) -> tuple[float, ...]:
-    """Return the law with a share of empty days, and variance mean + spread mean^2 on the others."""
+    """Return the law with a share of empty days, and mean + spread mean^2 as variance else."""
     if spread < 1e-9:
         law = (1.0 - empty) * poisson(mean, shelf)
     else:
@@ -427,7 +427,7 @@ LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are ma
 
 @dataclass(frozen=True, kw_only=True)
 class Pricing(NestedClasses):
-    """In each step a price is asked, and one unit sells with a probability that depends on it alone.
+    """In each step a price is asked, and a unit sells with a probability that depends on it alone.
 
     Prices are 1/A, 2/A, ..., 1, and a sale earns the price; the state is what is left of the stock.
     Classes of demand curves over the prices: exponential < logit < falling < any, rounded to
