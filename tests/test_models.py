@@ -96,7 +96,7 @@ def sums_of_rows(
             start[pair + 1] - start[pair], p=p[start[pair] : start[pair + 1]].clip(0.0)
         )
         x, y = (
-            (features.operator @ values).reshape(-1, n)[pair],
+            features.phi_v(values)[pair],
             values[features.outcomes.next_state[o]],
         )
         gram[features.group[pair]] += np.outer(x, x)
@@ -122,7 +122,7 @@ def test_every_way_to_state_features_is_the_same_linear_map() -> None:
     for features in maps:
         assert (features.dimension, features.groups, features.width) == (6, 1, 6)
         np.testing.assert_allclose(features.kernel(theta), kernel, atol=1e-14)
-        np.testing.assert_allclose((features.operator @ values).reshape(S * A, 6), mean, atol=1e-14)
+        np.testing.assert_allclose(features.phi_v(values), mean, atol=1e-14)
         np.testing.assert_allclose(features.sums, 1.0)
         assert features.fingerprint == maps[0].fingerprint
     assert maps[0].outcomes.next_state.size == (SPARSE > 0).any(axis=0).sum()
@@ -137,10 +137,10 @@ def test_one_hot_maps_are_kernels_themselves(support: Any) -> None:
     )
     kernel, values = np.where(possible, draw.random((S, A, S)), 0.0), draw.random(S)
     theta = np.zeros((features.groups, features.width))
-    theta.ravel()[features.place] = kernel[possible]
+    theta.ravel()[features.flat_index] = kernel[possible]
     assert features.dimension == possible.sum()
     np.testing.assert_array_equal(features.kernel(theta), kernel)
-    x = (features.operator @ values).reshape(S * A, -1)
+    x = features.phi_v(values)
     np.testing.assert_allclose(
         (x * theta[features.group]).sum(axis=1), (kernel @ values).ravel(), atol=1e-14
     )
@@ -157,7 +157,7 @@ def test_aggregated_moves_share_their_law_and_not_their_successors() -> None:
             if target >= 0:
                 expected[s, a, target] += next(law)
     np.testing.assert_allclose(features.kernel(theta), expected, atol=1e-15)
-    x = (features.operator @ values).reshape(12, -1)
+    x = features.phi_v(values)
     np.testing.assert_allclose(
         (x * theta[features.group]).sum(axis=1), (expected @ values).ravel(), atol=1e-14
     )

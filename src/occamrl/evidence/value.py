@@ -109,9 +109,7 @@ def rows(features: FeatureMap, known: Known, values: Floats) -> Rows:
     low, high = bellman.ranges(features.attach(known), values)
     middle, spread = 0.5 * (low + high), high - low
     spread[spread <= _FLAT * np.maximum(np.abs(low), np.abs(high))] = 0.0
-    x = np.asarray(features.operator @ values).reshape(features.sums.shape) + features.bonus_rows(
-        known
-    )
+    x = features.phi_v(values) + features.bonus_rows(known)
     x -= middle[:, None] * features.sums
     return Rows(
         np.divide(x, spread[:, None], out=np.zeros_like(x), where=spread[:, None] > 0.0),

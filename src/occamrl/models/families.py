@@ -336,7 +336,7 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
         (outcomes, matrix, states), rewards = read_kernels("kernels", given), None
     features = FeatureMap.of_outcomes(outcomes, states, rewards)
     theta = np.zeros((matrix.shape[1], features.groups * features.width))
-    theta[:, features.place] = as_dense(matrix).T
+    theta[:, features.flat_index] = as_dense(matrix).T
     return features, theta.reshape(-1, features.groups, features.width)
 
 
