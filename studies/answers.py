@@ -26,10 +26,10 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from occamrl.evidence.parametric import Parametric
+from occamrl.answers.answer import Amount, Answer
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Floats
-from occamrl.running.answer import Amount, Answer
 from occamrl.running.flow import simulate
 from studies.figures import Size, each, table
 
@@ -114,7 +114,7 @@ def write_log(truth: Truth, episodes: int, seed: int, path: Path) -> None:
         writer.writerows(rows[i] for i in draw.permutation(len(rows)))
 
 
-class Narrow(Parametric):
+class Narrow(ParametricEvidence):
     """The control: a region that is far too small."""
 
     def least(self, state: Any) -> float:

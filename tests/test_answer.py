@@ -17,16 +17,17 @@ import pytest
 from scipy.stats import binomtest
 
 import occamrl as orl
+from occamrl.answers.answer import Answer
+from occamrl.protocols import Interval
+from occamrl.answers.wording import format_number
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError
-from occamrl.evidence.parametric import Parametric
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ParametricLadder
 from occamrl.naming import Names, describe_states
+from occamrl.policies import Policy
 from occamrl.protocols import Floats
-from occamrl.running.answer import Amount, Answer
 from occamrl.running.flow import simulate
-from occamrl.running.policy import Policy
-from occamrl.running.verdict import format_number
 from tests import cases
 
 RUNS, DELTA = 40, 0.1
@@ -139,7 +140,7 @@ def test_a_range_holds_that_of_a_fine_grid_of_the_region(episodes: int, points: 
         assert max(worth) - slack <= found.high <= max(worth) + 3 * slack
 
 
-class Narrow(Parametric):
+class Narrow(ParametricEvidence):
     """The control: a region that is far too small."""
 
     def least(self, state: Any) -> float:
@@ -276,7 +277,7 @@ def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:
         np.tile(np.eye(2)[chosen], (4, 1, 1)),
     ):
         assert answer.compared_with(same) == pytest.approx(answer.compared_with(table))
-    assert answer.compared_with(answer.policy) == Amount(0.0, 0.0, 0.0)
+    assert answer.compared_with(answer.policy) == Interval(0.0, 0.0, 0.0)
     wrong: dict[str, Any] = {
         "'wait' in state 'middle'": {**table, "middle": "wait"},
         "'go' in state 'high', step 0": np.tile([0, 1, 1], (4, 1)),

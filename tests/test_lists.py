@@ -167,13 +167,13 @@ def test_evidence_keeps_its_digits_at_very_large_counts() -> None:
         assert abs(likelihood.counted_evidence(count, members.outcomes) - expected) < 8.0
 
 
-def hull_data(n: int, seed: int) -> tuple[likelihood.Data, Any]:
+def hull_data(n: int, seed: int) -> tuple[likelihood.Seen, Any]:
     draw = np.random.default_rng(seed)
     kernels = draw.dirichlet(np.ones(4), size=(n, 3)).reshape(n, 12)
     outcomes = Outcomes(np.arange(4) * 4, np.tile(np.arange(4), 3), np.zeros(12))
     truth = draw.dirichlet(np.ones(4), size=3)
     count = np.concatenate([draw.multinomial(50, row) for row in truth])
-    return likelihood.data_of(count, outcomes, kernels), draw
+    return likelihood.seen_by(count, outcomes, kernels), draw
 
 
 @pytest.mark.parametrize("seed", range(4))

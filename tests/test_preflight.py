@@ -12,7 +12,7 @@ import pytest
 import occamrl as orl
 from occamrl.analysis.preflight import Preflight, episodes_until, played_alone
 from occamrl.errors import ParameterError
-from occamrl.evidence.parametric import Parametric
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.protocols import Floats
 
 Evidence = Literal["value", "likelihood"]
@@ -216,7 +216,7 @@ CLASSES = DESK.ladder(
     ],
 )
 def test_real_parameters_are_rejected_when_predicted(m: int, point: dict[str, float]) -> None:
-    by = Parametric(CLASSES, DESK.known, 0.05)
+    by = ParametricEvidence(CLASSES, DESK.known, 0.05)
     truth = by.default.copy()
     for name, share in point.items():
         truth[by.parameters.index(name)] = (share - DESK.box[name][0]) / np.ptp(DESK.box[name])
