@@ -211,11 +211,11 @@ def coverage(quick: bool) -> Iterator[str]:
             for by, state in observed(kind, truth, delta, seed, blocks):
                 data = by.counts_of(state)
                 theta = (
-                    np.array([by.model.point(**point)[name] for name in by.parameters]) - by.low
+                    np.array([by.model.point(**point)[name] for name in by.names]) - by.low
                 ) / by.width
                 above |= by.least(state) > by.log_likelihood(data, theta)
             rejected = bool(state["rejected"][m - 1])
-            ends = {} if rejected else by.intervals(state, m - 1)
+            ends = {} if rejected else by.parameters(state, m - 1)
             missed = rejected or any(
                 not low <= point[name] <= high for name, (_, low, high) in ends.items()
             )

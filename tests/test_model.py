@@ -384,7 +384,7 @@ def at_random(
     for _ in range(blocks):
         by.add(state, simulate(truth, policy, size, draw))
         data = by.counts_of(state)
-        highest = max(highest, by.z(state) - by.log_likelihood(data, true))
+        highest = max(highest, by.log_mixture(state) - by.log_likelihood(data, true))
     return by, state, highest
 
 
@@ -403,7 +403,7 @@ def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(
         rejected += bool(state["rejected"][0])
         exceeded += highest > math.log(1.0 / delta)
         if not state["rejected"][0]:
-            _, low, high = by.intervals(state, 0)["rate"]
+            _, low, high = by.parameters(state, 0)["rate"]
             missed += not low <= 0.37 <= high
     assert rejected <= exceeded
     p = binomtest(exceeded, RUNS, delta, alternative="greater").pvalue
@@ -455,7 +455,7 @@ def test_intervals_shrink_about_the_truth_and_the_smaller_class_goes() -> None:
     point, width = {"rate": 0.37, "rush": 0.21}, math.inf
     for size in (20, 200, 20_000):
         by, state, _ = at_random(ParametricEvidence, 0.05, 1, 10, size, **point)
-        found = by.intervals(state, 1)
+        found = by.parameters(state, 1)
         for name, value in point.items():
             assert found[name][1] <= value <= found[name][2]
         assert max(high - low for _, low, high in found.values()) < width
@@ -504,8 +504,8 @@ def test_runs_on_real_parameters_go_on_to_the_bit(acting: Any) -> None:
     part = orl.run(agent, truth, episodes=71, seed=3, progress=False)
     again = orl.run(agent, truth, episodes=49, continue_from=part, progress=False)
     assert again.regret.tolist() == whole.regret.tolist()
-    for name, value in whole.state.items():
-        np.testing.assert_array_equal(again.state[name], value)
+    for name, value in whole.state["evidence"].items():
+        np.testing.assert_array_equal(again.state["evidence"][name], value)
 
 
 def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> None:

@@ -158,6 +158,10 @@ class Answer:
             return "decided"
         return "at least" if self.chosen > 1 else "not enough data"
 
+    def rejected_after(self, m: int) -> int | None:
+        """Return since how many episodes class m, from 1, is ruled out; None if it is not."""
+        return self.judgement.rejected_after[m - 1]
+
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The rows of :attr:`table`, as dictionaries."""
@@ -399,6 +403,14 @@ class Answer:
     def questions(self) -> dict[str, list[str]]:
         """The answer as lines to the questions that a person asks."""
         return wording.questions_of(self)
+
+    def money(self, amount: float) -> str:
+        """Return an amount in the user's unit."""
+        return wording.money(self, amount)
+
+    def span(self, amount: Interval) -> str:
+        """Return an amount with its range."""
+        return wording.money_range(self, amount)
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)

@@ -117,7 +117,7 @@ def times(nats: float) -> str:
 
 def sentences_of(answer: Answer) -> list[Sentence]:
     """Return the answer for a person to read, in the order in which it is printed."""
-    if not answer.steps:
+    if nothing_observed(answer):
         return [Sentence("which", "Nothing has been observed yet.")]
     sentences = which_model(answer)
     if answer.valued and answer.worlds.exact:
@@ -127,7 +127,7 @@ def sentences_of(answer: Answer) -> list[Sentence]:
 
 def headline(answer: Answer) -> str:
     """Return the answer in one sentence."""
-    if not answer.steps:
+    if nothing_observed(answer):
         return "Nothing has been observed yet."
     if answer.misspecified:
         return f"None of your {_nouns(answer)} fits the data."
@@ -142,6 +142,11 @@ def headline(answer: Answer) -> str:
     if answer.gain.low < 0.0:
         return f"{earns}; the data do not show yet that this is more than today's."
     return f"{earns}, {money(answer, answer.gain.value)} more than today's."
+
+
+def nothing_observed(answer: Answer) -> bool:
+    """Say whether simulators have been tested on nothing yet."""
+    return answer.ladder.kind == "simulators" and not answer.steps
 
 
 def _nouns(answer: Answer) -> str:

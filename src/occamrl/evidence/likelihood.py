@@ -21,6 +21,7 @@ from occamrl.evidence.hulls import hull_evidence as hull_evidence
 from occamrl.evidence.hulls import hull_fit as hull_fit
 from occamrl.evidence.hulls import hull_likelihood as hull_likelihood
 from occamrl.evidence.hulls import hull_maximum as hull_maximum
+from occamrl.evidence.hulls import open_hulls as open_hulls
 from occamrl.evidence.hulls import seen_by as seen_by
 from occamrl.evidence.lists import LARGEST_HULL as LARGEST_HULL
 from occamrl.evidence.lists import Members as Members

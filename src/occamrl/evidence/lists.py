@@ -228,6 +228,22 @@ class ListEvidence:
         self._scored = (state["count"], scores)
         return scores
 
+    def member_scores(self, state: ListState) -> tuple[Floats, float]:
+        """Return the likelihoods of all members [m], and the least that a member alive has."""
+        scores = self.scores(state)
+        return scores[: self.members.size], self.least(scores)
+
+    def distances(self, state: ListState, kernels: Ints, reference: int) -> Floats:
+        """Return the relative entropies of a member's outcomes to those of others, where data are.
+
+        They are summed over what was seen: how much evidence such data bring if it is the truth.
+        """
+        members = self.members
+        visits = np.add.reduceat(state["count"], members.outcomes.start[:-1])
+        law = members.probability(slice(reference, reference + 1))[0]
+        likelihoods = members.likelihoods(visits[members.outcomes.pair] * law)
+        return np.asarray(likelihoods[reference] - likelihoods[kernels])
+
     def log_mixture(self, scores: Floats) -> float:
         """Return Z."""
         return float(logsumexp(self.log_weights + scores))

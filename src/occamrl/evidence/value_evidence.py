@@ -29,7 +29,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from occamrl import bellman
-from occamrl.arrays import Bools, Floats
+from occamrl.arrays import Bools, Floats, Ints
 from occamrl.errors import NotAvailable, require_rewards
 from occamrl.evidence import value
 from occamrl.evidence.lists import member_worlds
@@ -164,6 +164,20 @@ class ListValueEvidence(ValueEvidence):
         losses = self.losses(state).members
         assert losses is not None  # noqa: S101  # of a list
         return losses
+
+    def member_scores(self, state: ValueState) -> tuple[Floats, float]:
+        """Return minus twice the losses of all members [m], and the least that one alive has."""
+        return -2.0 * self.member_losses(state), -2.0 * self.losses(state).threshold
+
+    def distances(self, state: ValueState, kernels: Ints, reference: int) -> Floats:
+        """Return twice the squared distances of a member's rows from those of others.
+
+        They are summed over what was seen: how much evidence such data bring if it is the truth.
+        """
+        theta = self.ladder.family.theta
+        gram = state["gram"][0]
+        gaps = theta[kernels] - theta[reference]
+        return 2.0 * value.losses(gaps, gram, np.zeros(gram.shape[:2]))
 
     def _losses(self, state: ValueState) -> Losses:
         losses = value.losses(self.ladder.family.theta, state["gram"][0], state["xy"][0])

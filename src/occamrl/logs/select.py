@@ -25,18 +25,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from occamrl.addresses import generator
 from occamrl.answers.answer import Answer, MoreData
-from occamrl.arrays import Floats, Ints
+from occamrl.arrays import Floats
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.envs.ladder_file import LadderSpec, read_ladder
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
 from occamrl.evidence.lists import ListEvidence
-from occamrl.evidence.value import losses as value_losses
 from occamrl.evidence.value_evidence import ListValueEvidence
 from occamrl.logs.continuous import select_simulators
 from occamrl.logs.log import Log, read_log
@@ -219,7 +218,8 @@ class Reading:
         """
         assert isinstance(self.ladder, Ladder)  # noqa: S101  # a list
         size = self.ladder.sizes[answer.chosen - 1]
-        scores, least = self._scores()
+        evidence = cast(ListEvidence | ListValueEvidence, self.evidence)
+        scores, least = evidence.member_scores(self.state)
         alive = np.flatnonzero(np.isfinite(scores) & (scores >= least))
         inside = alive[alive < size]
         outside = alive[alive >= size]
@@ -236,29 +236,8 @@ class Reading:
             episodes = np.maximum(1.0, answer.episodes * logs)
             return np.where(distances > _NOTHING, episodes, np.inf)
 
-        waits = wait(self._distances(outside, best), best)
-        if_wrong = float(wait(self._distances(inside, rival), rival).max())
-        return MoreData(float(np.median(waits)), int(np.isinf(waits).sum()), if_wrong)
-
-    def _scores(self) -> tuple[Floats, float]:
-        """Return the scores of all members [m], and the least that a member alive has."""
-        if isinstance(self.evidence, ListEvidence):
-            scores = self.evidence.scores(self.state)
-            return scores[: self.evidence.members.size], self.evidence.least(scores)
-        assert isinstance(self.evidence, ListValueEvidence)  # noqa: S101  # of lists there are two
-        losses = self.evidence.member_losses(self.state)
-        return -2.0 * losses, -2.0 * self.evidence.losses(self.state).threshold
-
-    def _distances(self, kernels: Ints, reference: int) -> Floats:
-        """Return how fast logs like this one tell kernels from a reference."""
-        if isinstance(self.evidence, ListEvidence):
-            # relative entropies of the outcomes of the reference to those of others
-            members = self.evidence.members
-            visits = np.add.reduceat(self.state["count"], members.outcomes.start[:-1])
-            law = members.probability(slice(reference, reference + 1))[0]
-            likelihoods = members.likelihoods(visits[members.outcomes.pair] * law)
-            return np.asarray(likelihoods[reference] - likelihoods[kernels])
-        assert isinstance(self.ladder, Ladder)  # noqa: S101  # of lists there are two kinds
-        theta = self.ladder.family.theta
-        gram = self.state["gram"][0]
-        return 2.0 * value_losses(theta[kernels] - theta[reference], gram, np.zeros(gram.shape[:2]))
+        waits = wait(evidence.distances(self.state, outside, best), best)
+        until_wrong = wait(evidence.distances(self.state, inside, rival), rival)
+        return MoreData(
+            float(np.median(waits)), int(np.isinf(waits).sum()), float(until_wrong.max())
+        )
