@@ -656,7 +656,8 @@ def _models(
             raise ParameterError(
                 "--horizon", got=horizon, expected=f"{known.horizon}, which the model has"
             )
-        return LadderSpec(ladder=found, known=known, rewards=known.unit)
+        models: Any = found
+        return LadderSpec(ladder=models, known=known, rewards=known.unit)
     if isinstance(
         getattr(found, "ladder", None), Ladder
     ):  # with what is known, as read_ladder returns it

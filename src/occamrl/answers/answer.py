@@ -373,9 +373,14 @@ class Answer:
         return {name: self.compared_with(rule) for name, rule in self.simple_policies.items()}
 
     @cached_property
-    def to_try(self) -> list[DoubtfulPair]:
+    def doubtful(self) -> list[DoubtfulPair]:
         """The pairs whose unknown outcomes widen the range of the worth most."""
         return self.worlds.doubtful(self._recommended)
+
+    @property
+    def to_try(self) -> list[dict[str, Any]]:
+        """The same as rows."""
+        return [pair._asdict() for pair in self.doubtful]
 
     # In words -------------------------------------------------------------------------------------
 

@@ -350,10 +350,10 @@ def how_to_narrow(answer: Answer) -> list[Sentence]:
     """Say what would narrow a wide range."""
     width = answer.worth.high - answer.worth.low
     scale = max(abs(answer.worth.value), answer.known.unit.scale)
-    if width <= _WIDE * scale or not answer.to_try:
+    if width <= _WIDE * scale or not answer.doubtful:
         return []
     pairs = []
-    for pair in answer.to_try:
+    for pair in answer.doubtful:
         pairs.append(f"action {spoken(pair.action)} in state {spoken(pair.state)}")
     return [Sentence("try", f"The range is wide; to narrow it, try {listed(pairs)}.")]
 

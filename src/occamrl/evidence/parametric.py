@@ -500,8 +500,8 @@ class ParametricEvidence:
         else:
             m = alive[-1]
             theta = self._optimistic(state, m, law, draw)
-        point = self.point(theta)
-        parameters = {name: point[name] for name in self.ladder.free[m]}
+        free = self.ladder.free[m]
+        parameters = {name: x for name, x in self.point(theta).items() if name in free}
         return Choice(self.kernel(theta), m, "draw", parameters)
 
     def _draw_table(self, state: ParametricState, draw: np.random.Generator) -> bellman.Kernel:

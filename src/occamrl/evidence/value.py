@@ -150,11 +150,16 @@ def _counted_step(h: int, table: Rows, pair: Ints, target: Floats, count: Ints) 
     return Counted(
         step=np.full(distinct.size, h),
         pair=distinct,
-        count=np.bincount(index, visits, distinct.size),
-        total=np.bincount(index, visits * y, distinct.size),
-        square=np.bincount(index, visits * (y * y), distinct.size),
+        count=_sums(index, visits, distinct.size),
+        total=_sums(index, visits * y, distinct.size),
+        square=_sums(index, visits * (y * y), distinct.size),
         x=table.x[distinct],
     )
+
+
+def _sums(index: Ints, weights: Floats, size: int) -> Floats:
+    """Return the sum of the weights at each index."""
+    return np.bincount(index, weights, size).astype(np.float64)
 
 
 class SumState(TypedDict):
