@@ -354,7 +354,7 @@ class FeatureMap:
         return cls.of_matrix(outcomes, dense_if_faster(matrix), states, reward[chosen])
 
     def restrict(self, coordinates: ArrayLike) -> FeatureMap:
-        """Return the map phi[..., D] on the coordinates D, in this order, over the same outcomes."""
+        """Return the map phi[..., D] on coordinates D, in this order, over the same outcomes."""
         if self.groups > 1:
             got = "a map with groups of coordinates"
             raise FeatureError("coordinates", got=got, expected="one without")
@@ -407,7 +407,7 @@ class FeatureMap:
 
     @cached_property
     def flat_index(self) -> Ints:
-        """Where the coordinate of each outcome [O] stands in [G*n], of a one-hot map with groups."""
+        """Where the coordinate of each outcome [O] of a one-hot map stands in [G*n]."""
         coordinate = sp.csr_array(self.matrix).indices
         return np.asarray(self.group[self.outcomes.pair] * self.width + coordinate)
 
@@ -425,7 +425,7 @@ class FeatureMap:
         return cell, add @ sp.csr_array(phi)
 
     def on_cells(self, kernel: Any) -> Floats | None:
-        """Return the entries of a kernel on ``cells``; None if it leads elsewhere or is no kernel."""
+        """Return the entries of a kernel on ``cells``; None if it leads elsewhere or is none."""
         flat = as_kernel("kernel", kernel)
         if flat.shape != (self.group.size, self.states):
             expected = f"S={self.states}, A={self.actions}"
@@ -491,7 +491,7 @@ class FeatureMap:
         return self.outcomes.bonus
 
     def _looked_up(self, table: Outcomes) -> Floats:
-        """Return the bonus of every outcome in a table of rewards; refuse those with none or two."""
+        """Return the bonus of every outcome in a table; refuse outcomes with none or several."""
         pair = self.outcomes.pair
         next_state = self.outcomes.next_state
         far = np.full(pair.size, _FAR)
