@@ -54,11 +54,13 @@ class Grid:
         high = as_floats("high", self.high)
         ends_agree = low.shape == high.shape == (len(self.points),)
         if not ends_agree or len(self.periodic) not in (0, low.size):
-            shapes = (low.shape, high.shape)
-            raise ShapeError("low, high", got=shapes, expected="as many numbers as points")
+            raise ShapeError(
+                "low, high", got=(low.shape, high.shape), expected="as many numbers as points"
+            )
         if not (np.isfinite(high - low) & (low < high)).all():
-            ends = (self.low, self.high)
-            raise ParameterError("low, high", got=ends, expected="finite numbers, low < high")
+            raise ParameterError(
+                "low, high", got=(self.low, self.high), expected="finite numbers, low < high"
+            )
         for dimension, count in enumerate(self.points):
             require_integer("points", count, 2, index=(dimension,))
 
@@ -104,8 +106,9 @@ class Grid:
         if points.ndim != 2 or points.shape[1] != n:
             raise ShapeError("states", got=points.shape, expected=f"[N, {n}]")
         for i in np.flatnonzero(self.outside(points))[:1].tolist():
-            got = points[i].tolist()
-            raise ParameterError("states", index=(i,), got=got, expected=self.described)
+            raise ParameterError(
+                "states", index=(i,), got=points[i].tolist(), expected=self.described
+            )
         counts = np.asarray(self.points)
         position = (points - self.low) / self.spacing
         around = np.mod(position, counts)
@@ -205,9 +208,12 @@ def discretise(
     for s, (a, point) in sorted(leaving.items()):
         if reached[s] or not np.isfinite(point).all():
             origin = f"from state {states[s].tolist()} under action {acts[a].tolist()}"
-            expected = f"{grid.described}: a grid that covers the reachable states"
-            got = f"{point.tolist()} {origin}"
-            raise ParameterError("next state", index=(s,), got=got, expected=expected)
+            raise ParameterError(
+                "next state",
+                index=(s,),
+                got=f"{point.tolist()} {origin}",
+                expected=f"{grid.described}: a grid that covers the reachable states",
+            )
     return kernel
 
 

@@ -215,8 +215,9 @@ class FiniteFamily(Family):
         features: FeatureMap | None = None,
     ) -> None:
         if (kernels is None) == (parameters is None) or (parameters is None) != (features is None):
-            expected = "kernels, or parameters with features"
-            raise FamilyError("kernels", got="both or neither", expected=expected)
+            raise FamilyError(
+                "kernels", got="both or neither", expected="kernels, or parameters with features"
+            )
         if features is None:
             field = "kernels"
             self.features, self.theta = _one_hot(kernels)
@@ -227,8 +228,9 @@ class FiniteFamily(Family):
             shape = (features.groups, features.width)
             flat = features.groups == 1 and theta.shape[1:] == (features.dimension,)
             if len(theta) == 0 or (theta.shape[1:] != shape and not flat):
-                expected = f"[m, {features.dimension}], m >= 1"
-                raise ShapeError("parameters", got=theta.shape, expected=expected)
+                raise ShapeError(
+                    "parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1"
+                )
             self.features = features
             self.theta = theta.reshape(-1, *shape)
         self.size = len(self.theta)
@@ -331,8 +333,12 @@ def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
         got = f"probabilities that sum to {here:.12g}"
         if sums_to_one[member, pair]:
             got = f"a probability of {lowest:.6g}"
-        index = (first + member, *divmod(pair, features.actions))
-        raise FamilyError(field, index=index, got=got, expected=sum_to_one(here, lowest))
+        raise FamilyError(
+            field,
+            index=(first + member, *divmod(pair, features.actions)),
+            got=got,
+            expected=sum_to_one(here, lowest),
+        )
 
 
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
@@ -362,9 +368,12 @@ def _require_one_unit(problems: Sequence[Any]) -> None:
         known = problem.known
         first = problems[0].known
         if known.unit != first.unit or not np.array_equal(known.allowed, first.allowed):
-            got = "another unit or other allowed actions"
-            expected = "those of the first: one reward_range, one set of allowed actions"
-            raise FamilyError("kernels", index=(i,), got=got, expected=expected)
+            raise FamilyError(
+                "kernels",
+                index=(i,),
+                got="another unit or other allowed actions",
+                expected="those of the first: one reward_range, one set of allowed actions",
+            )
 
 
 class CoverFamily(FiniteFamily):
@@ -440,8 +449,9 @@ def _axes(low: Any, high: Any, step: Any) -> list[Floats]:
     width = as_floats("step", step)
     ends = (low, high)
     if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or (bottom > top).any():
-        expected = "two vectors of numbers with low <= high"
-        raise ParameterError("low, high", got=ends, expected=expected)
+        raise ParameterError(
+            "low, high", got=ends, expected="two vectors of numbers with low <= high"
+        )
     if width.shape not in ((), (1,), bottom.shape) or not (width > 0.0).all():
         raise ParameterError("step", got=step, expected=f"one number > 0, or {bottom.size}")
     width = np.broadcast_to(width, bottom.shape)
@@ -449,12 +459,16 @@ def _axes(low: Any, high: Any, step: Any) -> list[Floats]:
     last = np.round(top / width)
     off = np.abs([bottom / width - first, top / width - last])
     if not (off <= _MULTIPLE).all():  # false where not a number
-        expected = "multiples of the step: beyond the last grid point nothing would be covered"
-        raise ParameterError("low, high", got=ends, expected=expected)
+        raise ParameterError(
+            "low, high",
+            got=ends,
+            expected="multiples of the step: beyond the last grid point nothing would be covered",
+        )
     counts = last - first + 1
     if counts.prod() > _MOST_MEMBERS:
-        expected = f"at most {_MOST_MEMBERS:,} points"
-        raise FamilyError("step", got=f"a grid of {counts.tolist()}", expected=expected)
+        raise FamilyError(
+            "step", got=f"a grid of {counts.tolist()}", expected=f"at most {_MOST_MEMBERS:,} points"
+        )
     return [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
 
 
@@ -489,8 +503,11 @@ class LinearFamily(Family):
     ) -> None:
         require_kind("features", features, FeatureMap)
         if features.groups > 1:
-            expected = "a dense or sparse feature map (for one-hot ones: AggregationFamily)"
-            raise FamilyError("features", got=repr(features), expected=expected)
+            raise FamilyError(
+                "features",
+                got=repr(features),
+                expected="a dense or sparse feature map (for one-hot ones: AggregationFamily)",
+            )
         if coordinates is None:
             coordinates = range(features.dimension)
         self.features = features
@@ -622,11 +639,13 @@ class AggregationFamily(Family):
             moves = np.broadcast_to(np.arange(labels.size), shape)
         table = as_integers("moves", moves)
         if labels.ndim != 1 or table.ndim != 3 or len(table) != labels.size or 0 in table.shape:
-            got = f"shapes {labels.shape} and {table.shape}"
-            raise ShapeError("partition, moves", got=got, expected="integers [S] and [S, A, L]")
+            raise ShapeError(
+                "partition, moves",
+                got=f"shapes {labels.shape} and {table.shape}",
+                expected="integers [S] and [S, A, L]",
+            )
         if actions is not None and table.shape[1] != actions:
-            got = f"{table.shape[1]} actions"
-            raise ShapeError("moves", got=got, expected=f"A = {actions}")
+            raise ShapeError("moves", got=f"{table.shape[1]} actions", expected=f"A = {actions}")
         _, first, block = np.unique(labels, return_index=True, return_inverse=True)
         _require_moves(table, first[block])
         possible = table >= 0
@@ -702,8 +721,12 @@ def _require_moves(table: Ints, first: Ints) -> None:
     outside = np.argwhere((table < -1) | (table >= states))
     if len(outside):
         index = tuple(outside[0].tolist())
-        expected = f"a state in 0..{states - 1}, or -1"
-        raise FeatureError("moves", index=index, got=int(table[index]), expected=expected)
+        raise FeatureError(
+            "moves",
+            index=index,
+            got=int(table[index]),
+            expected=f"a state in 0..{states - 1}, or -1",
+        )
     possible = table >= 0
     other = (possible != possible[first]).any(axis=2)
     wrong = np.argwhere(other | ~possible.any(axis=2))
@@ -712,5 +735,9 @@ def _require_moves(table: Ints, first: Ints) -> None:
         example = int(first[s])
         got = f"the moves {np.flatnonzero(possible[s, a]).tolist()}"
         theirs = np.flatnonzero(possible[example, a]).tolist()
-        expected = f"at least one, those of state {example} of the same block: {theirs}"
-        raise FeatureError("moves", index=(s, a), got=got, expected=expected)
+        raise FeatureError(
+            "moves",
+            index=(s, a),
+            got=got,
+            expected=f"at least one, those of state {example} of the same block: {theirs}",
+        )

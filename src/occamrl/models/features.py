@@ -65,8 +65,12 @@ def as_kernel(field: str, kernel: Any, index: tuple[int, ...] | None = None) -> 
     if not is_sparse(kernel):
         dense = as_floats(field, kernel)
         if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
-            expected = "[S, A, S], or a sparse matrix (S*A, S)"
-            raise ShapeError(field, index=index, got=dense.shape, expected=expected)
+            raise ShapeError(
+                field,
+                index=index,
+                got=dense.shape,
+                expected="[S, A, S], or a sparse matrix (S*A, S)",
+            )
         return sp.csr_array(dense.reshape(-1, dense.shape[2]))
     flat = sound_sparse(field, kernel)
     if flat.ndim != 2 or 0 in flat.shape or flat.shape[0] % flat.shape[1]:
@@ -85,8 +89,7 @@ def read_kernels(field: str, kernels: Any, support: Bools | None = None) -> Kern
     for j, kernel in enumerate(kernels):
         matrix = as_kernel(field, kernel, (j,))
         if j and matrix.shape != matrices[0].shape:
-            expected = matrices[0].shape
-            raise ShapeError(field, index=(j,), got=matrix.shape, expected=expected)
+            raise ShapeError(field, index=(j,), got=matrix.shape, expected=matrices[0].shape)
         matrices.append(matrix)
     pairs, states = matrices[0].shape
     cell = np.zeros(0, np.int64) if support is None else np.flatnonzero(support)
@@ -149,9 +152,12 @@ def outcomes_of(field: str, cell: Ints, pairs: int, states: int) -> Outcomes:
     """Return the outcomes listed as sorted cells (s*A + a) * S + s'; every pair needs one."""
     counts = np.bincount(cell // states, minlength=pairs)
     if not counts.all():
-        index = (int(np.argmin(counts)),)
-        expected = "at least one for every s*A + a"
-        raise FeatureError(field, index=index, got="no next state", expected=expected)
+        raise FeatureError(
+            field,
+            index=(int(np.argmin(counts)),),
+            got="no next state",
+            expected="at least one for every s*A + a",
+        )
     return Outcomes(np.append(0, np.cumsum(counts)), cell % states, np.zeros(cell.size))
 
 
@@ -234,8 +240,12 @@ class FeatureMap:
         entries = sp.coo_array(self.matrix)
         wrong = int(np.flatnonzero(~np.isfinite(entries.data))[0])
         outcome = int(entries.row[wrong])
-        index = (*self._index(outcome), int(entries.col[wrong]))
-        raise FeatureError("phi", index=index, got=entries.data[wrong], expected="a finite number")
+        raise FeatureError(
+            "phi",
+            index=(*self._index(outcome), int(entries.col[wrong])),
+            got=entries.data[wrong],
+            expected="a finite number",
+        )
 
     def _require_some_kernel(self) -> None:
         """Refuse features for which no theta gives probabilities that sum to 1."""
@@ -246,9 +256,12 @@ class FeatureMap:
         theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
         pair = first_true(np.abs(sums @ theta - 1.0) > _TOLERANCE)
         if pair is not None:
-            got = "features for which no theta gives probabilities that sum to 1"
-            expected = "features that make a kernel for some theta"
-            raise FeatureError("phi", index=divmod(pair, self.actions), got=got, expected=expected)
+            raise FeatureError(
+                "phi",
+                index=divmod(pair, self.actions),
+                got="features for which no theta gives probabilities that sum to 1",
+                expected="features that make a kernel for some theta",
+            )
 
     def _index(self, outcome: int) -> tuple[int, int, int]:
         """Return (s, a, s') of an outcome."""
@@ -319,8 +332,12 @@ class FeatureMap:
                 got = f"S={mdp.states}, A={mdp.actions}"
                 if not mdp.stationary:
                     got += ", one kernel per step"
-                expected = f"S={first.states}, A={first.actions}, one kernel for all steps"
-                raise ShapeError("simulators", index=(j,), got=got, expected=expected)
+                raise ShapeError(
+                    "simulators",
+                    index=(j,),
+                    got=got,
+                    expected=f"S={first.states}, A={first.actions}, one kernel for all steps",
+                )
         if any(mdp.known.transition_rewards is not None for mdp in simulators):
             return cls._of_rewarding(simulators)
         shape = (first.states * first.actions, first.states)
@@ -356,8 +373,9 @@ class FeatureMap:
     def restrict(self, coordinates: ArrayLike) -> FeatureMap:
         """Return the map phi[..., D] on coordinates D, in this order, over the same outcomes."""
         if self.groups > 1:
-            got = "a map with groups of coordinates"
-            raise FeatureError("coordinates", got=got, expected="one without")
+            raise FeatureError(
+                "coordinates", got="a map with groups of coordinates", expected="one without"
+            )
         chosen = as_indices("coordinates", coordinates, self.dimension)
         part = self.matrix[:, chosen]
         return FeatureMap.of_matrix(self.outcomes, part, self.states, self.rewards)
@@ -428,8 +446,9 @@ class FeatureMap:
         """Return the entries of a kernel on ``cells``; None if it leads elsewhere or is none."""
         flat = as_kernel("kernel", kernel)
         if flat.shape != (self.group.size, self.states):
-            expected = f"S={self.states}, A={self.actions}"
-            raise ShapeError("kernel", got=flat.shape, expected=expected)
+            raise ShapeError(
+                "kernel", got=flat.shape, expected=f"S={self.states}, A={self.actions}"
+            )
         pair, state = np.divmod(self.cells[0], self.states)
         entries = np.asarray(flat[pair, state], dtype=np.float64).ravel()
         whole = np.asarray(abs(flat).sum(axis=1))
@@ -473,9 +492,11 @@ class FeatureMap:
         require_kind("known", known, Known)
         if known not in self._attached:
             if (known.states, known.actions) != (self.states, self.actions):
-                got = f"S={self.states}, A={self.actions}"
-                expected = f"the problem's S={known.states}, A={known.actions}"
-                raise ShapeError("features", got=got, expected=expected)
+                raise ShapeError(
+                    "features",
+                    got=f"S={self.states}, A={self.actions}",
+                    expected=f"the problem's S={known.states}, A={known.actions}",
+                )
             self._attached[known] = self.outcomes._replace(bonus=self._bonus(known))
         outcomes: Outcomes = self._attached[known]
         return outcomes
@@ -503,8 +524,12 @@ class FeatureMap:
             got = "several rewards for a next state"
             if low[wrong] < 0:
                 got = "no known reward"
-            expected = "a reward fixed by (s, a, s') for each outcome"
-            raise FeatureError("features", index=self._index(wrong), got=got, expected=expected)
+            raise FeatureError(
+                "features",
+                index=self._index(wrong),
+                got=got,
+                expected="a reward fixed by (s, a, s') for each outcome",
+            )
         return np.asarray(table.bonus[low])
 
     def bonus_rows(self, known: Known) -> Floats | float:
@@ -541,6 +566,7 @@ def _listed(phi: Any) -> Any:
         return phi
     array = as_floats("phi", phi)
     if array.ndim != 4:
-        expected = "[S, A, S, d], or a list of kernels [S, A, S]"
-        raise ShapeError("phi", got=array.shape, expected=expected)
+        raise ShapeError(
+            "phi", got=array.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]"
+        )
     return np.moveaxis(array, 3, 0)

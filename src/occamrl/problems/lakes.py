@@ -181,8 +181,9 @@ class FrozenLake(Lake):
         require_sequences(self, 0.0, MOST, "slip")
         whole = [require_integer("slip", part, 0) for part in self.slip]
         if len(whole) != 2 or sum(whole) > MOST:
-            expected = f"two integers (l, r), l + r <= {MOST}"
-            raise ParameterError("slip", got=self.slip, expected=expected)
+            raise ParameterError(
+                "slip", got=self.slip, expected=f"two integers (l, r), l + r <= {MOST}"
+            )
 
     def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
         """Return what a slip to each side changes."""
@@ -222,9 +223,11 @@ def require_harmless_wrappers(env: Any) -> None:
     layer = env
     while layer is not env.unwrapped:
         if type(layer).__name__ not in _HARMLESS:
-            got = f"the wrapper {type(layer).__name__}, which the table does not describe"
-            expected = "no wrapper that changes observations, actions or rewards"
-            raise TableError(type(env.unwrapped).__name__, got=got, expected=expected)
+            raise TableError(
+                type(env.unwrapped).__name__,
+                got=f"the wrapper {type(layer).__name__}, which the table does not describe",
+                expected="no wrapper that changes observations, actions or rewards",
+            )
         layer = layer.env
 
 
@@ -240,9 +243,11 @@ def require_whole_truth(env: Any) -> None:
     require_harmless_wrappers(env)
     # Taxi's passenger may change the destination on the way, and the table does not know it.
     if getattr(env.unwrapped, "fickle_passenger", False):
-        got = "fickle_passenger=True, which is not in the table"
-        expected = "fickle_passenger=False, or learning without exact regret"
-        raise TableError(name, got=got, expected=expected)
+        raise TableError(
+            name,
+            got="fickle_passenger=True, which is not in the table",
+            expected="fickle_passenger=False, or learning without exact regret",
+        )
 
 
 def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:

@@ -115,25 +115,28 @@ class Listing(NamedTuple):
             if math.isfinite(earned):
                 expected += "; reward_range=(low, high) maps others onto [0, 1]"
             field = "outcomes" if self.field == "outcomes" else "reward"
-            index = self._index(wrong)[: self.reward_axes]
-            raise RewardError(field, got=earned, expected=expected, index=index)
+            raise RewardError(
+                field, got=earned, expected=expected, index=self._index(wrong)[: self.reward_axes]
+            )
 
     def _require_distributions(self, row: Floats, step: tuple[int, ...]) -> None:
         """Refuse the probabilities [N] of a step that are negative or do not sum to one."""
         wrong = first_true(~((row >= 0.0) & (row < math.inf)))
         if wrong is not None:
-            index = (*step, *self._index(wrong))
-            expected = "a finite number >= 0"
             raise ProbabilityError(
-                self.field, got=float(row[wrong]), expected=expected, index=index
+                self.field,
+                got=float(row[wrong]),
+                expected="a finite number >= 0",
+                index=(*step, *self._index(wrong)),
             )
         total = np.bincount(self.pair, row, minlength=self.states * self.actions)
         pair = first_true(np.abs(total - 1.0) > TOLERANCE)
         if pair is not None:
-            got = f"a row that sums to {total[pair]:.12g}"
-            index = (*step, *divmod(pair, self.actions))
             raise ProbabilityError(
-                self.field, got=got, expected=sum_to_one(total[pair]), index=index
+                self.field,
+                got=f"a row that sums to {total[pair]:.12g}",
+                expected=sum_to_one(total[pair]),
+                index=(*step, *divmod(pair, self.actions)),
             )
 
     def _index(self, outcome: int) -> tuple[int, ...]:
@@ -159,11 +162,13 @@ def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> sp.csr
             candidate.check_format(full_check=True)
         csr = sp.csr_array(candidate)
     except (TypeError, ValueError) as error:
-        got = f"a sparse matrix: {error}"
-        raise ShapeError(field, got=got, expected="indices in range") from error
+        raise ShapeError(
+            field, got=f"a sparse matrix: {error}", expected="indices in range"
+        ) from error
     if csr.dtype.kind not in "biuf":
-        got = f"dtype {csr.dtype}"
-        raise ShapeError(field, got=got, expected="a sparse matrix of real numbers")
+        raise ShapeError(
+            field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers"
+        )
     zeros = csr.nnz - np.count_nonzero(csr.data)
     if not csr.has_canonical_format or (zeros and not keep_zeros):
         csr = csr.copy()
@@ -206,16 +211,19 @@ def _matrices(transition: Any, horizon: int) -> list[sp.csr_array]:
         whole = len(shape) == 2 and 0 not in shape and shape[0] % shape[1] == 0
         alike = len(sparse) == len(given) and all(matrix.shape == shape for matrix in sparse)
         if not (whole and alike) or len(given) not in (1, horizon):
-            got = f"{len(given)} of shapes {[matrix.shape for matrix in sparse[:3]]}"
-            expected = f"sparse matrices (S*A, S), row s*A + a: one, or H = {horizon}"
-            raise ShapeError("transition", got=got, expected=expected)
+            raise ShapeError(
+                "transition",
+                got=f"{len(given)} of shapes {[matrix.shape for matrix in sparse[:3]]}",
+                expected=f"sparse matrices (S*A, S), row s*A + a: one, or H = {horizon}",
+            )
         return [sound_sparse("transition", matrix) for matrix in sparse]
     dense = as_floats("transition", transition)
     if dense.ndim == 3:
         dense = dense[np.newaxis]
     elif dense.ndim != 4 or dense.shape[0] != horizon:
-        expected = f"[S, A, S] or [H, S, A, S] with H = {horizon}"
-        raise ShapeError("transition", got=dense.shape, expected=expected)
+        raise ShapeError(
+            "transition", got=dense.shape, expected=f"[S, A, S] or [H, S, A, S] with H = {horizon}"
+        )
     if dense.shape[1] != dense.shape[3] or 0 in dense.shape:
         expected = "[S, A, S] with S, A >= 1"
         if dense.shape[2] == dense.shape[3]:
@@ -235,8 +243,9 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
     actions = pairs // states
     if is_sparse(reward):
         if reward.shape != (pairs, states):
-            expected = f"(S*A, S) = {(pairs, states)}"
-            raise ShapeError("reward", got=f"sparse {reward.shape}", expected=expected)
+            raise ShapeError(
+                "reward", got=f"sparse {reward.shape}", expected=f"(S*A, S) = {(pairs, states)}"
+            )
         rewards = sound_sparse("reward", reward, keep_zeros=True)
     else:
         dense = as_floats("reward", reward)
@@ -264,8 +273,12 @@ def _rows(table: Any, *index: int) -> list[Any]:
     if isinstance(table, Mapping) and set(table) == set(range(len(table))):
         table = [table[i] for i in range(len(table))]
     if not isinstance(table, (list, tuple)) or not table:
-        expected = "entries for 0, 1, ..., as a mapping or a sequence"
-        raise ShapeError("outcomes", got=f"{table!r:.100}", expected=expected, index=index or None)
+        raise ShapeError(
+            "outcomes",
+            got=f"{table!r:.100}",
+            expected="entries for 0, 1, ..., as a mapping or a sequence",
+            index=index or None,
+        )
     return list(table)
 
 
@@ -286,8 +299,12 @@ def _table_entry(entry: Any, pair: int, states: int, index: tuple[int, ...]) -> 
         terminated = bool(flag and flag[0])
         outcome = TableEntry(pair, float(probability), next_state, float(reward), terminated)
     except (TypeError, ValueError):
-        expected = "(probability, next_state, reward[, terminated])"
-        raise ShapeError("outcomes", got=repr(entry), expected=expected, index=index) from None
+        raise ShapeError(
+            "outcomes",
+            got=repr(entry),
+            expected="(probability, next_state, reward[, terminated])",
+            index=index,
+        ) from None
     require_integer("outcomes", next_state, 0, ShapeError, index, maximum=states - 1)
     return outcome
 
@@ -305,8 +322,12 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
     entries = []
     for s, row in enumerate(rows):
         if len(row) != actions:
-            expected = f"{actions}, as in state 0"
-            raise ShapeError("outcomes", got=f"{len(row)} actions", expected=expected, index=(s,))
+            raise ShapeError(
+                "outcomes",
+                got=f"{len(row)} actions",
+                expected=f"{actions}, as in state 0",
+                index=(s,),
+            )
         for a, outcomes in enumerate(row):
             for i, entry in enumerate(_rows(outcomes, s, a)):
                 entries.append(_table_entry(entry, s * actions + a, states, (s, a, i)))
@@ -317,8 +338,9 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
     ends = terminated & goes_on[next_state]
     if ends.any():
         if not rewards.low <= 0.0 <= rewards.high:
-            expected = "0 in it, earned after the end"
-            raise ParameterError("reward_range", got=tuple(rewards), expected=expected)
+            raise ParameterError(
+                "reward_range", got=tuple(rewards), expected="0 in it, earned after the end"
+            )
         pair = np.append(pair, states * actions + np.arange(actions))
         next_state = np.append(np.where(ends, states, next_state), np.full(actions, states))
         probability = np.append(probability, np.ones(actions))
@@ -337,8 +359,9 @@ def as_distributions(field: str, given: Any, expected: object = "probabilities")
     wrong = np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))
     if len(wrong):
         index = tuple(wrong[0].tolist())
-        got = float(rows[index])
-        raise ProbabilityError(field, got=got, expected="a probability >= 0", index=index)
+        raise ProbabilityError(
+            field, got=float(rows[index]), expected="a probability >= 0", index=index
+        )
     total = rows.sum(axis=-1)
     wrong = np.argwhere(np.abs(total - 1.0) > TOLERANCE)
     if len(wrong):
@@ -425,15 +448,17 @@ class FiniteMDP:
         rewards = reward_map(reward_range)
         if outcomes is not None:
             if transition is not None or reward is not None:
-                got = "transition or reward as well"
-                raise ParameterError("outcomes", got=got, expected="outcomes alone")
+                raise ParameterError(
+                    "outcomes", got="transition or reward as well", expected="outcomes alone"
+                )
             listing = read_table(outcomes, rewards)
             stated = len(outcomes)  # without an end that was added
         else:
             for name, value in (("transition", transition), ("reward", reward)):
                 if value is None:
-                    expected = "transition and reward, or outcomes"
-                    raise ParameterError(name, got=None, expected=expected)
+                    raise ParameterError(
+                        name, got=None, expected="transition and reward, or outcomes"
+                    )
             listing = read_arrays(transition, reward, horizon)
             listing.validate(rewards)
             stated = listing.states
@@ -572,14 +597,20 @@ class FiniteMDP:
         if chosen.shape == (*shape, self.actions):
             return bellman.evaluate(self.kernels, as_distributions("policy", chosen))
         if chosen.shape != shape or chosen.dtype.kind not in "iu":
-            got = f"{chosen.dtype} {chosen.shape}"
-            expected = f"integers {shape} or probabilities {(*shape, self.actions)}"
-            raise ShapeError("policy", got=got, expected=expected)
+            raise ShapeError(
+                "policy",
+                got=f"{chosen.dtype} {chosen.shape}",
+                expected=f"integers {shape} or probabilities {(*shape, self.actions)}",
+            )
         wrong = np.argwhere((chosen < 0) | (chosen >= self.actions))
         if len(wrong):
             index = tuple(wrong[0].tolist())
-            expected = f"an action in 0..{self.actions - 1}"
-            raise ParameterError("policy", got=int(chosen[index]), expected=expected, index=index)
+            raise ParameterError(
+                "policy",
+                got=int(chosen[index]),
+                expected=f"an action in 0..{self.actions - 1}",
+                index=index,
+            )
         return bellman.evaluate(self.kernels, chosen)
 
     def kernel(self) -> Floats:

@@ -133,8 +133,9 @@ class ShelfProblem(PracticalProblem):
         super().__post_init__()
         require_integers(self, shelf=1, order_step=1)
         if self.order_step > self.shelf:
-            expected = f"at most the shelf, {self.shelf}"
-            raise ParameterError("order_step", got=self.order_step, expected=expected)
+            raise ParameterError(
+                "order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}"
+            )
 
     @property
     def actions(self) -> Sequence[int]:
@@ -454,8 +455,9 @@ class Pricing(NestedClasses):
         require_integers(self, stock=1)
         require_sequences(self, 0.0, 1.0, "demand")
         if len(self.demand) != self.prices or not set(self.demand) <= set(LEVELS):
-            expected = f"{self.prices} numbers out of {LEVELS}"
-            raise ParameterError("demand", got=self.demand, expected=expected)
+            raise ParameterError(
+                "demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}"
+            )
 
     @classmethod
     def truths(cls) -> Sequence[Self]:
