@@ -126,8 +126,9 @@ def nest(families: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
         equal = match(rows[m], rows[m + 1])
         member = first_true(equal < 0)
         if member is not None:
-            got = f"member {member} of class {m + 1} is missing from class {m + 2}"
-            raise _refusal(classes, got, member)
+            raise _refusal(
+                classes, f"member {member} of class {m + 1} is missing from class {m + 2}", member
+            )
         position = position[equal]
         level[position] = m
         if not (level == m + 1).any():
@@ -176,8 +177,12 @@ def _embed_partition(
         other = first_true(small.partition[states] != small.partition[s])
         if other is not None:
             pair = f"states {s} and {states[other]} may differ in class {classes[0]}"
-            got = f"{pair}, but share a block of class {classes[1]}"
-            raise _refusal(classes, got, s, "a finer partition in every class")
+            raise _refusal(
+                classes,
+                f"{pair}, but share a block of class {classes[1]}",
+                s,
+                "a finer partition in every class",
+            )
         for a in range(fine.actions):
             ours = small.moves[states, a][:, small.moves[s, a] >= 0]
             theirs = large.moves[states, a][:, large.moves[s, a] >= 0]
@@ -233,8 +238,9 @@ class Ladder:
 
     def __init__(self, families: Sequence[Family], names: Sequence[str] | None = None) -> None:
         if not isinstance(families, Sequence) or isinstance(families, str) or not families:
-            expected = "a list of families, [F_1, F_2, ...]"
-            raise FamilyError("families", got=f"{families!r:.80}", expected=expected)
+            raise FamilyError(
+                "families", got=f"{families!r:.80}", expected="a list of families, [F_1, F_2, ...]"
+            )
         given: list[Any] = list(families)
         _require_one_kind(given)
         if given[0].finite:
@@ -244,8 +250,9 @@ class Ladder:
             for m, (one, other) in enumerate(itertools.pairwise(given), start=1):
                 embed(one, other, (m, m + 1))
                 if (one.size, one.norm_bound) == (other.size, other.norm_bound):
-                    expected = "each class to add a kernel"
-                    raise _refusal((m, m + 1), "two equal classes", expected=expected)
+                    raise _refusal(
+                        (m, m + 1), "two equal classes", expected="each class to add a kernel"
+                    )
             self.finite = False
             self.families = given
             self.reach = [0.0] * len(given)
@@ -276,8 +283,9 @@ class Ladder:
         texts = all(isinstance(name, str) and name for name in self.names)
         different = len(set(self.names)) == len(self.names) == self.classes
         if isinstance(names, str) or not texts or not different:
-            expected = f"{self.classes} different names"
-            raise FamilyError("names", got=f"{names!r:.80}", expected=expected)
+            raise FamilyError(
+                "names", got=f"{names!r:.80}", expected=f"{self.classes} different names"
+            )
 
     @classmethod
     def of_levels(
