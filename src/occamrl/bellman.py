@@ -58,7 +58,7 @@ def dense_if_faster(matrix: sp.csr_array) -> Matrix:
 
 
 def dense_pays(stored: int, shape: tuple[int, int]) -> bool:
-    """Return whether products with a matrix that is not zero in so many entries are faster dense."""
+    """Return whether products with a matrix of so many non-zero entries are faster dense."""
     size = shape[0] * shape[1]
     return size <= _SMALL or 3 * stored >= size
 

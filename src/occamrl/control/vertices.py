@@ -195,6 +195,7 @@ def discretise(
             points = as_floats("next states", step(states.copy(), action, noise), states.shape)
             for s in np.flatnonzero(grid.outside(points)).tolist():
                 leaving.setdefault(s, (a, points[s]))
+            # Unreachable vertices may lead outside: their values are never asked for.
             inside = np.where(grid.circle, points, np.clip(points, grid.low, grid.high))
             vertex, share = grid.corners(np.where(np.isfinite(inside), inside, grid.low))
             rows.append(np.repeat(np.arange(grid.size) * len(acts) + a, vertex.shape[1]))
@@ -204,6 +205,7 @@ def discretise(
     shape = (grid.size * len(acts), grid.size)
     kernel = sp.csr_array((np.concatenate(weights), cells), shape=shape)
     kernel.eliminate_zeros()
+    # Only now, since what can be reached is seen on the whole kernel.
     reached = _reached(kernel, grid, start)
     for s, (a, point) in sorted(leaving.items()):
         if reached[s] or not np.isfinite(point).all():

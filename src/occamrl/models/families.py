@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from occamrl import bellman
+from occamrl.arrays import Bools
 from occamrl.errors import (
     FamilyError,
     FeatureError,
@@ -45,8 +46,11 @@ from occamrl.errors import (
     sum_to_one,
 )
 from occamrl.models.features import FeatureMap, PerProblem, as_dense, read_kernels
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP, KernelLike
 from occamrl.protocols import Floats, Ints, Known, Outcomes
+
+Member = Any  # a number of a list; parameters theta of the other classes
+Chosen = Ints | Bools | slice | Sequence[int]  # of some members
 
 TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
 _SIGN_TOLERANCE = 1e-10
@@ -105,6 +109,7 @@ def simplex_minimum(gram: Floats, xy: Floats) -> Floats:
     few rows.
     """
     eigen, vectors = np.linalg.eigh(gram)
+    # Directions that no row has seen do not change the loss.
     kept = eigen > 1e-12 * eigen[-1]
     root = np.sqrt(eigen[kept])
     axes = vectors[:, kept].T
@@ -156,11 +161,11 @@ class Family(ABC):
     reach = 0.0  # how far the truth may be from the nearest member; 0 but for covers
 
     @abstractmethod
-    def members(self, draw: np.random.Generator, count: int) -> Sequence[Any]:
+    def members(self, draw: np.random.Generator, count: int) -> Sequence[Member]:
         """Return some members, drawn at random; none if none was found."""
 
     @abstractmethod
-    def find(self, kernel: Any) -> Any | None:
+    def find(self, kernel: KernelLike) -> Member | None:
         """Return the member that equals a kernel up to rounding; None if none does.
 
         Kernels are [S, A, S] or sparse (S*A, S).
@@ -175,11 +180,11 @@ class Family(ABC):
         """The features of the parameters that the family is regressed on."""
         return self.features
 
-    def kernel(self, member: Any) -> Floats:
+    def kernel(self, member: Member) -> Floats:
         """Return one member as a dense array [S, A, S]."""
         return self.features.kernel(member)
 
-    def contains(self, kernel: Any) -> bool:
+    def contains(self, kernel: KernelLike) -> bool:
         """Return whether a kernel belongs to the family."""
         return self.find(kernel) is not None
 
@@ -236,20 +241,21 @@ class FiniteFamily(Family):
         self.size = len(self.theta)
         require_kernels(field, self.features, self.theta)
 
-    def take(self, members: Any) -> FiniteFamily:
+    def take(self, members: Chosen) -> FiniteFamily:
         """Return the family of some members, in the order given."""
+        # Members were checked when they were read, and a part of a cover is a plain list.
         family = FiniteFamily.__new__(FiniteFamily)
         family.features = self.features
         family.theta = self.theta[members]
         family.size = len(family.theta)
         return family
 
-    def kernel(self, member: Any) -> Floats:
+    def kernel(self, member: Member) -> Floats:
         """Return one member as a dense array [S, A, S]."""
         number = require_integer("member", member, 0, maximum=self.size - 1)
         return self.features.kernel(self.theta[number])
 
-    def probability(self, members: Any = slice(None)) -> Floats:
+    def probability(self, members: Chosen = slice(None)) -> Floats:
         """Return the probabilities [m, O] of some members on the outcomes of the features."""
         return self.features.laws(self.theta[members])
 
@@ -274,6 +280,7 @@ class FiniteFamily(Family):
         table: Floats = self._solved[known]
         new = members[np.isnan(table[members, 0])]
         outcomes = self.features.attach(known)
+        # Several at a time: fewer calls for small problems, bounded memory for large ones.
         together = max(1, _TOGETHER // outcomes.next_state.size)
         for first in range(0, new.size, together):
             some = new[first : first + together]
@@ -282,10 +289,9 @@ class FiniteFamily(Family):
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
         """Return the numbers of some members."""
-        numbers: list[int] = draw.permutation(self.size)[:count].tolist()
-        return numbers
+        return list(map(int, draw.permutation(self.size)[:count]))
 
-    def find(self, kernel: Any) -> int | None:
+    def find(self, kernel: KernelLike) -> int | None:
         """Return the number of the first member that equals a kernel, None if none does."""
         target = self.features.on_cells(kernel)
         if target is None:
@@ -345,23 +351,18 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     """Return one-hot features over the united outcomes, and the members in their coordinates."""
     if not isinstance(kernels, (list, tuple)):
         kernels = as_floats("kernels", kernels)
-    rewards = None
     if any(isinstance(member, FiniteMDP) for member in kernels):
         _require_one_unit(kernels)
         united = FeatureMap.of_simulators(kernels)
-        outcomes = united.outcomes
-        matrix = united.matrix
-        states = united.states
-        rewards = united.rewards
     else:
-        outcomes, matrix, states = read_kernels("kernels", kernels)
-    features = FeatureMap.of_outcomes(outcomes, states, rewards)
-    theta = np.zeros((matrix.shape[1], features.groups * features.width))
-    theta[:, features.flat_index] = as_dense(matrix).T
+        united = FeatureMap.of_matrix(*read_kernels("kernels", kernels))
+    features = FeatureMap.of_outcomes(united.outcomes, united.states, united.rewards)
+    theta = np.zeros((united.width, features.groups * features.width))
+    theta[:, features.flat_index] = as_dense(united.matrix).T
     return features, theta.reshape(-1, features.groups, features.width)
 
 
-def _require_one_unit(problems: Sequence[Any]) -> None:
+def _require_one_unit(problems: Sequence[FiniteMDP]) -> None:
     """Refuse problems with different units or allowed actions: their rewards are not the same."""
     for i, problem in enumerate(problems):
         require_kind(f"kernels[{i}]", problem, FiniteMDP)
@@ -408,7 +409,7 @@ class CoverFamily(FiniteFamily):
 
     def __init__(
         self,
-        kernel: Callable[[Floats], Any],
+        kernel: Callable[[Floats], KernelLike],
         *,
         low: Sequence[float],
         high: Sequence[float],
@@ -442,7 +443,9 @@ class CoverFamily(FiniteFamily):
         return reach
 
 
-def _axes(low: Any, high: Any, step: Any) -> list[Floats]:
+def _axes(
+    low: Sequence[float], high: Sequence[float], step: float | Sequence[float]
+) -> list[Floats]:
     """Return the multiples of the steps in a box, for each parameter."""
     bottom = as_floats("low", low)
     top = as_floats("high", high)
@@ -534,6 +537,7 @@ class LinearFamily(Family):
         Vertices are those of {theta : P_theta is a kernel}. Empty where none of those found can be
         mixed into one that is short enough.
         """
+        # Inside the polytope of kernels the ball may be missed by every vertex: mix them.
         corners = self._corners(draw, max(4, min(count, 2 * self.size)))
         if not len(corners):
             return []
@@ -570,12 +574,13 @@ class LinearFamily(Family):
                 corners.append(solved.x)
         return np.array(corners)
 
-    def find(self, kernel: Any) -> Floats | None:
+    def find(self, kernel: KernelLike) -> Floats | None:
         """Return the shortest theta [d] of a kernel of the class, None for any other."""
         target = self.features.on_cells(kernel)
         if target is None:
             return None
         matrix = self.features.cells[1][:, self.coordinates].toarray()
+        # Of several parameters for one kernel lstsq returns the shortest, which fits the ball best.
         eta = np.linalg.lstsq(matrix, target, rcond=None)[0]
         fits = (np.abs(matrix @ eta - target) <= TOLERANCE).all()
         if not fits or np.linalg.norm(eta) > self.norm_bound * _SHORT:
@@ -671,7 +676,7 @@ class AggregationFamily(Family):
         drawn = draw.exponential(size=(count, *possible.shape)) * possible
         return list(drawn / drawn.sum(axis=2, keepdims=True))
 
-    def find(self, kernel: Any) -> Floats | None:
+    def find(self, kernel: KernelLike) -> Floats | None:
         """Return theta of a kernel with one law per block, None for any other."""
         from scipy.optimize import nnls  # slow to import, and seldom needed
 
@@ -680,6 +685,7 @@ class AggregationFamily(Family):
             return None
         matrix = self.features.cells[1].tocsc()
         theta = np.zeros((self.features.groups, self.features.width))
+        # Groups share no parameter, so that each is a small problem of its own.
         for g, size in enumerate(self.features.sizes):
             first = g * self.features.width
             columns = matrix[:, first : first + size]

@@ -35,7 +35,7 @@ from occamrl.errors import (
     require_integer,
     require_kind,
 )
-from occamrl.problems.mdp import FiniteMDP, first_true, is_sparse, sound_sparse
+from occamrl.problems.mdp import FiniteMDP, KernelLike, first_true, is_sparse, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 _TOLERANCE = 1e-8  # of sums that should be one, and of entries that should be equal
@@ -45,7 +45,7 @@ _FAR = 1e9  # a bonus beyond all others
 class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
     """What was computed for a problem, as long as that lives; a pickled copy is empty."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[PerProblem], tuple[()]]:
         return type(self), ()
 
 
@@ -60,7 +60,7 @@ class Kernels(NamedTuple):
     states: int
 
 
-def as_kernel(field: str, kernel: Any, index: tuple[int, ...] | None = None) -> sp.csr_array:
+def as_kernel(field: str, kernel: KernelLike, index: tuple[int, ...] | None = None) -> sp.csr_array:
     """Return a kernel, dense [S, A, S] or sparse (S*A, S), as csr (S*A, S) without stored zeros."""
     if not is_sparse(kernel):
         dense = as_floats(field, kernel)
@@ -83,6 +83,7 @@ def read_kernels(field: str, kernels: Any, support: Bools | None = None) -> Kern
 
     What is true in ``support`` [S, A, S] is an outcome even if it has probability 0 in all kernels.
     """
+    # Dense kernels are small enough to be compared all at once.
     if support is None and not any(is_sparse(kernel) for kernel in kernels):
         return _read_dense(field, kernels)
     matrices: list[sp.csr_array] = []
@@ -132,6 +133,7 @@ def _cells(matrix: sp.csr_array) -> Ints:
 def _on_cells(matrices: Sequence[sp.csr_array], cell: Ints) -> Matrix:
     """Return the entries of csr matrices on some cells that contain theirs, [O, m]."""
     indices: list[Ints] = []
+    # Where each stores its entries among all cells; once for a run of matrices of one pattern.
     for j, matrix in enumerate(matrices):
         if j and _same_pattern(matrix, matrices[j - 1]):
             indices.append(indices[-1])
@@ -163,9 +165,7 @@ def outcomes_of(field: str, cell: Ints, pairs: int, states: int) -> Outcomes:
 
 def as_dense(matrix: Any) -> Floats:
     """Return a matrix, dense or sparse, as an array."""
-    if isinstance(matrix, np.ndarray):
-        return matrix
-    return np.asarray(matrix.toarray())
+    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())
 
 
 # Feature maps -------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class FeatureMap:
     group: Ints  # [S*A] the group of each pair
     rewards: Floats | None  # [O] of each outcome, where the features fix them
 
-    def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
+    def __init__(self, phi: ArrayLike | Sequence[KernelLike]) -> None:
         outcomes, matrix, states = read_kernels("phi", _listed(phi))
         self._set(outcomes, matrix, states)
         self._require_finite()
@@ -221,6 +221,7 @@ class FeatureMap:
         self.rewards = rewards
         self.width = int(matrix.shape[1])
         if group is None:
+            # one group that has all coordinates
             self.group = np.zeros(pairs, dtype=np.int64)
             self.sizes = np.array([self.width])
         else:
@@ -252,6 +253,7 @@ class FeatureMap:
         sums = self.sums
         if sums.min() > 1.0 - 1e-12 and sums.max() < 1.0 + 1e-12:  # every coordinate is a kernel
             return
+        # Many pairs have the same sums: the equations <sums, theta> = 1 are few.
         distinct = np.unique(np.round(sums, 12), axis=0)
         theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
         pair = first_true(np.abs(sums @ theta - 1.0) > _TOLERANCE)
@@ -311,10 +313,7 @@ class FeatureMap:
         require_integer("states", states, 1)
         require_integer("actions", actions, 1)
         shape = (states, actions, states)
-        if support is None:
-            possible = np.ones(shape, dtype=bool)
-        else:
-            possible = as_flags("support", support, shape)
+        possible = np.ones(shape) if support is None else as_flags("support", support, shape)
         cell = np.flatnonzero(possible)
         return cls.of_outcomes(outcomes_of("support", cell, states * actions, states), states)
 
@@ -341,10 +340,12 @@ class FeatureMap:
         if any(mdp.known.transition_rewards is not None for mdp in simulators):
             return cls._of_rewarding(simulators)
         shape = (first.states * first.actions, first.states)
-        kernels = []
-        for mdp in simulators:
-            rows = (mdp.probability[0], mdp.outcomes.next_state, mdp.outcomes.start)
-            kernels.append(sp.csr_array(rows, shape=shape))
+        kernels = [
+            sp.csr_array(
+                (mdp.probability[0], mdp.outcomes.next_state, mdp.outcomes.start), shape=shape
+            )
+            for mdp in simulators
+        ]
         return cls.of_matrix(*read_kernels("simulators", kernels))
 
     @classmethod
@@ -362,6 +363,7 @@ class FeatureMap:
             rewards.append(mdp.outcomes.bonus + mdp.base_reward[pair])
         cell = np.concatenate(cells)
         reward = np.concatenate(rewards)
+        # Simulators may compute one reward in different ways: to 12 digits it is one outcome.
         key = np.array([cell, np.round(reward, 12)])
         _, chosen, row = np.unique(key, axis=1, return_index=True, return_inverse=True)
         probability = np.concatenate([mdp.probability[0] for mdp in simulators])
@@ -405,6 +407,7 @@ class FeatureMap:
 
     def moments(self, targets: Floats) -> Floats:
         """Return the sum of phi times the targets [O] over the outcomes of each pair [S*A, n]."""
+        # A product with a sparse matrix of targets adds them up by pairs, without a copy of phi.
         columns, start = self._by_pair
         weights = sp.csr_array((targets, columns, start), shape=(start.size - 1, targets.size))
         return as_dense(weights @ self.matrix)
@@ -442,7 +445,7 @@ class FeatureMap:
         add = sp.csr_array((np.ones(row.size), (row, number)), shape=(cell.size, row.size))
         return cell, add @ sp.csr_array(phi)
 
-    def on_cells(self, kernel: Any) -> Floats | None:
+    def on_cells(self, kernel: KernelLike) -> Floats | None:
         """Return the entries of a kernel on ``cells``; None if it leads elsewhere or is none."""
         flat = as_kernel("kernel", kernel)
         if flat.shape != (self.group.size, self.states):

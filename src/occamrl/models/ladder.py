@@ -133,6 +133,7 @@ def nest(families: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
         level[position] = m
         if not (level == m + 1).any():
             raise _refusal(classes, "two equal classes", expected="each class to add a member")
+    # So that a class is the beginning of the list.
     order = np.argsort(level, kind="stable")
     return families[-1].take(order), level[order]
 
@@ -140,7 +141,7 @@ def nest(families: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
 # Linear classes and aggregations ------------------------------------------------------------------
 
 
-def embed(small: Any, large: Any, classes: tuple[int, int]) -> Embedding:
+def embed(small: Family, large: Family, classes: tuple[int, int]) -> Embedding:
     """Return the embedding of a class into a larger one; refuse classes that are not nested."""
     if isinstance(small, LinearFamily) and isinstance(large, LinearFamily):
         return _embed_linear(small, large, classes)
@@ -244,6 +245,7 @@ class Ladder:
         given: list[Any] = list(families)
         _require_one_kind(given)
         if given[0].finite:
+            # A larger class contains the smaller ones, and the radius that these need.
             reach = np.maximum.accumulate([family.reach for family in given])
             self._set_members(*nest(given), reach.tolist())
         else:
@@ -256,9 +258,9 @@ class Ladder:
             self.finite = False
             self.families = given
             self.reach = [0.0] * len(given)
-            self.embeddings = []
-            for m, family in enumerate(given, start=1):
-                self.embeddings.append(embed(family, given[-1], (m, len(given))))
+            self.embeddings = [
+                embed(family, given[-1], (m, len(given))) for m, family in enumerate(given, start=1)
+            ]
         self._set_names(names)
 
     def _set_members(self, family: FiniteFamily, level: Ints, reach: Sequence[float]) -> None:
@@ -357,10 +359,8 @@ class Ladder:
 
     def count(self, inside: Bools) -> list[int]:
         """Return how many members of each class are inside a set, given which members are [m]."""
-        counts: list[int] = (
-            np.bincount(self.level[inside], minlength=self.classes).cumsum().tolist()
-        )
-        return counts
+        counts = np.bincount(self.level[inside], minlength=self.classes)
+        return list(map(int, counts.cumsum()))
 
     # Classes --------------------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class Ladder:
         """Return F_m, m = 1 ... M."""
         return self.families[require_integer("m", m, 1, maximum=self.classes) - 1]
 
-    def class_of(self, mdp: Any) -> int | None:
+    def class_of(self, mdp: object) -> int | None:
         """Return m*, the first class that contains all kernels of a problem; None if none does."""
         truth = as_mdp(mdp)
         if self.finite and self.features.rewards is not None:
@@ -398,6 +398,7 @@ class Ladder:
         rewards = truth.base_reward[truth.outcomes.pair] + truth.outcomes.bonus
         features = FeatureMap.of_matrix(truth.outcomes, truth.probability.T, truth.states, rewards)
         kernels = FiniteFamily(parameters=np.eye(len(truth.probability)), features=features)
+        # Outcomes of one next state may differ in their rewards, so kernels alone say too little.
         members, targets = comparable([self.family, kernels])
         equal = match(targets, members)
         if (equal < 0).any():

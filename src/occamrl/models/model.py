@@ -24,7 +24,7 @@ import inspect
 import itertools
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -60,6 +60,7 @@ _ANY_NUMBER = (-math.inf, math.inf)
 _PLASTIC = 1.32471795724474602596  # whose powers make Kronecker's sequence spread evenly
 
 Point = Mapping[str, float]
+Row = tuple[Any, ...]  # (probability, next state, reward), or with whether the episode is over
 Box = dict[str, tuple[float, float]]
 
 
@@ -144,6 +145,7 @@ class Model:
         self.unit_name = unit
         self._most_states = require_integer("most_states", most_states, 1)
         self.box, self.defaults = self._read_parameters(parameters or {})
+        # In this order: each step reads what the ones before it have found.
         law = _law_of(start)
         self._explore(law)
         self._arrange()
@@ -220,18 +222,19 @@ class Model:
                 raise ParameterError(name, got="nothing", expected=f"a number in {list(ends)}")
         return point
 
-    def _points(self) -> list[dict[str, float]]:
+    def _points(self) -> list[Point]:
         """Return where outcomes are listed: the middle of the box, points inside, corners."""
         low, high = bounds_of(self.box.values())
+        # With many parameters there are too many corners; the last one is always looked at.
         corners = itertools.islice(itertools.product((0.0, 1.0), repeat=low.size), _MOST_CORNERS)
         shares = [*spread_points(low.size, _INSIDE), *corners, np.ones(low.size)]
-        points = []
+        points: list[Point] = []
         for share in shares:
             values = low + np.array(share) * (high - low)
             points.append({**self.defaults, **dict(zip(self.box, values.tolist(), strict=True))})
         return points
 
-    def _allowed_in(self, state: Any) -> list[Any]:
+    def _allowed_in(self, state: Hashable) -> list[Hashable]:
         """Return the actions that the user allows in a state."""
         allowed = self._actions
         where = ""
@@ -258,7 +261,7 @@ class Model:
             )
         return actions
 
-    def rows(self, state: Any, action: Any, point: Point) -> list[tuple[Any, ...]]:
+    def rows(self, state: Hashable, action: Hashable, point: Point) -> list[Row]:
         """Return what the function yields, as a list of tuples; refuse what is not a law."""
         try:
             rows = [tuple(row) for row in self.function(state, action, **point)]
@@ -281,14 +284,14 @@ class Model:
 
     # The listing ----------------------------------------------------------------------------------
 
-    def _explore(self, law: Mapping[Any, float]) -> None:
+    def _explore(self, law: Mapping[Hashable, float]) -> None:
         """Find the states and outcomes that can be reached, breadth first."""
         self.states: list[Any] = []
         self.absorbing: list[bool] = []  # whether nothing more happens there
-        self._number: dict[Any, int] = {}
+        self._number: dict[Hashable, int] = {}
         self.actions: list[Any] = [] if callable(self._actions) else self._allowed_in(None)
         self.pairs: list[tuple[int, int]] = []  # (state, action) that are allowed
-        self._indices: list[dict[Any, int]] = []  # of each pair: outcomes of what is yielded
+        self._indices: list[dict[Hashable, int]] = []  # of each pair: outcomes of what is yielded
         self._listed: list[tuple[int, int, float]] = []  # outcomes: pair, next state, reward
         points = self._points()
         useful: set[int] = set()  # points that have added an outcome
@@ -303,11 +306,13 @@ class Model:
                 self._list_pair(state, action, points, useful)
                 self.pairs.append((s, self.actions.index(action)))
 
-    def _list_pair(self, state: Any, action: Any, points: list[Any], useful: set[int]) -> None:
+    def _list_pair(
+        self, state: Hashable, action: Hashable, points: list[Point], useful: set[int]
+    ) -> None:
         """List the outcomes that a pair has at some points of the box."""
         pair = len(self.pairs)
         outcomes: dict[tuple[int, float], int] = {}  # by next state and reward
-        indices: dict[Any, int] = {}
+        indices: dict[Hashable, int] = {}
         rewards: list[dict[int, set[float]]] = []  # at each point, by next state
         for i, point in enumerate(points):
             # Later pairs are seldom looked at where the first ones had nothing new, but now and
@@ -317,6 +322,7 @@ class Model:
                 continue
             rewards.append({})
             for row in self.rows(state, action, point):
+                # What is impossible here may lead to states that no parameters reach.
                 if row[0] <= 0.0:
                     continue
                 next_state = self._number_of(row[1], len(row) == 4 and bool(row[3]))
@@ -330,7 +336,7 @@ class Model:
         _require_fixed_rewards(state, action, rewards)
         self._indices.append(indices)
 
-    def _number_of(self, state: Any, absorbing: bool) -> int:
+    def _number_of(self, state: Hashable, absorbing: bool) -> int:
         """Return the number of a state, a new one if it has none."""
         try:
             number = self._number.get((state, absorbing))
@@ -398,7 +404,7 @@ class Model:
             low, high = stated
         return RewardMap(low, high if high > low else low + 1.0)
 
-    def _initial_of(self, law: Mapping[Any, float]) -> Floats:
+    def _initial_of(self, law: Mapping[Hashable, float]) -> Floats:
         """Return the law of the first state [S]."""
         initial = np.zeros(len(self.states))
         for state, share in law.items():
@@ -412,6 +418,7 @@ class Model:
 
     def _names(self) -> Names:
         """Return what the user calls states and actions; a state may be an end as well."""
+        # One name may be a state in which the episode goes on, and another in which it has ended.
         named = []
         for state, absorbing in zip(self.states, self.absorbing, strict=True):
             both = absorbing and (state, False) in self._number
@@ -437,6 +444,7 @@ class Model:
         """Refuse ``probabilities`` that are not those of ``outcomes``, at some pairs and points."""
         if self.vectorised is None:
             return
+        # Some pairs are enough to notice another order or another formula.
         some = np.unique(np.linspace(0, len(self.pairs) - 1, _COMPARED).astype(int)).tolist()
         inside = np.isin(self.row, some)
         for point in self._points()[:2]:
@@ -548,6 +556,7 @@ class Model:
             next_state = self.next_state
             reward = self.reward
         actions = len(self.actions)
+        # Parameters between the points that were looked at may reach what is not listed.
         missing = 1.0 - np.bincount(row, probability, self._pair_number.size)
         lost = np.flatnonzero(missing > TOLERANCE)
         absorbing = np.flatnonzero(self.absorbing)
@@ -587,10 +596,10 @@ class Model:
         for name, listed in values.items():
             if isinstance(listed, str) or not isinstance(listed, Iterable):
                 raise ParameterError(name, got=repr(listed), expected="a list of values")
-        members = []
-        for combination in itertools.product(*values.values()):
-            members.append(self.mdp(**dict(zip(values, combination, strict=True))))
-        return FiniteFamily(members)
+        combinations = itertools.product(*values.values())
+        return FiniteFamily(
+            [self.mdp(**dict(zip(values, point, strict=True))) for point in combinations]
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -600,6 +609,7 @@ class Model:
         digest = hashlib.sha256(repr(kind).encode())
         for array in (self.row, self.next_state, self.reward, self.initial):
             digest.update(np.ascontiguousarray(array).data)
+        # The function itself cannot be hashed; what it says at some points stands for it.
         for point in self._points()[: 1 + len(self.box)]:
             digest.update(self.probability(point).data)
         return digest.hexdigest()
@@ -632,14 +642,14 @@ class Fault(NamedTuple):
     got: str
     expected: str
 
-    def error(self, state: Any, action: Any, point: Point) -> InvalidInput:
+    def error(self, state: Hashable, action: Hashable, point: Point) -> InvalidInput:
         """Return the error, which says where it is."""
         values = ", ".join(f"{name}={value:g}" for name, value in point.items())
         where = f"at state {state!r}, action {action!r}, {values}"
         return self.kind("outcomes", got=f"{self.got} {where}", expected=self.expected)
 
 
-def _fault_of(row: tuple[Any, ...]) -> Fault | None:
+def _fault_of(row: Row) -> Fault | None:
     """Return what is wrong with an outcome; None if nothing is."""
     if len(row) not in (3, 4):
         return Fault(ParameterError, f"{row!r:.80}", _ENTRY)
@@ -655,7 +665,7 @@ def _fault_of(row: tuple[Any, ...]) -> Fault | None:
     return None
 
 
-def _law_of(start: Any) -> Mapping[Any, float]:
+def _law_of(start: Any) -> Mapping[Hashable, float]:
     """Return the law of the first state."""
     expected = "a hashable state, or a law {state: probability}"
     try:
@@ -667,7 +677,9 @@ def _law_of(start: Any) -> Mapping[Any, float]:
     return law
 
 
-def _require_fixed_rewards(state: Any, action: Any, rewards: list[dict[int, set[float]]]) -> None:
+def _require_fixed_rewards(
+    state: Hashable, action: Hashable, rewards: list[dict[int, set[float]]]
+) -> None:
     """Refuse rewards that depend on parameters: an outcome is a next state and a reward."""
     first = rewards[0]
     for other in rewards[1:]:
@@ -754,7 +766,7 @@ class ParametricLadder:
         classes = f"{self.model.fingerprint} {self.names} {self.free}"
         return hashlib.sha256(classes.encode()).hexdigest()
 
-    def class_of(self, mdp: Any) -> int | None:
+    def class_of(self, mdp: object) -> int | None:
         """Return the first class that contains a problem's kernel; None if none does."""
         target = self.model.probability_of(as_mdp(mdp))
         if target is None:
@@ -790,9 +802,8 @@ class ParametricLadder:
         return False
 
     def __repr__(self) -> str:
-        classes = []
-        for name, free in zip(self.names, self.free, strict=True):
-            classes.append(f"{name} ({', '.join(free)})")
+        pairs = zip(self.names, self.free, strict=True)
+        classes = [f"{name} ({', '.join(free)})" for name, free in pairs]
         return f"ParametricLadder({' < '.join(classes)})"
 
 

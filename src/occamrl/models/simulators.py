@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,7 +46,7 @@ from occamrl.errors import (
 from occamrl.models.families import FiniteFamily, require_kernels
 from occamrl.models.features import FeatureMap, as_dense, as_kernel, read_kernels
 from occamrl.models.ladder import Ladder
-from occamrl.problems.mdp import first_true
+from occamrl.problems.mdp import KernelLike, first_true
 from occamrl.protocols import Floats
 
 Simulate = Callable[[int, int, np.random.Generator], int]  # simulate(s, a, rng) -> s'
@@ -87,7 +86,7 @@ def estimate_kernel(
     return sp.csr_array(frequencies)
 
 
-def variation_errors(estimate: Any, draws: int, delta: float) -> Floats:
+def variation_errors(estimate: sp.csr_array, draws: int, delta: float) -> Floats:
     """Return a bound on the total variation error of every row of an estimate.
 
     Each holds with probability 1 - delta.
@@ -97,7 +96,7 @@ def variation_errors(estimate: Any, draws: int, delta: float) -> Floats:
     >>> round(float(variation_errors(estimate, 10_000, 0.1)[0]), 4)  # sqrt(2/N) + 3 sqrt(log 20/2N)
     0.0509
     """
-    roots = np.asarray(np.sqrt(estimate).sum(axis=1), dtype=np.float64).ravel()
+    roots = np.asarray(estimate.sqrt().sum(axis=1), dtype=np.float64).ravel()
     noise = 3.0 * math.sqrt(math.log(2.0 / delta) / (2.0 * draws))
     return np.minimum(roots / math.sqrt(draws) + noise, 1.0)
 
@@ -168,7 +167,7 @@ class Simulators:
 
     def __init__(
         self,
-        candidates: Sequence[Any],
+        candidates: Sequence[KernelLike | Simulate],
         *,
         names: Sequence[str] | None = None,
         states: int | None = None,
@@ -186,6 +185,7 @@ class Simulators:
         self.draws = require_integer("draws", draws, 1)
         require_integer("seed", seed, 0)
         kernels: dict[int, sp.csr_array] = {}
+        functions: dict[int, Simulate] = {}
         sizes = set()
         for j, candidate in enumerate(given):
             if hasattr(candidate, "step"):
@@ -196,7 +196,9 @@ class Simulators:
                     expected="a kernel [S, A, S'], or a function (s, a, rng) -> s'; "
                     "of other states, orl.SimulatorLadder",
                 )
-            if not callable(candidate):
+            if callable(candidate):
+                functions[j] = candidate
+            else:
                 kernels[j] = as_kernel("candidates", candidate, (j,))
                 pairs, count = kernels[j].shape
                 sizes.add((count, pairs // count))
@@ -211,15 +213,16 @@ class Simulators:
                 expected="one S and A: give a kernel, or states and actions",
             )
         self.states, self.actions = sizes.pop()
-        self.estimated = tuple(j for j in range(len(given)) if j not in kernels)
+        self.estimated = tuple(functions)
         possible = None
         if self.estimated:
             shape = (self.states, self.actions, self.states)
+            # What was never drawn may still be possible: see "Estimates" above.
             possible = np.ones(shape, dtype=bool)
             if support is not None:
                 possible = as_flags("support", support, shape)
-            for j in self.estimated:
-                kernels[j] = estimate_kernel(given[j], possible, draws=draws, seed=seed, which=j)
+            for j, simulate in functions.items():
+                kernels[j] = estimate_kernel(simulate, possible, draws=draws, seed=seed, which=j)
         self._estimates = [kernels[j] for j in self.estimated]
         listed = [kernels[j] for j in range(len(given))]
         self.features = FeatureMap.of_matrix(*read_kernels("candidates", listed, possible))
@@ -231,6 +234,7 @@ class Simulators:
     def error(self, delta: float) -> float:
         """Return e: with probability 1 - delta no row of any estimate is farther from the truth."""
         require_delta(delta)
+        # A union bound over the rows of all estimates.
         share = delta / max(1, len(self.estimated) * self.states * self.actions)
         error = 0.0
         for kernel in self._estimates:

@@ -97,6 +97,7 @@ class Lake(NestedClasses):
     def reward(self) -> Floats:
         """r[s, a, s']: 1 for reaching the goal from where an episode goes on."""
         tiles = np.array(list("".join(self.lake)))
+        # Once there, G pays no more.
         pays = np.logical_and.outer(~np.isin(tiles, ("H", "G")), tiles == "G")
         return np.repeat(pays[:, None].astype(np.float64), len(STEPS), axis=1)
 

@@ -44,7 +44,7 @@ TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
 Array = TypeVar("Array", bound=NDArray[np.generic])
 SparseMatrix = sp.sparray | sp.spmatrix
-Kernel = ArrayLike | SparseMatrix | Sequence[SparseMatrix]
+KernelLike = ArrayLike | SparseMatrix  # [S, A, S], or sparse (S*A, S)
 # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
 Table = Mapping[int, Any] | Sequence[Any]
 Small = Sequence[Mapping[str, Any]]  # parameters of small instances of a problem
@@ -60,6 +60,7 @@ def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
 
 def read_only(array: Array) -> Array:
     """Return a view of ``array``, contiguous, that cannot be written to."""
+    # A view, so that the flag of the caller's own array stays as it is.
     contiguous = cast(Array, np.ascontiguousarray(array)[...])
     contiguous.flags.writeable = False
     return contiguous
@@ -68,6 +69,7 @@ def read_only(array: Array) -> Array:
 def first_true(mask: Bools) -> int | None:
     """Return where a mask [n] is true for the first time; None if nowhere."""
     if not mask.any():
+        # argmax would say 0
         return None
     return int(mask.argmax())
 
@@ -87,7 +89,7 @@ class Listing(NamedTuple):
     field: str = "transition"  # the argument that holds the probabilities
     reward_axes: int = 3  # of the argument that holds the rewards: 2 if they are of pairs
 
-    def take(self, kept: Any) -> Listing:
+    def take(self, kept: Ints | Bools) -> Listing:
         """Return some of the outcomes, in the order given."""
         return self._replace(
             pair=self.pair[kept],
@@ -98,6 +100,7 @@ class Listing(NamedTuple):
 
     def sort(self) -> Listing:
         """Put outcomes in order; those with one pair, next state and reward become one."""
+        # A table may state one outcome in several rows; as one it has one place in a likelihood.
         order, first = distinct_rows(self.pair, self.next_state, self.reward)
         probability = np.add.reduceat(self.probability[:, order], first, axis=1)
         return self.take(order[first])._replace(probability=probability)
@@ -145,7 +148,7 @@ class Listing(NamedTuple):
         return (state, action, int(self.next_state[outcome]))
 
 
-def is_sparse(matrix: Any) -> bool:
+def is_sparse(matrix: object) -> bool:
     """Return whether a matrix is one of SciPy's sparse ones, whatever its format."""
     return isinstance(matrix, SparseMatrix)
 
@@ -189,7 +192,8 @@ class Entries(NamedTuple):
 def _entries(matrices: Sequence[sp.csr_array]) -> Entries:
     """Return the entries of some sparse matrices of one shape, in copies."""
     pairs, states = matrices[0].shape
-    if len(matrices) == 1:  # without sorting: it may be large
+    if len(matrices) == 1:
+        # A csr matrix is in order; sorting a large one would take more than all the rest.
         only = matrices[0]
         pair = np.repeat(np.arange(pairs), np.diff(only.indptr))
         return Entries(pair, only.indices.astype(np.int64), only.data.astype(np.float64)[None])
@@ -218,6 +222,7 @@ def _matrices(transition: Any, horizon: int) -> list[sp.csr_array]:
             )
         return [sound_sparse("transition", matrix) for matrix in sparse]
     dense = as_floats("transition", transition)
+    # From here on there is always an axis of steps.
     if dense.ndim == 3:
         dense = dense[np.newaxis]
     elif dense.ndim != 4 or dense.shape[0] != horizon:
@@ -332,6 +337,7 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
             for i, entry in enumerate(_rows(outcomes, s, a)):
                 entries.append(_table_entry(entry, s * actions + a, states, (s, a, i)))
     pair, probability, next_state, reward, terminated = map(np.array, zip(*entries, strict=True))
+    # Gymnasium flags outcomes as terminal and says nothing of what their target would do.
     stirs = (probability > 0.0) & ((next_state != pair // actions) | (reward != 0.0))
     goes_on = np.zeros(states, bool)  # states in which something can still happen
     goes_on[(pair // actions)[stirs]] = True
@@ -435,7 +441,7 @@ class FiniteMDP:
     def __init__(
         self,
         *,
-        transition: Kernel | None = None,
+        transition: KernelLike | Sequence[SparseMatrix] | None = None,
         reward: ArrayLike | SparseMatrix | None = None,
         horizon: int,
         initial_state: int | ArrayLike = 0,
@@ -496,12 +502,14 @@ class FiniteMDP:
         """Fill in what was read."""
         states = listing.states
         actions = listing.actions
+        # Pairs that a model does not list are not allowed, and need an outcome all the same.
         outcomes_of_pair = np.bincount(listing.pair, minlength=states * actions)
         absent = np.flatnonzero(outcomes_of_pair == 0)
         if absent.size:
             listing = _with_absent(listing, absent, rewards.low)
         start = np.searchsorted(listing.pair, np.arange(states * actions + 1)).astype(np.int64)
         earned = rewards.to_unit(listing.reward)
+        # The least reward of a pair is its base, so that bonuses are at least 0.
         base = np.minimum.reduceat(earned, start[:-1])
         bonus = earned - base[listing.pair]
         by_outcome = bool(bonus.any())

@@ -123,6 +123,7 @@ class SparseMixture:
     def support(self) -> Ints:
         """The coordinates that are not zero, increasing."""
         draw = stream(self.seed, "sparse_mixture", "support")
+        # phi_0 alone has probabilities that sum to one, so it is always in.
         chosen = draw.choice(np.arange(1, self.dimension), self.nonzero - 1, replace=False)
         return read_only(np.sort(np.concatenate([np.zeros(1, np.int64), chosen])))
 
@@ -131,6 +132,7 @@ class SparseMixture:
         """theta* [d]."""
         draw = stream(self.seed, "sparse_mixture", "theta")
         free = self.nonzero - 1
+        # One magnitude stays gamma, the smallest; the others share what the norm needs.
         magnitude = np.full(free, self.gamma)
         if self.norm is not None and free > 1:
             square = (self.norm**2 - 1.0 - self.gamma**2) / (free - 1)
@@ -201,6 +203,7 @@ class SparseLadder(NestedClasses):
     @cached_property
     def mixture(self) -> SparseMixture:
         """The mixture with as many non-zero entries as the largest class allows."""
+        # With the most entries of any class, so that every hypothesis is a kernel.
         return SparseMixture(
             states=self.states,
             actions=self.actions,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +26,8 @@ from occamrl.problems.mdp import FiniteMDP, Listing, Small
 from occamrl.problems.mixtures import NestedClasses
 from occamrl.protocols import Floats, RewardMap
 
-Outcome = tuple[float, Any, float]  # probability, next state, amount
+State = Hashable
+Outcome = tuple[float, State, float]  # probability, next state, amount
 Bounds = Mapping[str, tuple[float, float]]
 
 _CACHED_LAWS = 256  # of one demand each; a fit asks for the same law at every pair in turn
@@ -52,17 +53,18 @@ class PracticalProblem(ABC):
     free: ClassVar[Mapping[str, Sequence[str]]]
 
     def __post_init__(self) -> None:
+        # A truth outside its box would be in no class.
         for name, (low, high) in self.box.items():
             require_number(name, getattr(self, name), low, high)
 
     @property
     @abstractmethod
-    def start(self) -> Any:
+    def start(self) -> State:
         """The state in which episodes begin."""
 
     @property
     @abstractmethod
-    def actions(self) -> Sequence[Any]:
+    def actions(self) -> Sequence[Hashable]:
         """What can be done in every state."""
 
     @classmethod
@@ -106,6 +108,7 @@ def negative_binomial(mean: float, size: float, shelf: int) -> Floats:
 def erratic(mean: float, empty: float, spread: float, shelf: int) -> tuple[float, ...]:
     """Return the law with a share of empty days, and mean + spread mean^2 as variance else."""
     if spread < 1e-9:
+        # the limit of the negative binomial, whose size 1/spread would overflow
         law = (1.0 - empty) * poisson(mean, shelf)
     else:
         law = (1.0 - empty) * negative_binomial(mean, 1.0 / spread, shelf)
@@ -194,13 +197,14 @@ class LostSales(ShelfProblem):
         return self.day(stock, order, erratic(mean, empty, spread, self.shelf))
 
     def probabilities(
-        self, pairs: Sequence[Any], *, mean: float, empty: float = 0.0, spread: float = 0.0
+        self, pairs: Sequence[object], *, mean: float, empty: float = 0.0, spread: float = 0.0
     ) -> Floats:
         """Return the probabilities of the outcomes of many pairs: all days are alike."""
         return np.tile(erratic(mean, empty, spread, self.shelf), len(pairs))
 
 
 DAYS = 7  # Monday is 0
+WeekPair = tuple[tuple[int, int], int]  # (weekday, stock), order
 SATURDAY = 5
 SUNDAY = 6
 
@@ -257,7 +261,7 @@ class WeekdayInventory(ShelfProblem):
             yield chance, ((weekday + 1) % DAYS, remaining), earned
 
     def probabilities(
-        self, pairs: Sequence[Any], *, mean: float, weekend: float = 1.0, sunday: float = 1.0
+        self, pairs: Sequence[WeekPair], *, mean: float, weekend: float = 1.0, sunday: float = 1.0
     ) -> Floats:
         """Return the probabilities of the outcomes of many pairs."""
         laws = np.array([self.demand(day, mean, weekend, sunday) for day in range(DAYS)])
@@ -341,6 +345,7 @@ class QueueAdmission(PracticalProblem):
     ) -> Iterable[Outcome]:
         """Yield what can happen in a minute."""
         phase, customers = state
+        # At a closed or full house nobody is seen to come, and nobody can be counted.
         comes = 0.0
         if door == OPEN and customers < self.room:
             comes = _in_phase(arrival, rush, phase)
@@ -415,6 +420,7 @@ class MachineReplacement(PracticalProblem):
     ) -> Iterable[Outcome]:
         """Yield what can happen in a month."""
         paid = 0.0
+        # A new machine runs this month, and may fail in it.
         if action == REPLACE:
             age = 0
             paid = self.planned
@@ -498,6 +504,7 @@ class Pricing(NestedClasses):
         middles = np.linspace(-0.2, 1.4, 81)[:, None]
         slopes = np.clip(rates[:, None] * (price - middles), -50.0, 50.0)
         logit = 1.0 / (1.0 + np.exp(slopes)).reshape(-1, self.prices)
+        # A falling curve is a choice of levels with repetition, from the highest on.
         descending = sorted(LEVELS, reverse=True)
         falling = itertools.combinations_with_replacement(descending, self.prices)
         every = itertools.product(LEVELS, repeat=self.prices)
