@@ -10,9 +10,7 @@ a block boundary, with a checkpoint, and after about a second without one.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
-import itertools
 import json
 import math
 import os
@@ -29,7 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-import numpy as np
+import scipy.linalg  # noqa: F401  # loads SciPy's BLAS: only what is loaded can be limited
+from threadpoolctl import threadpool_limits
 
 from occamrl.errors import CheckpointError, Interrupted, OccamRLError, Stopped, StorageError
 from occamrl.problems.mdp import FiniteMDP
@@ -50,26 +49,6 @@ _ONE_THREAD = dict.fromkeys(
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Hold the linear algebra of this process to one thread."""
-    before: list[tuple[Any, int]] = []
-    place = Path(np.__file__).parents[1]  # NumPy and SciPy each bring their own OpenBLAS
-    for path in [*place.glob("*py.libs/*openblas*"), *place.glob("*py/.dylibs/*openblas*")]:
-        library = ctypes.CDLL(str(path))
-        for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "")):
-            get, put = (f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set"))
-            if hasattr(library, get):
-                before.append((getattr(library, put), getattr(library, get)()))
-    for setter, _ in before:
-        setter(1)
-    try:
-        yield
-    finally:
-        for setter, count in before:
-            setter(count)
 
 
 def earlier(path: Path, agent: Learner, mdp: FiniteMDP, seed: int, episodes: int) -> Result | None:
@@ -126,7 +105,7 @@ def call(function: str, arguments: Sequence[Any], say: Listener, stop: Callable[
     """Call a task; return what became of it as an event: done (with its result), failed, stopped or storage."""
     module, _, name = function.partition(":")
     try:
-        with one_thread():
+        with threadpool_limits(limits=1, user_api="blas"):
             result = getattr(importlib.import_module(module), name)(*arguments, say=say, stop=stop)
         return {"event": "done", "result": result}
     except Stopped as stopped:
