@@ -32,7 +32,7 @@ import numpy as np
 
 import occamrl as orl
 from occamrl.errors import InvalidInput, OccamRLError, Stopped, StorageError
-from occamrl.experiments import pool
+from occamrl.experiments import checkpoints
 from occamrl.experiments.execution import Experiment, play_cell
 from occamrl.experiments.records import Folder, load, verify
 from occamrl.running.progress import Progress
@@ -53,6 +53,7 @@ name = "UniformRandom"
 """
 QUICK = 0.02  # seconds between checkpoints
 SAME = (
+    "cell",
     "total_regret",
     "total_return",
     "plans",
@@ -72,15 +73,18 @@ def experiment_in(work: Path, episodes: int) -> Experiment:
 
 def content(folder: Path) -> str:
     """Return what an experiment found, times and machine left out."""
-    return json.dumps(
-        [[record["cell"], *(record[key] for key in SAME)] for record in load(folder).cells]
-    )
+    kept = []
+    for record in load(folder).cells:
+        kept.append({key: value for key, value in record.items() if key in SAME})
+    return json.dumps(kept)
 
 
 def strays(folder: Path) -> list[str]:
     """Return every file that does not belong to a finished experiment."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return [str(path) for path in files if path.name not in ("lock",) and path.suffix != ".json"]
+    return [
+        str(path) for path in files if path.name not in ("lock", ".lock") and path.suffix != ".json"
+    ]
 
 
 # Kills --------------------------------------------------------------------------------------------
@@ -95,7 +99,7 @@ def _run(experiment: Experiment, folder: Path, workers: int, pids: Any) -> None:
 
     os.setpgid(0, 0)
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # until this process ends
-    pool.CHECKPOINT_SECONDS = QUICK  # of this process
+    checkpoints.CHECKPOINT_SECONDS = QUICK  # of this process
     experiment.run(folder, workers=workers, progress=False, listen=listen)
 
 

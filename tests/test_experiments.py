@@ -23,9 +23,9 @@ import pytest
 import occamrl as orl
 from occamrl import registry
 from occamrl.errors import CheckpointError, FolderInUse, ParameterError, RecordError, SpecError
-from occamrl.experiments import pool
+from occamrl.experiments import checkpoints
 from occamrl.experiments import records as records_module
-from occamrl.experiments.comparison import league
+from occamrl.experiments.league import league
 from occamrl.experiments.records import Folder, Records, locked, status
 from occamrl.experiments.tables import interval
 from occamrl.running.progress import Progress
@@ -144,7 +144,7 @@ LONG = SPEC | {
 
 def run_long(folder: Path) -> None:
     try:
-        pool.CHECKPOINT_SECONDS = 0.01  # of this process, which was forked
+        checkpoints.CHECKPOINT_SECONDS = 0.01  # of this process, which was forked
         orl.Experiment(**LONG).run(folder, workers=1, progress=False)
     except KeyboardInterrupt as stopped:
         (folder / "said").write_text(str(stopped))
@@ -255,7 +255,7 @@ def test_a_damaged_checkpoint_fails_its_cell_and_stays(tmp_path: Path) -> None:
     checkpoint.write_bytes(b"not a checkpoint")
     records = experiment.run(tmp_path, workers=1, progress=False)
     assert [each["cell"] for each in records.failed] == [first.id]
-    assert checkpoint.name in records.failed[0]["reason"]
+    assert checkpoint.name in str(records.failed[0]["reason"])
     assert checkpoint.read_bytes() == b"not a checkpoint"
     checkpoint.unlink()
     assert len(orl.Experiment.resume(tmp_path, workers=1, progress=False).cells) == 2

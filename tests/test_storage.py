@@ -22,7 +22,7 @@ import scipy.sparse as sp
 import occamrl as orl
 from occamrl import registry
 from occamrl.errors import CheckpointError, ParameterError
-from occamrl.experiments.spec import Resolver
+from occamrl.experiments.resolver import Resolver
 from occamrl.protocols import Flow, Known, Plan
 from occamrl.running.identity import changes, identity
 from occamrl.running.result import Cut, Result

@@ -20,7 +20,7 @@ import numpy as np
 import tomli_w
 from scipy import stats
 
-from occamrl.experiments.comparison import league
+from occamrl.experiments.league import league
 from occamrl.experiments.records import Records, kept_of
 from occamrl.experiments.tables import FEWEST, interval
 from occamrl.protocols import Floats, Ints
