@@ -8,6 +8,7 @@ uninterrupted one, to the bit, and no file has to hold the state of a generator.
 from __future__ import annotations
 
 import hashlib
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,3 +40,14 @@ def stream(seed: int, *path: int | str) -> np.random.Generator:
         digest = hashlib.sha256(f"{kind}:{step}".encode()).digest()
         words.append(int.from_bytes(digest[:8], "little"))
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(int(seed), spawn_key=words)))
+
+
+class Address(NamedTuple):
+    """Where in a run random numbers are for; what they are for is still open."""
+
+    seed: int
+    place: int
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Return the generator for a purpose at this place."""
+        return generator(self.seed, purpose, self.place)

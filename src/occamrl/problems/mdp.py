@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl import bellman
+from occamrl.arrays import distinct_rows
 from occamrl.errors import (
     ParameterError,
     ProbabilityError,
@@ -35,7 +36,7 @@ from occamrl.errors import (
     require_range,
     sum_to_one,
 )
-from occamrl.protocols import Floats, Ints, Known, Outcomes, distinct_rows
+from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.protocols import RewardMap as RewardMap
 
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
