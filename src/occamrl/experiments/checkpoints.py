@@ -1,4 +1,4 @@
-"""A run that survives its process: it goes on from its checkpoint, and writes new ones on the way."""
+"""Runs that survive their process: they go on from a checkpoint, and write new ones on the way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def play_from_checkpoint(
 ) -> Result:
     """Play a run from its checkpoint in ``path``, if there is one, to its end.
 
-    A checkpoint is written every ``seconds`` seconds. When ``stop()`` says so, or on Ctrl-C, the run
+    A checkpoint is written every ``seconds`` seconds. When ``stop()`` says so, or on Ctrl-C, it
     ends with :class:`Stopped` at the next block boundary, after a checkpoint.
     """
     run = Run(agent, Simulator(mdp), seed, earlier_result(path, agent, mdp, seed, episodes))

@@ -269,5 +269,5 @@ def hand_over(
 def raise_failure(number: int, event: Event) -> None:
     """Raise what made a run fail."""
     if event["event"] == "failed":
-        text = f"compare: a run failed: {event['text']}\n{event.get('trace', '')}"
-        raise OccamRLError(text.rstrip())
+        trace = event.get("trace", "")
+        raise OccamRLError(f"compare: a run failed: {event['text']}\n{trace}".rstrip())

@@ -33,8 +33,8 @@ def play_remotely(
     """Play a cell inside a Dask worker; return what became of it."""
     folder = Folder(task[0])
     if not folder.experiment_file.exists():
-        text = f"{folder.path}: not visible to this Dask worker, which needs it under the same path"
-        return {"event": "failed", "text": text}
+        text = "not visible to this Dask worker, which needs it under the same path"
+        return {"event": "failed", "text": f"{folder.path}: {text}"}
     sys.path.extend(path for path in paths if path not in sys.path)
     import_modules(modules)
     lock = folder.path / "lock"
@@ -48,17 +48,20 @@ class DaskPool:
         try:
             from distributed import Client
         except ImportError as error:
-            text = "Dask is not installed; install it with: pip install 'occamrl[dask]'"
-            raise OccamRLError(text) from error
+            raise OccamRLError(
+                "Dask is not installed; install it with: pip install 'occamrl[dask]'"
+            ) from error
         self.function = function
         self.folder = folder
         self.modules = list(modules)
         try:
             self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
-            expected = "the address of a running Dask scheduler, such as tcp://host:8786"
-            got = f"{address!r} ({error})"
-            raise ParameterError("scheduler", got=got, expected=expected) from error
+            raise ParameterError(
+                "scheduler",
+                got=f"{address!r} ({error})",
+                expected="the address of a running Dask scheduler, such as tcp://host:8786",
+            ) from error
 
     def play(self, tasks: Sequence[Arguments]) -> Events:
         """Yield (number of the task, event) until all are done, failed or stopped."""
@@ -75,8 +78,10 @@ class DaskPool:
                         if future.done():
                             yield waiting.pop(future), outcome(future)
                     if self.client.status != "running":
-                        text = "the Dask scheduler is gone; finished cells and checkpoints are in"
-                        raise OccamRLError(f"{text} {self.folder.path}, and can be resumed")
+                        raise OccamRLError(
+                            "the Dask scheduler is gone; finished cells and checkpoints are in "
+                            f"{self.folder.path}, and can be resumed"
+                        )
         finally:
             self.client.close()
 

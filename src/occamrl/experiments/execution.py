@@ -73,7 +73,7 @@ def play_cell(
 
 
 def summarise(result: Result, thinning: int) -> dict[str, Any]:
-    """Return totals, the curve at some episodes, the exact one in pieces, and phases: plain data."""
+    """Return totals, the curve at some episodes, the exact one in pieces, phases: plain data."""
     episode = result.episodes
     if thinning and episode.size > thinning:
         spaced = np.geomspace(1, episode.size, thinning).astype(np.int64) - 1

@@ -96,7 +96,7 @@ def call(function: str, arguments: Arguments, say: Listener, stop: Callable[[], 
         return {"event": "failed", "text": text, "trace": trace}
 
 
-# In a worker ---------------------------------------------------------------------------------------
+# In a worker --------------------------------------------------------------------------------------
 
 
 def work() -> None:
@@ -135,7 +135,7 @@ def work() -> None:
         say(call(sys.argv[1], json.loads(line), say, stopping.is_set))
 
 
-# In the process that owns the pool -----------------------------------------------------------------
+# In the process that owns the pool ----------------------------------------------------------------
 
 
 class Worker:
@@ -188,7 +188,7 @@ News = queue.SimpleQueue[tuple[Worker, Event]]
 
 
 class Pool:
-    """Worker processes for tasks of one function, ``module:name``, with plain arguments and results.
+    """Worker processes for tasks of one function, ``module:name``, of plain data.
 
     One worker is this process itself. Others first import ``modules``, and keep the descriptors
     ``inherit`` open, which are locks.

@@ -63,7 +63,7 @@ def by_name(value: Value) -> Value:
     return value
 
 
-# Faults --------------------------------------------------------------------------------------------
+# Faults -------------------------------------------------------------------------------------------
 
 
 def fault_of(error: ErrorDetails, key: str, known: Iterable[str]) -> Fault:
@@ -132,7 +132,7 @@ def parameters_of(kind: Kind) -> dict[str, inspect.Parameter]:
     return named
 
 
-# Problems and agents -------------------------------------------------------------------------------
+# Problems and agents ------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)
@@ -247,8 +247,9 @@ class Resolver:
     def _norm_bound(self, key: str, value: str, features: object) -> float:
         parts = re.fullmatch(r"(?:([0-9.e+-]+)\*)?(true|sqrt\(SA\))", value.replace(" ", ""))
         if parts is None:
-            expected = 'a number, "true", "sqrt(SA)" or "4 * true"'
-            raise ParameterError(key, got=repr(value), expected=expected)
+            raise ParameterError(
+                key, got=repr(value), expected='a number, "true", "sqrt(SA)" or "4 * true"'
+            )
         factor = float(parts[1] or 1.0)
         if parts[2] == "sqrt(SA)":
             return factor * math.sqrt(self.mdp.states * self.mdp.actions)
@@ -256,8 +257,9 @@ class Resolver:
         if isinstance(features, FeatureMap) and features.groups > 1:  # one-hot: theta is the kernel
             theta = self.mdp.kernel() if self.mdp.stationary else None
         if theta is None:
-            expected = f"a number: {self.title} has no theta"
-            raise ParameterError(key, got=repr(value), expected=expected)
+            raise ParameterError(
+                key, got=repr(value), expected=f"a number: {self.title} has no theta"
+            )
         return factor * float(np.linalg.norm(theta))
 
     def _features(self, key: str, value: Value) -> FeatureMap | None:
@@ -267,8 +269,9 @@ class Resolver:
         if isinstance(value, str):
             require_choice(key, value, ("problem", "tabular", "support"))
         if phi is None:
-            expected = f'"tabular": {self.title} has no features'
-            raise ParameterError(key, got=repr(value), expected=expected)
+            raise ParameterError(
+                key, got=repr(value), expected=f'"tabular": {self.title} has no features'
+            )
         features = FeatureMap(phi)
         if value == "support":
             return features.restrict(np.flatnonzero(self.problem.theta).tolist())

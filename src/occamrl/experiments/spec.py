@@ -138,7 +138,7 @@ class Spec(BaseModel):
     agent: Annotated[list[Annotated[AgentEntry, BeforeValidator(by_name)]], Field(min_length=1)]
 
 
-# Reading -------------------------------------------------------------------------------------------
+# Reading ------------------------------------------------------------------------------------------
 
 
 def shipped() -> list[str]:
@@ -212,7 +212,7 @@ def name_of_class(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-# Checking ------------------------------------------------------------------------------------------
+# Checking -----------------------------------------------------------------------------------------
 
 
 def check(

@@ -54,7 +54,7 @@ def play(
     return flows, None
 
 
-# All episodes at once ------------------------------------------------------------------------------
+# All episodes at once -----------------------------------------------------------------------------
 
 
 def divide(visitors: Ints, probability: Floats, draw: np.random.Generator) -> Ints:
@@ -133,7 +133,7 @@ def play_together(
     return with_noise(flow, draw) if mdp.reward_noise else flow
 
 
-# One episode after the other -----------------------------------------------------------------------
+# One episode after the other ----------------------------------------------------------------------
 
 
 def drawn(cumulative: Floats, uniform: float) -> int:
@@ -203,7 +203,7 @@ def flow_of_visits(mdp: FiniteMDP, visits: Counter[tuple[int, int]], episodes: i
     return Flow(step, state, action, next_state, reward, count, episodes)
 
 
-# Rewards -------------------------------------------------------------------------------------------
+# Rewards ------------------------------------------------------------------------------------------
 
 
 def mean_rewards(mdp: FiniteMDP, pair: Ints, outcome: Ints) -> Floats:

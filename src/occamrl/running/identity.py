@@ -1,4 +1,4 @@
-"""What an agent is, in words and digests: its class, its parameters, and the code of users' classes.
+"""What an agent is, in words and digests: its class, its parameters, and the code of users.
 
 Two agents are the same if these agree. A file keeps them, so that results of other code or
 parameters are never taken for those of an agent, and so that an error can say what has changed.
@@ -61,7 +61,7 @@ def name_of(kind: Any) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-# Identities ----------------------------------------------------------------------------------------
+# Identities ---------------------------------------------------------------------------------------
 
 
 def identity(value: Any, name: str = "agent") -> dict[str, str]:
@@ -148,7 +148,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-# The code of users ---------------------------------------------------------------------------------
+# The code of users --------------------------------------------------------------------------------
 
 
 def code_of(thing: Any) -> dict[str, str]:
@@ -198,7 +198,7 @@ class CodeReader:
         return True
 
     def _is_theirs(self, thing: object) -> bool:
-        """Say whether something is the user's: neither Python's, nor this package's, nor installed."""
+        """Say whether something is the user's: not Python's, nor this package's, nor installed."""
         package = package_of(thing)
         if package == self.home:
             return True

@@ -98,7 +98,7 @@ class Source:
         return regret, plan.values[0] < best - 1e-9 * self.known.horizon
 
     def _values(self, mdp: FiniteMDP, policy: PolicyArray) -> Floats:
-        """Return the true values of a policy [S]; policies often stay the same, so some are kept."""
+        """Return the true values of a policy [S]; policies often recur, so some are kept."""
         for earlier, values in self._evaluated:
             if np.array_equal(earlier, policy):
                 return values
@@ -252,7 +252,7 @@ class Run:
         return block.fault
 
 
-# Blocks --------------------------------------------------------------------------------------------
+# Blocks -------------------------------------------------------------------------------------------
 
 
 def plan_parts(plan: Plan, known: Known) -> tuple[list[Plan], Ints]:
@@ -330,7 +330,7 @@ def join_phases(blocks: Blocks) -> None:
     blocks.phase = [min(number // 2, len(halved) - 1) for number in blocks.phase]
 
 
-# At the door ---------------------------------------------------------------------------------------
+# At the door --------------------------------------------------------------------------------------
 
 
 def require_learner(agent: object) -> None:
@@ -348,8 +348,9 @@ def require_learner(agent: object) -> None:
         if not callable(method) or method is vars(Learner)[name]:
             missing.append(name)
     if missing:
-        got = f"{type(agent).__name__} without {missing}"
-        raise ParameterError("agent", got=got, expected=expected)
+        raise ParameterError(
+            "agent", got=f"{type(agent).__name__} without {missing}", expected=expected
+        )
 
 
 def require_plan(plan: object, known: Known) -> None:
@@ -369,11 +370,12 @@ def require_plan(plan: object, known: Known) -> None:
 def require_continuation(earlier: object, agent: Learner, source: Source, seed: int | None) -> None:
     """Refuse to go on from what is not a run of the same agent on the same problem."""
     if not isinstance(earlier, Result):
-        expected = (
-            "the Result of an earlier call; an agent begins with a log by "
-            "orl.Agent(...).learn_from(log)"
+        raise ParameterError(
+            "continue_from",
+            got=f"{earlier!r:.60}",
+            expected="the Result of an earlier call; an agent begins with a log by "
+            "orl.Agent(...).learn_from(log)",
         )
-        raise ParameterError("continue_from", got=f"{earlier!r:.60}", expected=expected)
     if seed is not None and seed != earlier.seed:
         raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
     if earlier.problem != source.problem:
@@ -383,8 +385,11 @@ def require_continuation(earlier: object, agent: Learner, source: Source, seed: 
     if agent is not earlier.agent:
         changed = changes(identity(earlier.agent), identity(agent))
         if changed:
-            got = f"a run of another agent: {changed}"
-            raise ParameterError("continue_from", got=got, expected="one of the same agent")
+            raise ParameterError(
+                "continue_from",
+                got=f"a run of another agent: {changed}",
+                expected="one of the same agent",
+            )
 
 
 def run(

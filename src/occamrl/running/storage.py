@@ -49,7 +49,7 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-# Files ---------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -130,7 +130,7 @@ def read_document(path: Path) -> tuple[dict[str, Json], Arrays]:
     return document, arrays
 
 
-# Objects -------------------------------------------------------------------------------------------
+# Objects ------------------------------------------------------------------------------------------
 
 
 class Writer:
@@ -245,7 +245,7 @@ def stored_class(name: str) -> type[Any]:
     return part
 
 
-# Results -------------------------------------------------------------------------------------------
+# Results ------------------------------------------------------------------------------------------
 
 _ANOTHER = "or another file or folder"
 _COLUMNS = {
@@ -344,7 +344,7 @@ def _result_of(
     return Result(**fields, agent=agent, blocks=blocks)
 
 
-# Objects for another process -----------------------------------------------------------------------
+# Objects for another process ----------------------------------------------------------------------
 
 
 def write_objects(path: Path, *objects: Tree) -> list[str]:
