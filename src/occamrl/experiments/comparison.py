@@ -33,11 +33,12 @@ from occamrl.experiments.checkpoints import (
 from occamrl.experiments.pool import Event, Listener, Pool, follow, processors
 from occamrl.experiments.records import locked
 from occamrl.experiments.tables import Row, Runs, Tables, interval
+from occamrl.files import make_folder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
 from occamrl.running.run import require_learner
-from occamrl.running.storage import make_folder, read_objects, save, sha256, write_objects
+from occamrl.running.storage import read_objects, save, sha256, write_objects
 
 _OPTIONS = ("episodes", "seeds", "workers", "folder", "progress", "agents", "problem")
 _MEANT = {  # by options of other packages, and of earlier versions

@@ -25,6 +25,7 @@ from occamrl.experiments.pool import Event, Listener, Pool, TaskPool, follow, pr
 from occamrl.experiments.records import CURVE, Cell, Folder, Record, Records, locked
 from occamrl.experiments.resolver import Resolver, make_problem
 from occamrl.experiments.spec import as_data, check, read_spec
+from occamrl.files import make_folder
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
@@ -32,7 +33,7 @@ from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.identity import changes, identity
 from occamrl.running.result import Result
-from occamrl.running.storage import make_folder, write_sealed
+from occamrl.running.storage import write_sealed
 from occamrl.selectors.arena import Arena
 
 _LONGEST_REASON = 4_000  # characters that are kept of why a cell failed

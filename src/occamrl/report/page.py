@@ -26,12 +26,12 @@ from typing import Any
 
 from occamrl.errors import OccamRLError, as_path
 from occamrl.experiments.records import Records, load, shown
+from occamrl.files import make_folder, write_whole
 from occamrl.models.model import ELSEWHERE
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
 from occamrl.running.answer import Answer
 from occamrl.running.result import Result
-from occamrl.running.storage import make_folder, write_whole
 from occamrl.running.verdict import count_of, format_number, said, times
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "main.js")

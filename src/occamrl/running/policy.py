@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from occamrl.errors import ParameterError, ShapeError, require_integer
+from occamrl.files import write_whole
 from occamrl.naming import describe_states
 from occamrl.protocols import Ints, Known
 from occamrl.running.result import stretches
-from occamrl.running.storage import write_whole
 from occamrl.running.verdict import count_of, said
 
 _LONG = 110  # letters that list states

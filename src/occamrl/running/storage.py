@@ -16,9 +16,7 @@ import hashlib
 import importlib
 import io
 import json
-import os
 import sys
-import uuid
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from occamrl.errors import CheckpointError, RecordError, StorageError, as_path
+from occamrl.errors import CheckpointError, RecordError, as_path
+from occamrl.files import write_whole
 from occamrl.models.families import Family
 from occamrl.models.features import PerProblem
 from occamrl.models.ladder import Ladder
@@ -50,30 +49,6 @@ def sha256(content: bytes) -> str:
 
 
 # Files --------------------------------------------------------------------------------------------
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all; what was there stays until then."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
-    try:
-        try:
-            with partial.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise StorageError(path, error) from error
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder, and those it lies in, unless it is there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(path, error) from error
 
 
 def canonical(data: Json) -> bytes:
