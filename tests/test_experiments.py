@@ -701,19 +701,17 @@ def test_references_are_the_learners_that_a_selector_would_be() -> None:
 
 def test_the_two_named_forms_of_arl_lin_are_its_options() -> None:
     sparse = orl.make_problem("sparse-mixture", seed=0)
-    options: Options = {
-        "features": orl.FeatureMap(sparse.phi),
-        "norm_bound": 5.0,
-        "initial_episodes": 8,
-    }
-
-    def regret(agent: orl.Learner) -> float:
-        return float(orl.run(agent, sparse, episodes=60, progress=False).total_regret)
-
-    assert regret(orl.ARLLinDim(**options)) == regret(orl.ARLLin(**options, norm=False))
-    assert regret(orl.ARLLinNorm(**options)) == regret(orl.ARLLin(**options, dimension=False))
+    given: Any = {"features": orl.FeatureMap(sparse.phi), "norm_bound": 5.0, "initial_episodes": 8}
+    pairs: list[Any] = [(orl.ARLLinDim(**given), orl.ARLLin(**given, norm=False))]
+    pairs.append((orl.ARLLinNorm(**given), orl.ARLLin(**given, dimension=False)))
+    for one, other in pairs:
+        regrets = [
+            orl.run(agent, sparse, episodes=60, progress=False).total_regret
+            for agent in (one, other)
+        ]
+        assert regrets[0] == regrets[1]
     with pytest.raises(ParameterError, match="UCRLVTRLin"):
-        orl.ARLLin(**options, dimension=False, norm=False)
+        orl.ARLLin(**given, dimension=False, norm=False)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
