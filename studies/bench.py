@@ -77,10 +77,8 @@ def every_episode(name: str, episodes: int) -> dict[str, Any]:
     """Measure microseconds an episode on RiverSwim with five states, without what is done once."""
     if name == "rlberry-scool UCBVI":
         return rlberry(episodes)
-    features, problem = (
-        orl.FeatureMap.tabular(states=5, actions=2),
-        orl.make_problem("river-swim", states=5),
-    )
+    features = orl.FeatureMap.tabular(states=5, actions=2)
+    problem = orl.make_problem("river-swim", states=5)
     agents: dict[str, Callable[[], Any]] = {
         "PSRL": lambda: orl.PSRL(replan=0.0),
         "UCBVI": lambda: orl.UCBVI(episodes=10_000),
@@ -127,8 +125,11 @@ def first_result(name: str, episodes: int) -> dict[str, Any]:
 
 def sparse(name: str, states: int) -> dict[str, Any]:
     """Measure eight sparse simulators with five successors and four actions, H = 20: a mixture of them is the truth."""
-    actions, successors, count = 4, 5, 8
-    draw, pairs = np.random.default_rng(states), states * actions
+    actions = 4
+    successors = 5
+    count = 8
+    draw = np.random.default_rng(states)
+    pairs = states * actions
     indptr = np.arange(0, pairs * successors + 1, successors)
     began = time.perf_counter()
     steps = draw.integers(1, states // successors + 1, size=(pairs, successors))
@@ -281,7 +282,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--item", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     states = 2_000 if given.quick and given.states == 20_000 else given.states
-    every, failed = sections(given.quick, states), 0
+    every = sections(given.quick, states)
+    failed = 0
     if given.item:
         print(json.dumps(every[given.section][1](given.item[0], int(given.item[1]))))
         return 0

@@ -124,7 +124,8 @@ def kept(result: orl.Result) -> Played:
     """Return what the tables need of a result."""
     K = result.total_episodes
     tail = (result.total_regret - result.regret_at(K - max(1, K // 10))) / max(1, K // 10)
-    curve, last = result.regret_at(points(K)), result.phase_rows
+    curve = result.regret_at(points(K))
+    last = result.phase_rows
     return Played(
         result.total_regret, curve, last, result.plans, result.pessimistic_episodes, float(tail)
     )
@@ -143,11 +144,13 @@ def play(
     label: str = "",
 ) -> Runs:
     """Run every agent with every seed; all agents meet the same seeds."""
-    names, count = list(cast), size.seeds(seeds)
+    names = list(cast)
+    count = size.seeds(seeds)
     length = size.episodes(episodes)
 
     def job(i: int) -> Played:
-        agent, seed = cast[names[i // count]], first_seed + i % count
+        agent = cast[names[i // count]]
+        seed = first_seed + i % count
         return kept(orl.run(agent, problem, episodes=length, seed=seed, progress=False))
 
     found = each(size, len(names) * count, job, label or type(problem).__name__)
@@ -218,7 +221,8 @@ class Panel:
         axes.set_title(self.title, fontsize="medium")
         axes.spines[["top", "right"]].set_visible(False)
         for i, (name, (where, values)) in enumerate(self.lines.items()):
-            colour, style = colours[i % len(colours)], styles[i % len(styles)]
+            colour = colours[i % len(colours)]
+            style = styles[i % len(styles)]
             axes.plot(where, values.mean(axis=0), color=colour, linestyle=style, label=name)
             axes.fill_between(
                 where,
@@ -340,12 +344,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         )
     pictures = str(DOCS / "figures") if given.write else ""
-    began, failed, due = dict.fromkeys(parts, time.monotonic()), 0, 0.0
+    began = dict.fromkeys(parts, time.monotonic())
+    failed = 0
+    due = 0.0
     tasks = [[part, given.tiny, given.seeds, pictures] for part in parts]
     for i, event in Pool("studies.figures:measure", min(given.workers, max(1, len(parts)))).play(
         tasks
     ):
-        now, part = time.monotonic(), parts[i]
+        now = time.monotonic()
+        part = parts[i]
         if event["event"] == "begin":
             began[part] = now
         elif event["event"] == "progress" and now > due:

@@ -116,7 +116,8 @@ def own_river(*, by_outcome: Any = False, **more: Any) -> Any:
         reward[states - 1, 1, states - 1] = 0.9  # for staying
     else:
         reward = np.zeros((states, 2))
-        reward[0, 0], reward[-1, 1] = 0.05, 1.0
+        reward[0, 0] = 0.05
+        reward[-1, 1] = 1.0
     return orl.FiniteMDP(transition=P, reward=reward, horizon=20, **more)
 
 
@@ -126,9 +127,12 @@ def simulators() -> Any:
     rng = np.random.default_rng([0, 1])
 
     def guess() -> Any:
-        up, down, P = rng.uniform(0.1, 0.6, 8), rng.uniform(0.05, 0.35, 8), np.zeros((8, 2, 8))
+        up = rng.uniform(0.1, 0.6, 8)
+        down = rng.uniform(0.05, 0.35, 8)
+        P = np.zeros((8, 2, 8))
         for s in range(8):
-            below, above = max(s - 1, 0), min(s + 1, 7)
+            below = max(s - 1, 0)
+            above = min(s + 1, 7)
             P[s, 0, below] = 1.0
             np.add.at(P[s, 1], [above, below, s], [up[s], down[s], 1 - up[s] - down[s]])
         return P
@@ -138,7 +142,8 @@ def simulators() -> Any:
 
 def simulated_river() -> Any:
     reward = np.zeros((8, 2))
-    reward[0, 0], reward[-1, 1] = 0.05, 1.0
+    reward[0, 0] = 0.05
+    reward[-1, 1] = 1.0
     truth = simulators().features.kernel([0, 0, 0, 0.6, 0, 0, 0, 0, 0.4, 0, 0, 0])
     return orl.FiniteMDP(transition=truth, reward=reward, horizon=32)
 
@@ -417,7 +422,9 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write the regret of every seed there, as JSON")
     chosen = parser.parse_args()
-    before, found, worse = json.loads(DATA.read_text()), {}, []
+    before = json.loads(DATA.read_text())
+    found = {}
+    worse = []
     names = [name for name in CONFIGURATIONS if chosen.only in name]
     print(f"{'configuration':<56} {'K':>6} {'version 2':>20} {'now':>20} {'p':>8} {'s':>6}")
     for name in names:

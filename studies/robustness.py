@@ -109,17 +109,24 @@ def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str
     Every tenth run has two workers, processes of their own: then a worker is killed, or the parent,
     or all of them.
     """
-    experiment, draw = experiment_in(work, episodes), np.random.default_rng(seed)
+    experiment = experiment_in(work, episodes)
+    draw = np.random.default_rng(seed)
     fork = multiprocessing.get_context("fork")
-    whole, began = work / "whole", time.monotonic()
+    whole = work / "whole"
+    began = time.monotonic()
     experiment.run(whole, workers=1, progress=False)
-    pace, reference = time.monotonic() - began, content(whole)
+    pace = time.monotonic() - began
+    reference = content(whole)
     kills: Counter[str] = Counter()
-    folders, runs, bar = 0, 0, Progress("kills", count, None, "kills")
+    folders = 0
+    runs = 0
+    bar = Progress("kills", count, None, "kills")
     while kills.total() < count:
-        folder, finished = work / f"killed-{folders}", False
+        folder = work / f"killed-{folders}"
+        finished = False
         while not finished:
-            pids, workers = fork.SimpleQueue(), 2 if runs % 10 == 9 else 1
+            pids = fork.SimpleQueue()
+            workers = 2 if runs % 10 == 9 else 1
             process = fork.Process(target=_run, args=(experiment, folder, workers, pids))
             process.start()
             runs += 1
@@ -158,7 +165,8 @@ def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str
 
 def sample(work: Path) -> tuple[Path, Path]:
     """Return a folder with finished cells and one that was stopped, and a saved result."""
-    experiment, folder = experiment_in(work, 200), work / "sample"
+    experiment = experiment_in(work, 200)
+    folder = work / "sample"
     *finished, last = experiment.cells
     Folder(folder).create(experiment.name, experiment.data, experiment.cells, experiment.code)
     for cell in finished:
@@ -169,7 +177,8 @@ def sample(work: Path) -> tuple[Path, Path]:
         path.unlink()
     with contextlib.suppress(Stopped):
         play_cell(str(folder), asdict(cell), QUICK, stop=lambda: next(pieces))
-    problem, saved = orl.make_problem("river-swim", states=3), work / "result.npz"
+    problem = orl.make_problem("river-swim", states=3)
+    saved = work / "result.npz"
     orl.run(orl.PSRL(), problem, episodes=50).save(saved)
     return folder, saved
 
@@ -177,18 +186,16 @@ def sample(work: Path) -> tuple[Path, Path]:
 def damage(work: Path, count: int, seed: int = 0) -> dict[str, Any]:
     """Flip a bit, cut a file or put noise into it, ``count`` times; raise if it goes unnoticed or the file is gone."""
     folder, saved = sample(work)
-    draw, cases = np.random.default_rng(seed), Counter[str]()
+    draw = np.random.default_rng(seed)
+    cases = Counter[str]()
     paths = [saved, *sorted(path for path in folder.rglob("*") if path.is_file())]
-    before, bar = (
-        {path: path.read_bytes() for path in paths},
-        Progress("damage", count, None, "cases"),
-    )
+    before = {path: path.read_bytes() for path in paths}
+    bar = Progress("damage", count, None, "cases")
     for number in range(count):
-        path, kind = (
-            paths[number % len(paths)],
-            ("flip", "flip", "flip", "cut", "noise")[number // len(paths) % 5],
-        )
-        data, at = bytearray(before[path]), int(draw.integers(len(before[path])))
+        path = paths[number % len(paths)]
+        kind = ("flip", "flip", "flip", "cut", "noise")[number // len(paths) % 5]
+        data = bytearray(before[path])
+        at = int(draw.integers(len(before[path])))
         if kind == "flip":
             data[at] ^= 1 << int(draw.integers(8))
         elif kind == "cut":
@@ -230,7 +237,8 @@ class _Full:
     """A file that cannot be written."""
 
     def __init__(self, file: Any, error: OSError) -> None:
-        self.file, self.error = file, error
+        self.file = file
+        self.error = error
 
     def __enter__(self) -> _Full:
         return self
@@ -246,8 +254,13 @@ class _Full:
 @contextlib.contextmanager
 def fault(point: str, pattern: str, number: int, nth: int) -> Iterator[list[str]]:
     """Fail at a point (open, write, fsync, rename) of the nth file with such a name; yields where that happened."""
-    error, seen, hit = OSError(number, os.strerror(number)), 0, list[str]()
-    real_open, real_fsync, real_replace, current = Path.open, os.fsync, Path.replace, False
+    error = OSError(number, os.strerror(number))
+    seen = 0
+    hit = list[str]()
+    real_open = Path.open
+    real_fsync = os.fsync
+    real_replace = Path.replace
+    current = False
 
     def is_due(path: Path) -> bool:
         name = (
@@ -302,10 +315,14 @@ def fault(point: str, pattern: str, number: int, nth: int) -> Iterator[list[str]
 
 def storage(work: Path, count: int = 72) -> dict[str, Any]:
     """Fail at every point of every write with three errors; each is reported, and another try succeeds."""
-    experiment, problem = experiment_in(work, 200), orl.make_problem("river-swim", states=3)
-    result, whole, cases = orl.run(orl.PSRL(), problem, episodes=50), work / "whole", 0
+    experiment = experiment_in(work, 200)
+    problem = orl.make_problem("river-swim", states=3)
+    result = orl.run(orl.PSRL(), problem, episodes=50)
+    whole = work / "whole"
+    cases = 0
     experiment.run(whole, workers=1, progress=False)
-    reference, bar = content(whole), Progress("storage", count, None, "faults")
+    reference = content(whole)
+    bar = Progress("storage", count, None, "faults")
     cell = next(cell for cell in experiment.cells if cell.agent["name"] == "PSRL")
     files = [
         ("experiment.json", 1),
@@ -319,12 +336,14 @@ def storage(work: Path, count: int = 72) -> dict[str, Any]:
             for number in (errno.ENOSPC, errno.EACCES, errno.EROFS):
                 if cases == count:
                     break
-                folder, saved = work / f"storage-{cases}", work / f"result-{cases}" / "saved"
+                folder = work / f"storage-{cases}"
+                saved = work / f"result-{cases}" / "saved"
                 saved.parent.mkdir()
 
                 def attempt(folder: Path = folder, saved: Path = saved) -> None:
                     result.save(saved)
-                    place, stops = Folder(folder), iter([False] * 3 + [True])
+                    place = Folder(folder)
+                    stops = iter([False] * 3 + [True])
                     place.create(
                         experiment.name, experiment.data, experiment.cells, experiment.code
                     )
