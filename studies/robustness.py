@@ -67,7 +67,7 @@ SAME = (  # what a record must have in common with that of an experiment that no
     "phases",
     "status",
 )
-Facts = dict[str, object]  # what a study prints
+Facts = dict[str, Any]  # what a study prints
 
 
 def experiment_in(work: Path, episodes: int) -> Experiment:

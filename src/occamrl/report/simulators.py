@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from occamrl.answers.wording import times
 from occamrl.control import errors
 from occamrl.control.answer import MOST, Answer
 from occamrl.errors import as_path
@@ -17,7 +18,6 @@ from occamrl.files import make_folder, write_whole
 from occamrl.protocols import Floats
 from occamrl.report import figures
 from occamrl.report.page import paragraphs, picture, questions, render_static, table
-from occamrl.running.verdict import times
 
 _MOST_COORDINATES = 6  # of the state that are drawn
 

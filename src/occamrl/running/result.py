@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import html
 import importlib
-import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,9 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 import numpy as np
 
 from occamrl.addresses import generator
+from occamrl.answers.tables import table_of_rows as table_of_rows
+from occamrl.answers.verdict import Verdict, verdict_of
 from occamrl.errors import ParameterError
+from occamrl.policies import stretches
 from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan, State
-from occamrl.running.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,7 +251,7 @@ class Result:
     @cached_property
     def answer(self) -> Any:
         """Which model is needed, what to do, what it is worth, and whether it matters; print it."""
-        from occamrl.running.answer import answer_of
+        from occamrl.answers.answer import answer_of
 
         return answer_of(self)
 
@@ -374,19 +374,6 @@ def names_or(own: Sequence[object], kind: str, chosen: Sequence[str] | None) -> 
     return [str(name) for name in (own if chosen is None else chosen)]
 
 
-def stretches(policy: Ints) -> dict[str, int]:
-    """Return the first steps, from 0, of stretches over which a policy [H, ...] stays the same.
-
-    By their names.
-    """
-    changes = [h for h in range(1, len(policy)) if (policy[h] != policy[h - 1]).any()]
-    named = {}
-    for first, end in itertools.pairwise([0, *changes, len(policy)]):
-        name = f"steps {first + 1} to {end}" if end > first + 1 else f"step {end}"
-        named[name] = first
-    return named
-
-
 def sum_of_pieces(episodes: Sequence[int], amounts: Sequence[float], at: Any) -> Any:
     """Return the cumulative amount after ``at`` episodes of a run in pieces.
 
@@ -416,22 +403,3 @@ def frame_of(table: pa.Table) -> Any:
         expected = "pandas: `pip install pandas`; without it, .table is the same as a pyarrow table"
         raise ParameterError("to_pandas", got="no pandas", expected=expected) from None
     return pandas.DataFrame(table.to_pydict())
-
-
-def table_of_rows(rows: list[Row]) -> pa.Table:
-    """Return rows of facts as a table.
-
-    A fact that a row lacks is null, facts of different kinds are JSON texts.
-    """
-    import pyarrow as pa
-
-    columns = {}
-    for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
-        facts = [row.get(name) for row in rows]
-        try:
-            columns[name] = pa.array(facts)
-        except (ValueError, TypeError, OverflowError):
-            # What pyarrow's own errors derive from, and what large integers raise.
-            texts = [None if fact is None else json.dumps(fact, default=str) for fact in facts]
-            columns[name] = pa.array(texts)
-    return pa.table(columns)
