@@ -29,7 +29,7 @@ from occamrl.experiments import checkpoints
 from occamrl.experiments import records as records_module
 from occamrl.experiments.league import league
 from occamrl.experiments.records import Folder, Records, locked, status
-from occamrl.experiments.tables import interval
+from occamrl.intervals import interval
 from occamrl.protocols import Floats, State
 from occamrl.running.progress import Progress
 

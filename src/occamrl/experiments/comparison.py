@@ -16,6 +16,7 @@ from typing import Any, Never, cast
 
 import numpy as np
 
+from occamrl.answers.tables import Row
 from occamrl.errors import (
     CheckpointError,
     Interrupted,
@@ -32,8 +33,9 @@ from occamrl.experiments.checkpoints import (
 )
 from occamrl.experiments.pool import Event, Listener, Pool, follow, processors
 from occamrl.experiments.records import locked
-from occamrl.experiments.tables import Row, Runs, Tables, interval
+from occamrl.experiments.tables import Runs, Tables
 from occamrl.files import make_folder
+from occamrl.intervals import interval
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result

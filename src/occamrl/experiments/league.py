@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from occamrl.answers.tables import Row
 from occamrl.experiments.records import Record, Records
-from occamrl.experiments.tables import Row, interval, interval_text
+from occamrl.experiments.tables import interval_text
+from occamrl.intervals import interval
 
 
 def right_class(record: Record) -> float | None:

@@ -7,18 +7,19 @@ at 95 %.
 from __future__ import annotations
 
 import importlib
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from occamrl.addresses import generator
+from occamrl.answers.tables import Row, frame_of, table_of_rows, text_table
+from occamrl.answers.tables import shown as shown
+from occamrl.intervals import FEWEST as FEWEST
+from occamrl.intervals import interval as interval
 from occamrl.protocols import Floats
-from occamrl.running.result import Result, frame_of, sum_of_pieces, table_of_rows
+from occamrl.running.result import Result, sum_of_pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,10 +29,6 @@ Scale = Literal["linear", "semilogx", "semilogy", "loglog"]
 Band = Literal["bootstrap", "quantiles", "seeds"] | None
 Width = Literal["column", "page"] | float
 
-FEWEST = 3  # seeds for an interval: two numbers do not tell how a third would fall
-_RESAMPLES = 4_000
-_MOST_ROWS = 20  # of a printed table: it fits a screen
-_WIDEST = 40  # characters of a printed cell
 _LATEX = str.maketrans(
     {
         **{char: f"\\{char}" for char in "&%$#_{}"},
@@ -59,22 +56,7 @@ class Kept(NamedTuple):
         return sum_of_pieces(self.episodes, self.regret, episode)
 
 
-Row = dict[str, Any]  # of a table: plain values by their columns
 Runs = Mapping[str, Mapping[str, Sequence[Result | Kept]]]  # by problem and agent, one per seed
-
-
-def interval(values: ArrayLike) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of a mean, the same for the same numbers.
-
-    None for fewer than three. By hand: scipy.stats takes longer to import than most comparisons
-    take to print, for these three lines.
-    """
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.size < FEWEST:
-        return None
-    resampled = generator(0, "bootstrap").integers(numbers.size, size=(_RESAMPLES, numbers.size))
-    low, high = np.quantile(numbers[resampled].mean(axis=1), (0.025, 0.975))
-    return float(low), float(high)
 
 
 def interval_text(low: float | None, high: float | None) -> str:
@@ -236,28 +218,3 @@ def row_of(problem: str, name: str, runs: Sequence[Result | Kept]) -> Row:
         "plans": float(np.mean([run.plans for run in runs])),
         "seconds": float(np.mean([run.wall_time for run in runs])),
     }
-
-
-def shown(value: object) -> str:
-    """Return a value of a table as text."""
-    if isinstance(value, float) and math.isinf(value):
-        return "impossible"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
-    if type(value) is int:
-        return f"{value:,}"
-    return "" if value is None else str(value)
-
-
-def text_table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return rows as text in columns that fit a screen; of many rows the first."""
-    columns = []
-    for name, example in rows[0].items():
-        column = [name, *(shown(row[name])[:_WIDEST] for row in rows[:_MOST_ROWS])]
-        width = max(map(len, column))
-        align = str.rjust if isinstance(example, (int, float)) else str.ljust
-        columns.append([align(text, width) for text in column])
-    lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
-    if len(rows) > _MOST_ROWS:
-        lines.append(f"... and {len(rows) - _MOST_ROWS:,} more rows")
-    return "\n".join(lines)

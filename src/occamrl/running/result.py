@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 import numpy as np
 
 from occamrl.addresses import generator
-from occamrl.answers.tables import table_of_rows as table_of_rows
+from occamrl.answers.tables import Row, frame_of, table_of_rows
 from occamrl.answers.verdict import Verdict, verdict_of
 from occamrl.errors import ParameterError
 from occamrl.policies import stretches
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # demand a check of all.
 IfKnown = Any
 IfReal = Any
-Row = dict[str, Any]  # of a table: plain values by their columns
 
 EVERY_EPISODE = 10**6  # of which curves show all; beyond, some
 POINTS_PER_DECADE = 1_000
@@ -393,13 +392,3 @@ def sum_of_pieces(episodes: Sequence[int], amounts: Sequence[float], at: Any) ->
     # Not the interpolated number at the end of a piece: that could differ in its last digit.
     reached = np.where(share >= 1.0, sums[last], between)
     return reached if asked.ndim else float(reached)
-
-
-def frame_of(table: pa.Table) -> Any:
-    """Return a table as a data frame of pandas, which this package does not need otherwise."""
-    try:
-        pandas = importlib.import_module("pandas")
-    except ImportError:
-        expected = "pandas: `pip install pandas`; without it, .table is the same as a pyarrow table"
-        raise ParameterError("to_pandas", got="no pandas", expected=expected) from None
-    return pandas.DataFrame(table.to_pydict())
