@@ -340,10 +340,6 @@ CONFIGURATIONS: dict[str, Any] = {
         1_000,
         lambda: (orl.OccamMixture(features=simulators().features), simulated_river()),
     ),
-    "OccamLin sparse-mixture": (
-        2_000,
-        lambda: (orl.OccamLin(features=mixture_features()), problem("mixture")),
-    ),
     # posterior sampling
     "PSRL Dirichlet river-swim": (2_000, lambda: swum(orl.PSRL())),
     "PSRL Dirichlet own river rewards on transitions": (

@@ -142,7 +142,6 @@ LEARNERS: dict[str, Make] = {
     "Occam": lambda case: orl.Occam(ladder=case.ladder),
     "Occam, sampling": lambda case: orl.Occam(ladder=case.ladder, acting="sampling", scope="all"),
     "OccamMixture": lambda case: orl.OccamMixture(features=case.features),
-    "OccamLin": lambda case: orl.OccamLin(features=case.features),
     "ARLGen": lambda case: orl.ARLGen(ladder=case.ladder),
     "ARLGen, all": lambda case: orl.ARLGen(ladder=case.ladder, scope="all"),
     "ARLGen, linear": lambda case: orl.ARLGen(ladder=nested(case)),

@@ -18,7 +18,7 @@ from occamrl.analysis.supports import supports
 from occamrl.errors import FeatureError, ParameterError
 from occamrl.evidence import likelihood, value
 from occamrl.learners.linear_rivals import Greedy, LinPSRL, UCRLVTRPlus
-from occamrl.learners.occam_lin import OccamLin, OccamMixture, expand
+from occamrl.learners.occam_mixture import OccamMixture
 from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, path_sums
 from occamrl.models.features import FeatureMap
 from occamrl.paper import arl_lin_dim, arl_lin_norm, ucrl_vtr_lin
@@ -588,42 +588,6 @@ def test_the_set_of_all_plays_on_when_it_predicts_worse_than_counts() -> None:
     mdp = FiniteMDP(transition=kernels[:2].mean(axis=0), reward=np.eye(2), horizon=5)
     _, state = play(OccamMixture(features=FeatureMap(list(kernels))), mdp, 20_000)
     assert np.flatnonzero(np.isfinite(state["score"])).tolist() == [100]
-
-
-def test_signed_features_by_likelihood() -> None:
-    problem, features = reference()
-    agent = OccamLin(features=features)
-    regret, state = play(agent, problem.mdp, 20_000)
-    support = np.flatnonzero(problem.theta)[1:]
-    assert [j + 1 for j in np.flatnonzero(state["active"])] == support.tolist()
-    assert (
-        regret < 0.2 * play(UCRLVTRLin(features=features, norm_bound=1.3), problem.mdp, 20_000)[0]
-    )
-
-    base, directions = agent.law(problem.mdp.known)
-    counts = state["count"] + 0.5 * base
-    eta, information, linear = expand(counts, base, directions, np.zeros(7))
-    p = base + directions @ eta
-    assert np.allclose(directions.T @ (counts / p), eta, atol=1e-3)  # the gradient vanishes
-    assert np.allclose(information, (directions * (counts / p**2)[:, None]).T @ directions)
-
-    def log_weight(inside: Any) -> float:
-        at = np.flatnonzero(inside)
-        precision = information[np.ix_(at, at)] + np.eye(at.size)
-        fit = (
-            0.5 * linear[at] @ np.linalg.solve(precision, linear[at])
-            - 0.5 * np.linalg.slogdet(precision)[1]
-        )
-        return float(fit - math.log(math.comb(7, at.size)))
-
-    inside = np.array([True, False, True, False, False, True, False])
-    odds = agent.flip_odds({"information": information, "linear": linear}, inside)
-    for j in range(7):
-        flipped = inside.copy()
-        flipped[j] ^= True
-        assert odds[j] == pytest.approx(
-            log_weight(flipped) - log_weight(inside), rel=1e-6, abs=1e-6
-        )
 
 
 # Rivals and the protocol --------------------------------------------------------------------------
