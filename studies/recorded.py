@@ -355,10 +355,6 @@ CONFIGURATIONS: dict[str, Any] = {
         1_000,
         lambda: (members(orl.Ladder.of_problem(problem("half ice"))), problem("half ice")),
     ),
-    "LinPSRL sparse-mixture": (
-        500,
-        lambda: (orl.LinPSRL(features=mixture_features()), problem("mixture")),
-    ),
     # other learners
     "UCBVI river-swim scale 0.1": (2_000, lambda: swum(orl.UCBVI(episodes=2_000, scale=0.1))),
     "RLSVI river-swim scale 0.01": (2_000, lambda: swum(orl.RLSVI(scale=0.01))),

@@ -131,7 +131,6 @@ LEARNERS: dict[str, Make] = {
     "UCRLVTRLin": lambda case: orl.UCRLVTRLin(**linear(case)),
     "UCRLVTRLin, tabular": lambda case: orl.UCRLVTRLin(features=TABULAR, norm_bound=2.5, scale=0.2),
     "UCRLVTRPlus": lambda case: orl.UCRLVTRPlus(**linear(case)),
-    "LinPSRL": lambda case: orl.LinPSRL(features=case.features),
     "Greedy": lambda case: orl.Greedy(features=case.features),
     "PSRL": lambda case: orl.PSRL(),
     "PSRL, list": lambda case: orl.PSRL(ladder=orl.Ladder([case.ladder.family])),

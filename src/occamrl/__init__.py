@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.experiments.execution import Experiment as Experiment
     from occamrl.experiments.records import load as load
     from occamrl.learners.linear_rivals import Greedy as Greedy
-    from occamrl.learners.linear_rivals import LinPSRL as LinPSRL
     from occamrl.learners.linear_rivals import UCRLVTRPlus as UCRLVTRPlus
     from occamrl.learners.occam import Occam as Occam
     from occamrl.learners.occam_mixture import OccamMixture as OccamMixture

@@ -1,14 +1,7 @@
-r"""Baselines for linear kernels: posterior sampling, regression weighted by variances, and certainty equivalence.
+r"""Baselines for linear kernels: regression weighted by variances, and certainty equivalence.
 
-P(o | s, a) = <phi(s, a, o), theta>. All three regress W(o) = bonus(o) + V_{h+1}(next state of o) on
+P(o | s, a) = <phi(s, a, o), theta>. Both regress W(o) = bonus(o) + V_{h+1}(next state of o) on
 features.
-
-**LinPSRL** draws, before every episode, with the range-weighted rows and sums of
-:mod:`occamrl.evidence.value`,
-
-.. math:: \theta \sim N\big(\Sigma^{-1} xy,\; width^2 \Sigma^{-1}\big), \quad \Sigma = \lambda I + gram,
-
-and plays the optimal policy for theta, the mean of W at every (s, a) being cut to the range of W.
 
 **UCRL-VTR+** (Zhou, Gu and Szepesvari, COLT 2021, arXiv 2012.08507). With ||theta|| <= B, x =
 phi_W(s, a) and z = phi_{W^2}(s, a), before episode k for h = H, ..., 1
@@ -53,58 +46,6 @@ from occamrl.learners.tabular import best_actions
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LinPSRL(Learner):
-    """Posterior sampling for linear kernels. There is no guarantee.
-
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
-    >>> agent = orl.LinPSRL(features=orl.FeatureMap(problem.phi))
-    >>> result = orl.run(agent, problem, episodes=20)
-
-    A Gaussian takes the place of the ellipsoid of UCRL-VTR-LIN, as Agrawal and Goyal (2013) have it
-    for linear bandits; no paper states it in this form.
-
-    Parameters
-    ----------
-    features : FeatureMap
-    width, regularization : float
-        Standard deviation of the noise of a row, at most 1/2 for targets of range one; and lambda.
-    """
-
-    features: FeatureMap
-    width: float = 0.5
-    regularization: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_kind("features", self.features, FeatureMap)
-        require_number("width", self.width, 0.0, math.inf)
-        require_number("regularization", self.regularization, 0.0, math.inf, open_low=True)
-
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the sums before any data."""
-        require_rewards(known, self.features)
-        return value.begin(self.features)
-
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Draw theta, and return its optimal policy for one episode."""
-        center, root, _ = value.ridge(state["gram"][0], state["xy"][0], self.regularization)
-        noise = draw.standard_normal(center.shape)
-        theta = (center + self.width * (root @ noise[..., None])[..., 0])[self.features.group]
-        values = np.zeros((known.horizon + 1, known.states))
-        policy = np.zeros((known.horizon, known.states), dtype=np.int64)
-        for h in reversed(range(known.horizon)):
-            x, middle, spread = value.rows(self.features, known, values[h + 1])
-            mean = middle + spread * np.clip((x * theta).sum(axis=1), -0.5, 0.5)
-            q = known.base_reward + mean.reshape(known.base_reward.shape)
-            policy[h], values[h] = best_actions(q, draw), q.max(axis=1)
-        return Plan(policy=policy, values=values)
-
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
-        """Add the rows of the episode."""
-        value.add(state, self.features, known, plan.values, flow)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
