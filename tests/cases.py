@@ -148,9 +148,6 @@ LEARNERS: dict[str, Make] = {
     "ARLLinDim": lambda case: orl.ARLLinDim(**linear(case)),
     "ARLLinNorm": lambda case: orl.ARLLinNorm(**linear(case)),
     "RewardsPerPair": lambda case: orl.RewardsPerPair(agent=orl.UCRLVTR(family=case.ladder.family)),
-    "RewardsLinear": lambda case: orl.RewardsLinear(
-        agent=orl.UCRLVTRLin(**linear(case)), features=np.eye(6).reshape(3, 2, 6), norm_bound=2.5
-    ),
     "Arena": lambda case: orl.Arena(bases=bases(case), rule=orl.UCB1()),
     "Arena, shared": lambda case: orl.Arena(bases=bases(case), rule=orl.D3RB(), share=True),
     "Arena, replays": lambda case: orl.Arena(
@@ -187,7 +184,7 @@ def contract_cases() -> list[tuple[str, str]]:
     pairs = [(name, "rewards on transitions") for name in LEARNERS] + [
         (name, "random starts") for name in PAPER
     ]
-    unknown = ("RewardsPerPair", "RewardsLinear", "UniformRandom", "QLearningUCB")
+    unknown = ("RewardsPerPair", "UniformRandom", "QLearningUCB")
     pairs += [(name, kind) for name in LEARNERS | PAPER for kind in ("some allowed", "continuing")]
     return (
         pairs + [(name, "coins") for name in unknown] + [(name, "per step") for name in EACH_STEP]

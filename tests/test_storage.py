@@ -46,8 +46,6 @@ def made(name: str, kind: Any, kinds: str) -> Any:
     for each, about in inspect.signature(kind).parameters.items():
         if each in GIVEN and (about.default is about.empty or each in ("family", "kernel")):
             parameters[each] = GIVEN[each]
-    if name == "RewardsLinear":
-        parameters["features"] = np.eye(6).reshape(3, 2, 6).tolist()
     if name == "OccamMixture":  # every coordinate of its features is a kernel
         kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 3, 2))
         return kind(features=orl.FeatureMap([PROBLEM.mdp.kernel(), *kernels]))

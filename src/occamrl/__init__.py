@@ -48,7 +48,6 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.learners.linear_rivals import UCRLVTRPlus as UCRLVTRPlus
     from occamrl.learners.occam import Occam as Occam
     from occamrl.learners.occam_mixture import OccamMixture as OccamMixture
-    from occamrl.learners.rewards import RewardsLinear as RewardsLinear
     from occamrl.learners.rewards import RewardsPerPair as RewardsPerPair
     from occamrl.learners.tabular import PSRL as PSRL
     from occamrl.learners.tabular import RLSVI as RLSVI
