@@ -27,7 +27,10 @@ from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Floats, Flow, Known, Plan
 from occamrl.running.flow import simulate
 from occamrl.running.run import run
-from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm, penalised_loss, sharp_support
+from occamrl.selectors.arl_lin import ARLLin
+from occamrl.selectors.arl_lin_dim import ARLLinDim
+from occamrl.selectors.arl_lin_norm import ARLLinNorm, smallest_region, squared_radii
+from occamrl.selectors.support_search import penalised_loss, sharp_support
 
 Seen = Callable[[Plan, dict[str, Any], Flow], None]
 
@@ -432,21 +435,22 @@ def test_a_support_that_is_wrong_is_left_again() -> None:
     assert {*support[1:]} <= {*state["active"]}
 
 
-@pytest.mark.parametrize("form", [ARLLin, ARLLinNorm])
-def test_norm_bounds_fall_and_stay_valid(form: type[ARLLin]) -> None:
+@pytest.mark.parametrize("both", [False, True])
+def test_norm_bounds_fall_and_stay_valid(both: bool) -> None:
     problem, features = reference()
-    norm, bounds, outside = float(np.linalg.norm(problem.theta)), [], []
-    agent = form(features=features, norm_bound=100.0)
+    norm = float(np.linalg.norm(problem.theta))
+    bounds: list[float] = []
+    outside: list[bool] = []
+    alone = ARLLinNorm(features=features, norm_bound=100.0)
+    together = ARLLin(features=features, norm_bound=100.0)
+    agent, grid = (together, together.grid(8)) if both else (alone, alone.grid())
 
-    def look(plan: Plan, state: dict[str, Any], flow: Flow) -> None:
-        bounds.append(state["carried"])
-        chosen = list(range(8))
-        spectrum = value.Spectrum.of(state["gram"][0, 0], state["xy"][0, 0])
-        lam, beta = agent.smallest_ellipsoid(spectrum, state["carried"])
-        away = problem.theta - spectrum.ellipsoid(lam).theta
-        outside.append(
-            away @ (state["gram"][0, 0][np.ix_(chosen, chosen)] + lam * np.eye(8)) @ away > beta
-        )
+    def look(plan: Plan, state: Any, flow: Flow) -> None:
+        bounds.append(plan.diagnostics["carried_bound"])
+        region = smallest_region(state, list(range(8)), grid, bounds[-1])
+        error = problem.theta - region.spectrum.ellipsoid(region.regularization).theta
+        sigma = state["gram"][0, 0] + region.regularization * np.eye(8)
+        outside.append(bool(error @ sigma @ error > region.squared_radius))
 
     play(agent, problem.mdp, 20_000, seen=look)
     assert not any(outside)
@@ -461,16 +465,16 @@ def test_combined_radii_are_differences_of_losses() -> None:
     state = agent.begin(mdp.known)
     value.add(state, features, mdp.known, some_values(mdp), some_flow(mdp))
     gram, xy = state["gram"][0, 0], state["xy"][0, 0]
-    lams, level = agent.grid(3)
-    betas = agent.squared_radii(value.Spectrum.of(gram, xy), lams, level, 8.0)
-    for (i, lam), (j, other) in itertools.product(enumerate(lams), repeat=2):
+    grid = agent.grid()
+    betas = squared_radii(value.Spectrum.of(gram, xy), grid, 8.0)
+    for (i, lam), (j, other) in itertools.product(enumerate(grid.lams), repeat=2):
         best, logdet = {}, np.linalg.slogdet(np.eye(3) + gram / other)[1]
         for each in (lam, other):
             theta = np.linalg.solve(gram + each * np.eye(3), xy)
             best[each] = (
                 value.losses(theta[None, None], gram[None], xy[None])[0] + each * theta @ theta
             )
-        expected = best[other] - best[lam] + 0.25 * (logdet + 2.0 * level) + lam * 64.0
+        expected = best[other] - best[lam] + 0.25 * (logdet + 2.0 * grid.log_price) + lam * 64.0
         assert betas[i, j] == pytest.approx(expected)
 
 

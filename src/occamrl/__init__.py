@@ -81,8 +81,8 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.selectors.arena import Arena as Arena
     from occamrl.selectors.arl_gen import ARLGen as ARLGen
     from occamrl.selectors.arl_lin import ARLLin as ARLLin
-    from occamrl.selectors.arl_lin import ARLLinDim as ARLLinDim
-    from occamrl.selectors.arl_lin import ARLLinNorm as ARLLinNorm
+    from occamrl.selectors.arl_lin_dim import ARLLinDim as ARLLinDim
+    from occamrl.selectors.arl_lin_norm import ARLLinNorm as ARLLinNorm
     from occamrl.selectors.references import largest as largest
     from occamrl.selectors.references import oracle as oracle
     from occamrl.selectors.references import smallest as smallest

@@ -34,7 +34,7 @@ to each step, a leading one for steps, T = H instead of 1.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from scipy.special import logsumexp
@@ -42,10 +42,18 @@ from scipy.special import logsumexp
 from occamrl import bellman
 from occamrl.models.families import losses as losses  # of members, given the sums
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats, Flow, Ints, Known
+from occamrl.protocols import Floats, Flow, Ints, Known, State
 
 _FLAT = 1e-12  # a range below this share of the values themselves is rounding
 _ROUNDING = 1e-15  # the share of the largest eigenvalue that rounding may have added to any of them
+
+
+class Sums(TypedDict):
+    """The sums over rows; T is 1, or H with one kernel per step."""
+
+    gram: Floats  # [T, G, n, n] of x x'
+    xy: Floats  # [T, G, n] of y x
+    yy: Floats  # [T] of y^2
 
 
 class Rows(NamedTuple):
@@ -147,7 +155,7 @@ def counted(features: FeatureMap, known: Known, values: Floats, flow: Flow) -> C
     return Counted(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def begin(features: FeatureMap, steps: int = 1) -> dict[str, Any]:
+def begin(features: FeatureMap, steps: int = 1) -> Sums:
     """Return the sums before any data; ``steps`` is 1, or H with one kernel per step."""
     shape = (steps, features.groups, features.width)
     return {
@@ -157,9 +165,7 @@ def begin(features: FeatureMap, steps: int = 1) -> dict[str, Any]:
     }
 
 
-def add(
-    statistics: dict[str, Any], features: FeatureMap, known: Known, values: Any, flow: Flow
-) -> Counted:
+def add(statistics: State, features: FeatureMap, known: Known, values: Any, flow: Flow) -> Counted:
     """Add the rows of a flow to the sums, and return them."""
     new, n = counted(features, known, values, flow), features.width
     step = new.step if len(statistics["yy"]) > 1 else np.zeros_like(new.step)
