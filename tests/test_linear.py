@@ -17,9 +17,10 @@ from scipy.stats import binom
 from occamrl.analysis.supports import supports
 from occamrl.errors import FeatureError, ParameterError
 from occamrl.evidence import likelihood, value
-from occamrl.learners.linear_rivals import Greedy, UCRLVTRPlus
+from occamrl.learners.greedy import Greedy
 from occamrl.learners.occam_mixture import OccamMixture
 from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, path_sums
+from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus
 from occamrl.models.features import FeatureMap
 from occamrl.paper import arl_lin_dim, arl_lin_norm, ucrl_vtr_lin
 from occamrl.problems.mdp import FiniteMDP

@@ -19,7 +19,7 @@ from occamrl.errors import ParameterError
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
 from occamrl.learners.occam import Occam
-from occamrl.learners.tabular import PSRL
+from occamrl.learners.psrl import PSRL
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, CoverFamily, FiniteFamily, LinearFamily

@@ -44,19 +44,19 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.experiments.comparison import compare as compare
     from occamrl.experiments.execution import Experiment as Experiment
     from occamrl.experiments.records import load as load
-    from occamrl.learners.linear_rivals import Greedy as Greedy
-    from occamrl.learners.linear_rivals import UCRLVTRPlus as UCRLVTRPlus
+    from occamrl.learners.fixed_policies import Optimal as Optimal
+    from occamrl.learners.fixed_policies import UniformRandom as UniformRandom
+    from occamrl.learners.greedy import Greedy as Greedy
     from occamrl.learners.occam import Occam as Occam
     from occamrl.learners.occam_mixture import OccamMixture as OccamMixture
+    from occamrl.learners.psrl import PSRL as PSRL
+    from occamrl.learners.q_learning_ucb import QLearningUCB as QLearningUCB
     from occamrl.learners.rewards import RewardsPerPair as RewardsPerPair
-    from occamrl.learners.tabular import PSRL as PSRL
-    from occamrl.learners.tabular import RLSVI as RLSVI
-    from occamrl.learners.tabular import UCBVI as UCBVI
-    from occamrl.learners.tabular import Optimal as Optimal
-    from occamrl.learners.tabular import QLearningUCB as QLearningUCB
-    from occamrl.learners.tabular import UniformRandom as UniformRandom
+    from occamrl.learners.rlsvi import RLSVI as RLSVI
+    from occamrl.learners.ucbvi import UCBVI as UCBVI
     from occamrl.learners.ucrl_vtr import UCRLVTR as UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin as UCRLVTRLin
+    from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus as UCRLVTRPlus
     from occamrl.logs.log import read_log as read_log
     from occamrl.logs.select import select as select
     from occamrl.models.families import AggregationFamily as AggregationFamily

@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,7 @@ from occamrl import bellman
 from occamrl.models.families import FiniteFamily, simplex_least_squares
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes, distinct_rows
+from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes, State, distinct_rows
 
 LARGEST_HULL = 200  # members of a class whose mixtures compete
 JEFFREYS = 0.5  # for each outcome, the prior behind Krichevsky and Trofimov's counts
@@ -169,6 +169,18 @@ class Members:
 # Counting -----------------------------------------------------------------------------------------
 
 
+class CountState(TypedDict):
+    """What was counted."""
+
+    count: Ints  # [O] of the outcomes that models list
+    novel: Floats  # [n, 4] rows of pair, next state, count and bonus of the others
+
+
+def begin_counts(outcomes: Outcomes) -> CountState:
+    """Return the counts before any data."""
+    return {"count": np.zeros(outcomes.next_state.size, np.int64), "novel": np.zeros((0, 4))}
+
+
 def begin(outcomes: Outcomes, hulls: list[int] | None = None) -> dict[str, Any]:
     """Return the evidence before any data, for hulls of the first ``hulls[c]`` members.
 
@@ -187,7 +199,7 @@ def begin(outcomes: Outcomes, hulls: list[int] | None = None) -> dict[str, Any]:
 
 
 def count_outcomes(
-    state: dict[str, Any], outcomes: Outcomes, pair: Ints, flow: Flow, bonus: Floats, states: int
+    state: State, outcomes: Outcomes, pair: Ints, flow: Flow, bonus: Floats, states: int
 ) -> Ints:
     """Count what happened at some pairs, listed outcomes and novel ones; return how often the listed ones did."""
     symbol = outcomes.index_of(pair, flow.next_state, bonus, states)
@@ -427,7 +439,7 @@ def draw_hull(state: dict[str, Any], members: Members, c: int, draw: np.random.G
 
 
 def draw_table(
-    state: dict[str, Any],
+    state: State,
     outcomes: Outcomes,
     draw: np.random.Generator,
     concentration: float = JEFFREYS,

@@ -48,8 +48,8 @@ _FLAT = 1e-12  # a range below this share of the values themselves is rounding
 _ROUNDING = 1e-15  # the share of the largest eigenvalue that rounding may have added to any of them
 
 
-class Sums(TypedDict):
-    """The sums over rows; T is 1, or H with one kernel per step."""
+class SumState(TypedDict):
+    """Sums over rows; T is 1, or H with one kernel per step."""
 
     gram: Floats  # [T, G, n, n] of x x'
     xy: Floats  # [T, G, n] of y x
@@ -155,7 +155,7 @@ def counted(features: FeatureMap, known: Known, values: Floats, flow: Flow) -> C
     return Counted(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def begin(features: FeatureMap, steps: int = 1) -> Sums:
+def begin(features: FeatureMap, steps: int = 1) -> SumState:
     """Return the sums before any data; ``steps`` is 1, or H with one kernel per step."""
     shape = (steps, features.groups, features.width)
     return {

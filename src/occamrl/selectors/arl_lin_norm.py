@@ -170,7 +170,9 @@ def refine(
     return bound
 
 
-def smallest_region(state: value.Sums, coordinates: list[int], grid: Grid, bound: float) -> Region:
+def smallest_region(
+    state: value.SumState, coordinates: list[int], grid: Grid, bound: float
+) -> Region:
     """Return the ellipsoid with the smallest volume; where rows contradict, by its own event."""
     spectrum = value.Spectrum.of(*block(state, coordinates))
     betas = squared_radii(spectrum, grid, bound)

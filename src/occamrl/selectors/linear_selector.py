@@ -24,7 +24,7 @@ from occamrl.protocols import MOST_EPISODES, Floats, Flow, Known, Plan
 ROUNDING = 1e-6  # the relative error that a norm computed from features may have
 
 
-class PhaseState(value.Sums):
+class PhaseState(value.SumState):
     """The pooled sums, and where in its phases a selector is."""
 
     epoch: int
@@ -135,7 +135,7 @@ def begin_phase(state: PhaseState, episodes: float) -> None:
     state["pace"] = Pace(np.zeros(1))
 
 
-def block(state: value.Sums, coordinates: list[int]) -> tuple[Floats, Floats]:
+def block(state: value.SumState, coordinates: list[int]) -> tuple[Floats, Floats]:
     """Return the [D, D] and [D] blocks of the pooled sums."""
     gram = state["gram"][0, 0][np.ix_(coordinates, coordinates)]
     return gram, state["xy"][0, 0][coordinates]
