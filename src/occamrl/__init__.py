@@ -83,15 +83,15 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.selectors.arl_lin import ARLLin as ARLLin
     from occamrl.selectors.arl_lin_dim import ARLLinDim as ARLLinDim
     from occamrl.selectors.arl_lin_norm import ARLLinNorm as ARLLinNorm
+    from occamrl.selectors.d3rb import D3RB as D3RB
+    from occamrl.selectors.d3rb import ED2RB as ED2RB
+    from occamrl.selectors.ece import ECE as ECE
     from occamrl.selectors.references import largest as largest
     from occamrl.selectors.references import oracle as oracle
     from occamrl.selectors.references import smallest as smallest
-    from occamrl.selectors.rules import D3RB as D3RB
-    from occamrl.selectors.rules import ECE as ECE
-    from occamrl.selectors.rules import ED2RB as ED2RB
-    from occamrl.selectors.rules import UCB1 as UCB1
-    from occamrl.selectors.rules import RegretBalancing as RegretBalancing
-    from occamrl.selectors.rules import StochasticCORRAL as StochasticCORRAL
+    from occamrl.selectors.regret_balancing import RegretBalancing as RegretBalancing
+    from occamrl.selectors.stochastic_corral import StochasticCORRAL as StochasticCORRAL
+    from occamrl.selectors.ucb1 import UCB1 as UCB1
 
 
 _MODULES = ("checks", "errors", "paper", "problems")
