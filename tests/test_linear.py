@@ -332,7 +332,7 @@ def test_greedy_and_the_paper_agree_when_data_are_plenty() -> None:
     papers = ucrl_vtr_lin.UCRLVTRLin(features=features, norm_bound=1.0, paper_constant=1e-12)
     plans = []
     for agent in (Greedy(features=features), papers):
-        state = agent.begin(mdp.known)
+        state: Any = agent.begin(mdp.known)
         agent.learn(mdp.known, state, _plan_for(agent, mdp, state), some_flow(mdp, 10**8))
         plans.append(agent.plan(mdp.known, state, np.random.default_rng(0)))
     for plan in plans:

@@ -131,7 +131,7 @@ class ARLGen(Learner):
         require_rewards(known, features)
         return {**value.begin(features), "episodes": 0, "pace": Pace(np.zeros(1)), **more}
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: Any, draw: np.random.Generator) -> Plan:
         """Test the classes, and plan on the smallest that is accepted: the first list that meets the sharp set."""
         if not self.ladder.finite:
             return self._plan_linear(known, state)
@@ -234,7 +234,7 @@ class ARLGen(Learner):
         listed = outcomes.index_of(pair, flow.next_state, np.zeros(pair.size), known.states) >= 0
         state["novel"] += int(flow.count[~listed].sum())
         if self.ladder.finite:
-            new = self._base.enter(known, state, plan, flow)
+            new = self._base.record_block(known, state, plan, flow)
         else:
             new = value.add(state, features, known, plan.values, flow)
             state["episodes"] += flow.episodes
