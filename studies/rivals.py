@@ -126,10 +126,11 @@ def league(
 def on_right(agent: Any, runs: Any, right: int | list[int]) -> str:
     """Return the share of episodes that the right class played; empty where no class is imposed."""
     if isinstance(agent, orl.Arena):
+        bases: list[Any] = list(agent.bases)
         at = (
             right - 1
             if isinstance(right, int)
-            else [b.features.dimension for b in agent.bases].index(len(right))
+            else [base.features.dimension for base in bases].index(len(right))
         )
         plays = np.sum([one.phases[-1]["plays"] for one in runs], axis=0)
         share = plays[at] / max(1, plays.sum())

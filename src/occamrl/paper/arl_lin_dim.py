@@ -51,7 +51,7 @@ class ARLLinDim(Learner):
         the paper's lemma 5 only the text's rule leaves out every zero coordinate.
     """
 
-    dimension, norm = True, False  # what it finds
+    finds = ("support",)
 
     features: FeatureMap
     norm_bound: float

@@ -40,7 +40,7 @@ class ARLLinNorm(Learner):
         ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
     """
 
-    dimension, norm = False, True  # what it finds
+    finds = ("norm",)
 
     features: FeatureMap
     norm_bound: float

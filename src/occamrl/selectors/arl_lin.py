@@ -62,9 +62,7 @@ class ARLLin(LinearSelector, Learner):
     ``carried_bound``; ``contradicted``, whether the rows leave no kernel within the bound.
     """
 
-    # what it finds
-    dimension = True
-    norm = True
+    finds = ("support", "norm")
 
     estimation_growth: float = 1.05
 

@@ -82,9 +82,7 @@ class ARLLinDim(LinearSelector, Learner):
     ``estimate``, theta of the coordinates that plan, and its ``regularization``.
     """
 
-    # what it finds
-    dimension = True
-    norm = False
+    finds = ("support",)
 
     estimation_growth: float = 1.05
 

@@ -82,9 +82,7 @@ class ARLLinNorm(LinearSelector, Learner):
     ``regularization``; ``contradicted``, whether the rows leave no kernel within the bound.
     """
 
-    # what it finds
-    dimension = False
-    norm = True
+    finds = ("norm",)
 
     initial_episodes: int = 16
 
