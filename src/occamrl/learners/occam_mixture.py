@@ -130,6 +130,7 @@ class OccamMixture(Learner):
     @cached_property
     def log_weights(self) -> Floats:
         """Log of (1 - w_0) w(D) of every set, and of w_0 of the counts [n + 1]."""
+        # the counts are one more term, with the weight of a size
         _, size, count = np.unique(self.sets.sum(axis=1), return_inverse=True, return_counts=True)
         return -np.log(np.append(count[size], 1.0) * (count.size + 1.0))
 
@@ -138,7 +139,7 @@ class OccamMixture(Learner):
         return PerProblem()
 
     def setting(self, known: Known) -> Setting:
-        """Return the outcomes that can be told apart, and how probable each simulator makes them."""
+        """Return the outcomes that can be told apart, and the simulators' probabilities."""
         if known not in self._settings:
             require_rewards(known)
             symbols = likelihood.symbols_of(self.features, known)
@@ -165,6 +166,7 @@ class OccamMixture(Learner):
         data = likelihood.data_of(state["count"], outcomes, kernels)
         # the set of all is the last: no mixture at all exceeds its bound
         bound = likelihood.hull_bound(data, state["weights"][-1])
+        # what no simulator can produce rules them all out at once
         if len(state["novel"]) or bound < self.least(terms):
             outcomes, law = likelihood.draw_table(state, outcomes, draw)
             chosen = []
@@ -184,11 +186,12 @@ class OccamMixture(Learner):
         )
 
     def learn(self, known: Known, state: MixtureState, plan: Plan, flow: Flow) -> None:
-        """Score the sets on the block, with the weights from before it; then fit when it is time."""
+        """Score the sets on the block with the weights from before it; fit when it is time."""
         before = state["count"]
         count_flow(state, self.setting(known).outcomes, known, flow)
         self.score_sets(known, state, before)
         terms = self.terms(known, state)
+        # the last two terms are those of the set of all, which stays, and of the counts
         hopeless = terms[:-2] <= self.least(terms) - _HOPELESS
         state["score"][:-1][hopeless] = -np.inf
         total = int(state["count"].sum())
@@ -214,6 +217,7 @@ class OccamMixture(Learner):
         weight = np.exp(terms - terms.max())
         index = int(draw.choice(terms.size, p=weight / weight.sum()))
         members = np.flatnonzero(self.sets[index])
+        # a start inside the simplex, because EM cannot leave a weight of 0
         weights = 0.9 * state["weights"][index, members] + 0.1 / members.size
         if members.size > 1 and data.count.size:
             drawn = data._replace(
@@ -232,6 +236,7 @@ class OccamMixture(Learner):
         old = likelihood.log_frequencies(before, outcomes)
         new = likelihood.log_frequencies(state["count"], outcomes)
         kept = np.flatnonzero(np.isfinite(state["score"]))
+        # a set that makes something impossible gets the logarithm of 0, for good
         with np.errstate(divide="ignore"):
             predicted = np.log(state["weights"][kept] @ kernels[:, came])
         # log q(block), minus the rise of the likelihood of the frequencies

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from occamrl import bellman
+from occamrl.arrays import Floats
 from occamrl.errors import ParameterError, require_number, require_rewards
 from occamrl.evidence.likelihood import JEFFREYS, CountState, Members, begin_counts, draw_table
 from occamrl.learners.tabular import count_flow, tabular_outcomes
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Floats, Flow, Known, Learner, Outcomes, Plan
+from occamrl.protocols import Flow, Known, Learner, Outcomes, Plan
 
 
 class PSRLState(CountState):

@@ -17,9 +17,10 @@ from typing import TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import require_delta, require_integer, require_number, require_undiscounted
 from occamrl.learners.tabular import best_actions, largest_values
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
+from occamrl.protocols import Flow, Known, Learner, Plan
 
 
 class QLearningState(TypedDict):
@@ -63,28 +64,22 @@ class QLearningUCB(Learner):
 
     def plan(self, known: Known, state: QLearningState, draw: np.random.Generator) -> Plan:
         """Plan one episode, greedily on the table."""
+        # the table may exceed H, its bonus being added again and again; values may not
         values = np.zeros((known.horizon + 1, known.states))
         values[:-1] = np.minimum(state["upper"].max(axis=2), known.horizon)
         return Plan(policy=best_actions(state["upper"], draw), values=values)
 
     def learn(self, known: Known, state: QLearningState, plan: Plan, flow: Flow) -> None:
         """Move the entries visited; V of the next step is the one from before this block."""
-        values = np.asarray(plan.values)
-        # a row may stand for several visits: one update for each
-        repeated = np.repeat(np.arange(flow.count.size), flow.count)
-        for row in repeated.tolist():
-            h = int(flow.step[row])
-            entry = (h, int(flow.state[row]), int(flow.action[row]))
-            following = values[h + 1, flow.next_state[row]]
-            self.move(known, state, entry, float(flow.reward[row]) + following)
-
-    def move(
-        self, known: Known, state: QLearningState, entry: tuple[int, int, int], target: float
-    ) -> None:
-        """Move an entry of the table towards a target and its bonus."""
         H = known.horizon
         iota = math.log(known.states * known.actions * H * self.episodes / self.delta)
-        state["visits"][entry] += 1
-        t = int(state["visits"][entry])
-        target += self.scale * math.sqrt(H**3 * iota / t)
-        state["upper"][entry] += (H + 1.0) / (H + t) * (target - state["upper"][entry])
+        values = np.asarray(plan.values)
+        # a row may stand for several visits: one update for each
+        for row in np.repeat(np.arange(flow.count.size), flow.count).tolist():
+            h = int(flow.step[row])
+            entry = (h, int(flow.state[row]), int(flow.action[row]))
+            state["visits"][entry] += 1
+            t = int(state["visits"][entry])
+            target = float(flow.reward[row]) + values[h + 1, flow.next_state[row]]
+            target += self.scale * math.sqrt(H**3 * iota / t)
+            state["upper"][entry] += (H + 1.0) / (H + t) * (target - state["upper"][entry])

@@ -29,8 +29,9 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import ParameterError, require_choice, require_delta, require_number
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan, State
+from occamrl.protocols import Flow, Known, Learner, Plan, State
 
 GROWTH = 0.02  # of the data, after which bounds are made anew
 
@@ -97,6 +98,7 @@ class RewardsPerPair(Learner):
     def plan(self, known: Known, state: RewardsState, draw: np.random.Generator) -> Plan:
         """Plan with upper bounds, for at most as long as it takes the data to grow by 2 %."""
         plan = self.agent.plan(self.with_upper_bounds(known, state), state["agent"], draw)
+        # bounds fall as rewards come in, so a plan made with old ones must not last
         growth = max(1, int(GROWTH * state["count"].sum() / known.horizon))
         return replace(plan, episodes=min(plan.episodes, growth))
 
@@ -118,6 +120,7 @@ class RewardsPerPair(Learner):
         """Return mean + width of every pair [S*A]; 1 before its first reward."""
         n = np.maximum(sums["count"], 1)
         mean = sums["total"] / n
+        # a union bound over the pairs
         level = self.share * self.delta / n.size
         if self.bound == "hoeffding":
             width = hoeffding(n, level)

@@ -60,6 +60,7 @@ class RLSVI(Learner):
         A = known.actions
         outcomes = tabular_outcomes(known)
         start = outcomes.start[:-1]
+        # the prior counts as one more visit, whose target is 0
         n = np.add.reduceat(state["count"], start) + 1.0
         beta = 0.5 * S * H**3 * math.log(2.0 * H * S * A * (state["episodes"] + 1))
         deviation = self.scale * np.sqrt(beta / n)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import require_rewards
 from occamrl.evidence.likelihood import CountState, count_outcomes
-from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
+from occamrl.protocols import Flow, Known, Outcomes
 
 
 def tabular_outcomes(known: Known) -> Outcomes:
@@ -42,5 +43,6 @@ def largest_values(known: Known) -> Floats:
 
 def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
     """Return the best actions over the last axis, ties at random."""
+    # of independent uniform numbers, each tied action has the largest with the same chance
     best = q == q.max(axis=-1, keepdims=True)
     return np.asarray((draw.random(q.shape) * best).argmax(axis=-1))

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import (
     require_choice,
     require_delta,
@@ -32,7 +33,7 @@ from occamrl.errors import (
 )
 from occamrl.evidence.likelihood import CountState, begin_counts
 from occamrl.learners.tabular import best_actions, count_flow, largest_values, tabular_outcomes
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Outcomes, Plan
+from occamrl.protocols import Flow, Known, Learner, Plan
 
 
 class UCBVIState(CountState):
@@ -40,18 +41,6 @@ class UCBVIState(CountState):
 
     visits: Ints  # [H + 1, S] N'
     upper: Floats  # [H, S, A] Q
-
-
-class Frequencies(NamedTuple):
-    """What was seen at every (s, a)."""
-
-    outcomes: Outcomes
-    visits: Ints  # [S*A] n
-    law: Floats  # [O] the share of each outcome
-
-    def mean(self, target: Floats) -> Floats:
-        """Return the mean of a target [O] at every pair [S*A]."""
-        return np.add.reduceat(self.law * target, self.outcomes.start[:-1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,18 +90,21 @@ class UCBVI(Learner):
     def plan(self, known: Known, state: UCBVIState, draw: np.random.Generator) -> Plan:
         """Plan one episode, greedily on the upper bounds."""
         H = known.horizon
-        seen = frequencies(known, state)
-        outcomes = seen.outcomes
+        outcomes = tabular_outcomes(known)
+        n = np.add.reduceat(state["count"], outcomes.start[:-1])
+        law = state["count"] / np.maximum(n, 1)[outcomes.pair]
         upper = state["upper"].copy()
         values = np.zeros((H + 1, known.states))
         for h in reversed(range(H)):
             target = outcomes.bonus + values[h + 1, outcomes.next_state]
+            mean = np.add.reduceat(law * target, outcomes.start[:-1])
             if self.bonus == "hoeffding":
-                bonus = self.hoeffding(known, seen)
+                bonus = 7.0 * H * self.log_term(known) / np.sqrt(np.maximum(n, 1))
             else:
-                bonus = self.bernstein(known, seen, target, state["visits"][h + 1])
-            bound = known.base_reward.ravel() + seen.mean(target) + self.scale * bonus
-            bound = np.where(seen.visits > 0, bound, float(H))
+                bonus = self.bernstein(known, n, law, target, state["visits"][h + 1])
+            bound = known.base_reward.ravel() + mean + self.scale * bonus
+            # of what was never tried nothing is known but that it is worth at most H
+            bound = np.where(n > 0, bound, float(H))
             upper[h] = np.minimum(upper[h], bound.reshape(known.states, known.actions))
             values[h] = upper[h].max(axis=1)
         return Plan(policy=best_actions(upper, draw), values=values, carry=upper)
@@ -128,31 +120,25 @@ class UCBVI(Learner):
         pairs = known.states * known.actions
         return math.log(5.0 * pairs * self.episodes * known.horizon / self.delta)
 
-    def hoeffding(self, known: Known, seen: Frequencies) -> Floats:
-        """Return the bonus of every pair by Hoeffding's inequality [S*A]."""
-        root = np.sqrt(np.maximum(seen.visits, 1))
-        return np.asarray(7.0 * known.horizon * self.log_term(known) / root)
-
     def bernstein(
-        self, known: Known, seen: Frequencies, target: Floats, next_visits: Ints
+        self, known: Known, n: Ints, law: Floats, target: Floats, next_visits: Ints
     ) -> Floats:
-        """Return the bonus by Bernstein's, given N' [S] of the next step."""
+        """Return Bernstein's bonus of every pair [S*A].
+
+        ``n`` [S*A] are visits, ``law`` [O] and ``target`` [O] are P-hat and W, ``next_visits`` [S]
+        is N' of the next step.
+        """
         H = known.horizon
         L = self.log_term(known)
-        outcomes = seen.outcomes
-        root = np.sqrt(np.maximum(seen.visits, 1))
-        variance = seen.mean((target - seen.mean(target)[outcomes.pair]) ** 2)
+        outcomes = tabular_outcomes(known)
+        start = outcomes.start[:-1]
+        mean = np.add.reduceat(law * target, start)
+        variance = np.add.reduceat(law * (target - mean[outcomes.pair]) ** 2, start)
+        # bounds the squared error of V at next states that were rarely seen, which is at most H^2
         large = 1e4 * H**3 * known.states**2 * known.actions * L**2
-        visits = np.maximum(next_visits[outcomes.next_state], 1e-9)
-        rare = seen.mean(np.minimum(large / visits, H**2))
-        first = np.sqrt(8.0 * L * variance) / root
-        second = 14.0 * H * L / (3.0 * root**2)
-        return np.asarray(first + second + np.sqrt(8.0 * rare) / root)
-
-
-def frequencies(known: Known, state: UCBVIState) -> Frequencies:
-    """Return what was seen at every (s, a)."""
-    outcomes = tabular_outcomes(known)
-    visits = np.add.reduceat(state["count"], outcomes.start[:-1])
-    law = state["count"] / np.maximum(visits, 1)[outcomes.pair]
-    return Frequencies(outcomes, visits, law)
+        rare = np.minimum(large / np.maximum(next_visits[outcomes.next_state], 1e-9), H**2)
+        third = np.sqrt(8.0 * np.add.reduceat(law * rare, start))
+        root = np.sqrt(np.maximum(n, 1))
+        return np.asarray(
+            np.sqrt(8.0 * L * variance) / root + 14.0 * H * L / (3.0 * root**2) + third / root
+        )

@@ -142,6 +142,7 @@ class UCRLVTR(Learner):
         if self.kernel == "stationary":
             return self.plan_among(known, state, inside[0], {}, diagnostics)
         values, policy = self._solve_steps(known, inside)
+        # no single member plays, so the share is one of all episodes
         episodes = max(1, int(_OF_ALL * self.replan * state["episodes"]))
         return Plan(policy=policy, values=values, episodes=episodes, diagnostics=diagnostics)
 
@@ -156,6 +157,7 @@ class UCRLVTR(Learner):
 
     def thresholds(self, state: ListState, losses: Floats) -> Floats:
         """Return the largest loss, minus the sum of y^2, in the sharp set of every step [T]."""
+        # a union bound over the steps, where each has a set of its own
         delta = self.delta / len(losses)
         reach = self.family.reach
         thresholds = []
@@ -184,11 +186,12 @@ class UCRLVTR(Learner):
         """
         law = law_of_starts(known, state["starts"])
         members = np.flatnonzero(inside)
-        # the best fit first: argmax takes the first of equal values
+        # the best fit comes first, because argmax takes the first of equal values
         members = members[np.argsort(self.losses(state)[0, members], kind="stable")]
         values = np.round(self.family.first_values(known, members), _EQUAL)  # [members, S]
         best = int(members[np.round(values @ law, _EQUAL).argmax()])
         whole = self._optimal(known, best, facts, diagnostics)
+        # where the law of starts is unknown, only states that were seen have a part of their own
         begins = state["starts"] if known.initial is None else law
         possible = np.flatnonzero(begins)
         if possible.size <= 1:
@@ -196,6 +199,7 @@ class UCRLVTR(Learner):
         best_from = members[values[:, possible].argmax(axis=0)]  # [possible]
         played, part = np.unique(best_from, return_inverse=True)
         parts = [self._optimal(known, int(member), facts, diagnostics) for member in played]
+        # the block ends when the first part is expected to have been played for long enough
         shares = np.asarray(np.bincount(part, law[possible]), dtype=np.float64)
         episodes = self._episodes(state["plays"][played], shares)
         starts = {int(s): parts[i] for s, i in zip(possible, part, strict=True)}
@@ -204,7 +208,8 @@ class UCRLVTR(Learner):
     def record_block(self, known: Known, state: State, plan: Plan, flow: Flow) -> value.Counted:
         """Add the rows of a block to a state, and return them."""
         rows = value.add(state, self.family.features, known, plan.values, flow)
-        carries = rows.x.any(axis=1) | (rows.square > 0.0)  # rows without range say nothing
+        # rows without range say nothing, and covers are not charged for them
+        carries = rows.x.any(axis=1) | (rows.square > 0.0)
         np.add.at(state["rows"], rows.step % len(state["rows"]), rows.count * carries)
         count_starts(state, flow)
         if "member" in plan.diagnostics:
@@ -243,6 +248,7 @@ class UCRLVTR(Learner):
             target = outcomes.bonus + values[h + 1, outcomes.next_state]
             largest = np.full(S * known.actions, -np.inf)
             members = np.flatnonzero(inside[h])
+            # some members at a time, so that memory does not grow with the list
             for first in range(0, members.size, together):
                 weighted = self.family.probability(members[first : first + together]) * target
                 means = np.add.reduceat(weighted, outcomes.start[:-1], axis=1)

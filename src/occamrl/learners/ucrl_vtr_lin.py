@@ -124,6 +124,7 @@ class UCRLVTRLin(Learner):
         """Plan optimistically over the ellipsoid of the rows seen so far."""
         ellipsoid = value.ridge(state["gram"], state["xy"], self.lam)
         logdet = ellipsoid.logdet.sum(axis=1)
+        # a union bound over the regressions: one, or one for each step
         level = self.delta / len(state["gram"])
         beta = value.squared_radius(logdet, level, self.lam, self.norm_bound)
         width = self.scale * np.sqrt(beta)
@@ -177,6 +178,7 @@ def optimistic_values(
         x = x[:, chosen]
         mean = predicted(features, x, ellipsoid.theta[t])
         norm = (value.turned(x, ellipsoid.root[t], features.group) ** 2).sum(axis=1)
+        # M11: the mean of targets in [-1/2, 1/2] lies there, whatever the ellipsoid says
         target = np.clip(mean + width[t] * np.sqrt(norm), -0.5, 0.5)
         q = (known.base_reward.ravel() + middle + spread * target).reshape(S, A)
         policy[h] = q.argmax(axis=1)
@@ -260,6 +262,7 @@ class Pace(NamedTuple):
         if replan == 0.0:
             return Pace(logdet, optimism.longest, share, 1)
         limit = math.log1p(replan)
+        # where nothing can be added any more, the plan is as long as a plan may be
         added = max(share * optimism.longest, optimism.expected, limit / MOST_EPISODES)
         episodes = int(max(1.0, min(limit / added, MOST_EPISODES)))
         return Pace(logdet, optimism.longest, share, episodes)

@@ -37,11 +37,12 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import require_delta, require_kind, require_number, require_rewards
 from occamrl.evidence import value
 from occamrl.learners.tabular import best_actions
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats, Flow, Known, Learner, Plan
+from occamrl.protocols import Flow, Known, Learner, Plan
 
 VALUES = 0  # the regression of W on x: theta-hat
 SQUARES = 1  # that of W^2 on z: theta-tilde
@@ -124,6 +125,7 @@ class UCRLVTRPlus(Learner):
             mean, norm = self.predict(self.moment(known, values[h + 1], 1), fit)
             bound = (mean + radius * norm).reshape(known.base_reward.shape)
             q = np.clip(known.base_reward + bound, 0.0, H)
+            # cutting at 0 would make actions playable that are not allowed
             q[~known.allowed] = -np.inf
             policy[h] = best_actions(q, draw)
             values[h] = q.max(axis=1)
@@ -132,6 +134,7 @@ class UCRLVTRPlus(Learner):
     def learn(self, known: Known, state: PlusState, plan: Plan, flow: Flow) -> None:
         """Add the rows of the episode, with weights from the estimates before it."""
         values = np.asarray(plan.values)
+        # weights must not depend on the episode that they weigh: the estimates are fixed before it
         fits = (self.fit(state, VALUES), self.fit(state, SQUARES))
         radii = self.radii(known.horizon, state["episodes"] + 1)
         pair = flow.state * known.actions + flow.action

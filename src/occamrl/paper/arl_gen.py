@@ -99,25 +99,20 @@ class ARLGen(Learner):
         names = list(self.ladder.names)
         chosen = state["chosen"]
         facts = {"epoch": state["epoch"], "chosen": chosen, "playing": names[chosen - 1]}
+        mean = state["statistics"][chosen - 1]
+        within = f"is within the threshold {state['threshold']:.4g} of the paper's lemma 1"
+        others = ", which smaller classes exceed." if chosen > 1 else "."
         diagnostics = {
             "names": names,
             "statistics": state["statistics"],
             "threshold": state["threshold"],
-            "because": self._because(state),
+            "because": f"Its mean loss, {mean:.4g}, {within}{others}",
         }
         return replace(plan, facts=facts, diagnostics=diagnostics)
 
-    def _because(self, state: ARLGenState) -> str:
-        """Return why the class was chosen."""
-        mean = state["statistics"][state["chosen"] - 1]
-        within = f"is within the threshold {state['threshold']:.4g} of the paper's lemma 1"
-        because = f"Its mean loss, {mean:.4g}, {within}"
-        if state["chosen"] > 1:
-            because += ", which smaller classes exceed"
-        return because + "."
-
     def learn(self, known: Known, state: ARLGenState, plan: Plan, flow: Flow) -> None:
         """Enter the rows into the learner of the epoch and into the losses of all epochs."""
+        # UCRL-VTR sees the rows of this epoch alone, the test those of all epochs
         self._base(state).learn(known, state["learner"], plan, flow)
         self._largest.learn(known, state["all"], plan, flow)
         state["left"] -= flow.episodes

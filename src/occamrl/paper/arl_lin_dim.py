@@ -108,6 +108,7 @@ class ARLLinDim(Learner):
     def _begin_epoch(self, known: Known, state: ARLLinDimState) -> None:
         """Choose the active coordinates, and start a learner on them afresh."""
         active = np.flatnonzero(np.abs(state["estimate"]) >= self.level(state["epoch"])).tolist()
+        # no kernel has theta = 0, so an empty set is no set to play on
         state["active"] = active or list(range(self.features.dimension))
         state["phase"] = EXPLOITATION
         state["left"] = math.ceil(self.growth ** state["epoch"] * self.initial_episodes)

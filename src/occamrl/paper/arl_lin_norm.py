@@ -114,6 +114,7 @@ class ARLLinNorm(Learner):
             return
         theta = base.estimate(state["learner"])
         sigma = state["learner"]["sigma"]
+        # the radius of the paper is the same at every step; that of Ayoub is largest at the first
         width = base.width(known.horizon, 1, state["learner"])
         if self.norm_estimate == "maximum":
             state["norm_bound"] = largest_norm(theta, sigma, width**2)
@@ -136,6 +137,7 @@ def largest_norm(theta: Floats, sigma: Floats, beta: float) -> float:
     weight = s * (axes.T @ theta) ** 2  # s_j g_j^2
     s_kept = s[weight > 0.0]
     weight = weight[weight > 0.0]
+    # the centre is 0: the farthest point lies along the longest axis
     if not weight.size:
         return math.sqrt(beta / s[0])
     # the derivative is not negative here, as mu s_j - 1 >= o

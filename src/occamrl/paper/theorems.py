@@ -73,20 +73,22 @@ def predictions(family: FiniteFamily, known: Known) -> Floats:
     Points are all (s, a) with all distinct V in {V*_{P,h}}.
     """
     values = optimal_values(family, known)[0][:, 1:].reshape(-1, known.states)
+    # values that differ by rounding are one point
     distinct = np.unique(np.round(values, 12), axis=0)
     return np.asarray(dense_kernels(family) @ distinct.T).reshape(family.size, -1)
 
 
 def eluder_dimension(functions: Floats, scale: float) -> int:
-    """Return the eluder dimension at ``scale`` by exhaustive search, for at most 20 distinct points.
+    """Return the eluder dimension at ``scale`` by exhaustive search.
 
-    ``functions`` [n, points]. The longest sequence x_1, x_2, ... such that for some e >= scale each
-    x_i has two members f, g with (f - g)(x_i) > e and sum over j < i of (f - g)^2(x_j) <= e^2. The
-    sum does not depend on the order of earlier points, so sets are searched, and only the values of
-    |f - g| matter as e.
+    ``functions`` [n, points], of at most 20 distinct points. It is the length of the longest
+    sequence x_1, x_2, ... such that for some e >= scale each x_i has two members f, g with
+    (f - g)(x_i) > e and sum over j < i of (f - g)^2(x_j) <= e^2. The sum does not depend on the
+    order of earlier points, so sets are searched, and only the values of |f - g| matter as e.
     """
     first, second = np.triu_indices(len(functions), 1)
     gaps: Floats = np.unique(np.round(np.abs(functions[first] - functions[second]), 12), axis=0)
+    # equal points, and points where nobody differs, make no sequence longer
     gaps = np.unique(gaps, axis=1)
     gaps = gaps[:, gaps.any(axis=0)]
     if gaps.shape[1] > _MOST_POINTS:
@@ -150,6 +152,7 @@ def regret_bound_generic(
     played = min(setting.episodes, 2**first_epoch - 2)
     terms = {"selection": float(played * setting.horizon), "eluder": 0.0, "noise": 0.0}
     while played < setting.episodes:
+        # the last epoch is cut short by K
         episodes = min(2**i, setting.episodes - played)
         epoch = replace(setting, episodes=episodes, delta=setting.delta / 2**i)
         base = regret_bound_vtr(epoch, radius=radius(epoch.episodes, epoch.delta), eluder=eluder)
@@ -194,14 +197,15 @@ def selection_epoch_generic(
 def regret_bound_linear(setting: Setting) -> dict[str, float]:
     """Return the bound on the regret of UCRL-VTR-LIN with the paper's radius, c = 1.
 
-    With probability 1 - 2 delta: 2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KU/d)) with U = H g^2 (``width``), and the ``noise``.
-    A ``feature_bound`` for which c = 1 is not proved is refused.
+    With probability 1 - 2 delta: 2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KU/d)) with U = H g^2
+    (``width``), and the ``noise``. A ``feature_bound`` for which c = 1 is not proved is refused.
     """
     H = setting.horizon
     K = setting.episodes
     d = setting.dimension
     g = setting.feature_bound
     log = math.log(H / setting.delta)
+    # the radius with c = 1 must exceed the sharp one of M11, where g enters its log-determinant
     needed = (d * math.log1p(H) - 2.0 * math.log(setting.delta)) / 4.0
     spare = d * math.log(H) * log**2 - needed
     if g > 1.0 and 0.5 * d * math.log(g) > spare:
@@ -217,7 +221,8 @@ def regret_bound_linear(setting: Setting) -> dict[str, float]:
 def tau_min(setting: Setting) -> float:
     """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta).
 
-    rho/g^2 is in place of rho. From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta.
+    rho/g^2 is in place of rho. From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with
+    probability 1 - delta.
     """
     rho = setting.excitation / setting.feature_bound**2
     rows = setting.episodes * setting.horizon
@@ -241,6 +246,7 @@ def selection_epoch_dimension(setting: Setting, *, smallest: float) -> int:
     while tau <= setting.episodes:
         least = 1.0 + 0.5 * setting.excitation * setting.horizon * tau
         error = math.sqrt(setting.beta(tau) / least) if tau >= enough else math.inf
+        # both must hold from an epoch on, so the last failure counts
         if not (error < 0.5**i and error + 0.5**i <= smallest):
             first = i + 1
         tau += 6**i * _root(setting.initial_episodes)
@@ -293,6 +299,7 @@ def norm_epochs(setting: Setting, *, true_norm: float) -> list[Setting]:
     while remaining > 0:
         epoch = replace(setting, episodes=min(remaining, k), delta=level, norm_bound=bound)
         epochs.append(epoch)
+        # before tau_min nothing is promised of the smallest eigenvalue but the regularisation
         least = 1.0
         if k >= tau_min(replace(setting, delta=level)):
             least += 0.5 * setting.excitation * setting.horizon * k

@@ -76,6 +76,7 @@ class UCRLVTR(Learner):
         member = np.where(inside[:, None], values[:, 0], -np.inf).argmax(axis=0)  # [S]
         plans = {m: Plan(policy=policies[m], values=values[m]) for m in member.tolist()}
         starts = {s: plans[m] for s, m in enumerate(member.tolist())}
+        # the plan itself is for a start that is not told beforehand: the likeliest
         likely = 0 if known.initial is None else int(known.initial.argmax())
         return replace(starts[likely], starts=starts)
 
@@ -85,6 +86,7 @@ class UCRLVTR(Learner):
 
     def confidence_set(self, known: Known, state: UCRLVTRState) -> Bools:
         """Return which members are in B_k."""
+        # L_k(P, P'), the sum of (z_P - z_P')^2, has three entries of the sum of z z'
         zz = state["zz"]
         estimate = int(self.losses(state).argmin())
         distances = np.diag(zz) - 2.0 * zz[estimate] + zz[estimate, estimate]

@@ -6,7 +6,8 @@ phi(s,a,s') V(s').
     Sigma_0 = I
     for episodes k = 1, 2, ...
         for h = H, ..., 1, with V_{H+1} = 0 and x = phi_{V_{h+1}}(s, a):
-            Q_h(s, a) = r(s, a) + <x, theta_{k-1}> + sqrt(beta_{k-1}(delta)) ||Sigma_{k-1}^{-1/2} x||
+            Q_h(s, a) = r(s, a) + <x, theta_{k-1}>
+                      + sqrt(beta_{k-1}(delta)) ||Sigma_{k-1}^{-1/2} x||
             V_h(s) = min { max_a Q_h(s, a), H }
         play a_h = argmax_a Q_h(s_h, a), observe s_1, a_1, ..., s_{H+1}
         for h = 1, ..., H, with x = phi_{V_{h+1}}(s_h, a_h):
@@ -98,6 +99,7 @@ class UCRLVTRLin(Learner):
         policy = np.zeros((H, known.states), dtype=np.int64)
         for h in reversed(range(H)):
             x = dense_features(self.features) @ values[h + 1]
+            # rounding may leave a square below 0
             norm = np.sqrt(np.maximum(((x @ inverse) * x).sum(axis=2), 0.0))
             q = known.base_reward + x @ theta + self.width(H, h + 1, state) * norm
             policy[h] = q.argmax(axis=1)

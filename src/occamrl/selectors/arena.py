@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -116,27 +116,24 @@ class Arena(Learner):
             facts = {"base": base + 1}
         # every past episode of a base is equally likely to be kept: a reservoir
         slot = int(draw.integers(max(1, state["plays"][base] + 1)))
-        turn = Turn(base, plans, slot)
-        diagnostics = {"plays": list(state["plays"])}
-
-        def one_episode(part: Plan, starts: dict[int, Plan]) -> Plan:
-            return Plan(
-                policy=part.policy,
-                values=part.values,
-                facts=facts,
-                diagnostics=diagnostics,
-                carry=turn,
-                starts=starts,
-            )
-
-        starts = {start: one_episode(part, {}) for start, part in plan.starts.items()}
-        return one_episode(plan, starts)
+        whole = Plan(
+            policy=plan.policy,
+            values=plan.values,
+            facts=facts,
+            diagnostics={"plays": list(state["plays"])},
+            carry=Turn(base, plans, slot),
+        )
+        starts = {}
+        for start, part in plan.starts.items():
+            starts[start] = replace(whole, policy=part.policy, values=part.values)
+        return replace(whole, starts=starts)
 
     def learn(self, known: Known, state: ArenaState, plan: Plan, flow: Flow) -> None:
         """Tell the base that played, or all of them, and the rule."""
         turn: Turn = plan.carry
         played = self._played(known, plan, flow)
         self.rule.update(state["memory"], turn.base, played)
+        # a replay is there to measure a base; it is shared with nobody
         if turn.plans is None:
             return
         # a rule of the user's need not say that it replays nothing
@@ -151,6 +148,7 @@ class Arena(Learner):
         largest = float(known.horizon if self.largest_return is None else self.largest_return)
         start = int(flow.state[flow.step == 0][0])
         earned = float(flow.reward @ (flow.count * known.discount**flow.step))
+        # rules assume returns in [0, 1], which a largest return that is too small would break
         value = min(1.0, max(0.0, earned / largest))
         replay = plan.carry.plans is None
         planned = math.nan

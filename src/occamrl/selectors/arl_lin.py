@@ -113,7 +113,7 @@ class ARLLin(LinearSelector, Learner):
         return grid_of(m, self.norm_bound, self.smallest_norm, price)
 
     def proved_bound(self, state: BothState, coordinates: list[int]) -> float | None:
-        """Return the norm bound that the ellipsoids of some coordinates prove, from that carried."""
+        """Return the norm bound that the ellipsoids of some coordinates prove."""
         spectrum = value.Spectrum.of(*block(state, coordinates))
         grid = self.grid(len(coordinates))
         return refine(spectrum, grid, state["carried"], self.smallest_norm)
@@ -124,6 +124,7 @@ class ARLLin(LinearSelector, Learner):
         state["contradicted"] = carried is None
         state["carried"] = float(self.norm_bound) if carried is None else carried
         state["norm_bound"] = state["carried"]
+        # valid only if D contains the support, so it is not carried over
         if state["label"] == EXPLOITATION:
             bound = self.proved_bound(state, state["active"])
             if bound is not None:

@@ -104,6 +104,7 @@ class ARLLinDim(LinearSelector, Learner):
         coordinates = self.coordinates_in_play(state)
         spectrum = value.Spectrum.of(*block(state, coordinates))
         price = self.log_price(len(coordinates))
+        # M17: the ellipsoid of M11, at the level of a set that the data chose
         beta = 0.25 * (spectrum.logdet(_LAMBDA) + 2.0 * price) + _LAMBDA * self.norm_bound**2
         region = Region(coordinates, spectrum, _LAMBDA, beta)
         return self.plan_in(known, state, region, self.facts(state), {})
@@ -143,6 +144,7 @@ class ARLLinDim(LinearSelector, Learner):
         """Search for the support; estimation phases become longer while it changes."""
         sigma = state["gram"][0, 0] + _LAMBDA * np.eye(self.features.dimension)
         active = sharp_support(sigma, state["xy"][0, 0], _LAMBDA, state["active"])
+        # a support that still changes is a sign that too little is known of all coordinates
         if active == state["active"]:
             state["stretched"] = max(1.0, state["stretched"] / _STRETCH)
         else:
@@ -153,5 +155,6 @@ class ARLLinDim(LinearSelector, Learner):
         """Return how long an estimation phase is: as planned, or stretched to about sqrt(k_i)."""
         root = math.isqrt(self.initial_episodes - 1) + 1  # ceil(sqrt(k_0))
         planned = root * self.estimation_growth ** state["epoch"]
+        # the paper's ratio: 6^i sqrt(k_0) episodes of estimation to 36^i k_0 of exploitation
         longest = root * math.sqrt(self.growth) ** state["epoch"]
         return max(planned, min(state["stretched"] * planned, longest))

@@ -35,8 +35,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.evidence import value
-from occamrl.protocols import Floats, Flow, Known, Learner, Plan
+from occamrl.protocols import Flow, Known, Learner, Plan
 from occamrl.selectors.linear_selector import (
     ROUNDING,
     LinearSelector,
@@ -130,6 +131,7 @@ def grid_of(m: int, norm_bound: float, smallest_norm: float, log_price: float) -
 
     Where no kernel has a smallest norm, lambda suits the bound that was given.
     """
+    # each halving of the bound makes a lambda; below the smallest norm there is no kernel
     count = 1
     if smallest_norm > 0.0:
         count += max(0, math.floor(math.log2(norm_bound / smallest_norm) + 1e-9))
@@ -142,6 +144,7 @@ def squared_radii(spectrum: value.Spectrum, grid: Grid, bound: float) -> Floats:
     lams = grid.lams
     centers = spectrum.center(lams[:, None])
     logdets = spectrum.logdet(lams[:, None])
+    # L'(theta') - L(theta), the difference of regularised losses, in closed form
     gaps = (lams - lams[:, None]) * (centers @ centers.T)
     noise = 0.25 * (logdets + 2.0 * grid.log_price)
     return np.asarray(gaps + noise + (lams * bound**2)[:, None])
@@ -156,6 +159,7 @@ def refine(
     kernel.
     """
     for _ in range(_MOST_ROUNDS):
+        # all events hold at once: of each ellipsoid the smallest radius that one of them gives
         betas = squared_radii(spectrum, grid, bound).min(axis=1)
         if (betas < 0.0).any() or bound < (1.0 - ROUNDING) * smallest_norm:
             return None
@@ -164,6 +168,7 @@ def refine(
             norms.append(value.largest_norm(spectrum.eigenvalues + lam, spectrum.center(lam), beta))
         if min(norms) > (1.0 - _WORTHWHILE) * bound:
             break
+        # the bound is part of the radii, so a smaller one may prove a still smaller one
         bound = min(norms)
     return bound
 
@@ -178,6 +183,7 @@ def smallest_region(
     if (betas > 0.0).all():
         best = betas.min(axis=1)
     sigma = spectrum.eigenvalues + grid.lams[:, None]
+    # the logarithm of the squared volume, up to a constant
     volume = len(coordinates) * np.log(best) - np.log(sigma).sum(axis=1)
     smallest = int(volume.argmin())
     return Region(coordinates, spectrum, float(grid.lams[smallest]), float(best[smallest]))

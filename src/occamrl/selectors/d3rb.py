@@ -22,8 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import require_delta, require_number
-from occamrl.protocols import Floats, Played, Rule
+from occamrl.protocols import Played, Rule
 from occamrl.selectors.returns import Returns, add_return, begin_returns, intervals
 
 
@@ -84,6 +85,7 @@ class D3RB(Rule):
         low, high = intervals(memory, self.scale, self.delta)
         d = memory["coefficients"]
         root = math.sqrt(memory["plays"][base])
+        # d sqrt(n) is a total: per play it is d / sqrt(n)
         if high[base] + d[base] / root < low.max():
             d[base] *= 2.0
         memory["potentials"][base] = d[base] * root

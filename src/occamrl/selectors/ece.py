@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import require_delta, require_number
-from occamrl.protocols import Floats, Ints, Played, Rule
+from occamrl.protocols import Played, Rule
 from occamrl.selectors.returns import (
     ActiveReturns,
     add_return,
@@ -89,6 +90,7 @@ class ECE(Rule):
         explored = explores(memory)
         memory["explored"][0] = next_sum(memory)
         memory["episodes"] += 1
+        # the test is one of explored episodes, which all bases had the same chance to play
         if not explored:
             return
         add_return(memory, base, played.value)
@@ -96,6 +98,7 @@ class ECE(Rule):
         bounds = promised_bounds(self.promised, memory["plays"])
         allowed = high + bounds / np.maximum(memory["plays"], 1)
         active = memory["active"] == 1
+        # from simple to complex; nobody is left to refute the most complex base
         for i in np.flatnonzero(active)[:-1]:
             active[i] = low[i + 1 :][active[i + 1 :]].max() <= allowed[i]
         memory["active"][:] = active

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import ParameterError, require_integer, require_number, require_rewards
 from occamrl.evidence import value
 from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, optimistic_values
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Known, Plan
+from occamrl.protocols import MOST_EPISODES, Flow, Known, Plan
 
 ROUNDING = 1e-6  # the relative error that a norm computed from features may have
 

@@ -14,7 +14,6 @@ import numpy as np
 from occamrl.errors import ParameterError
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
@@ -26,20 +25,6 @@ class HasLadder(Protocol):
     """A selector of classes."""
 
     ladder: Any
-
-
-@runtime_checkable
-class HasFeatures(Protocol):
-    """A selector of linear kernels."""
-
-    features: FeatureMap
-
-
-@runtime_checkable
-class HasNormBound(HasFeatures, Protocol):
-    """A selector of linear kernels that is given a norm bound."""
-
-    norm_bound: float
 
 
 @runtime_checkable
@@ -65,17 +50,18 @@ def oracle(selector: Learner, problem: Any) -> Learner:
             expected = "one that contains the problem's kernel"
             raise ParameterError("ladder", got=got, expected=expected)
         return on_class(selector, m)
-    if not isinstance(problem, HasTheta) or not isinstance(selector, HasFeatures):
+    options = shared_options(UCRLVTRLin, selector)
+    if not isinstance(problem, HasTheta) or "features" not in options:
         got = f"a {type(selector).__name__} on {type(problem).__name__}"
         expected = "a selector with a ladder, or a problem with theta"
         raise ParameterError("oracle", got=got, expected=expected)
-    options = shared_options(UCRLVTRLin, selector)
+    # a selector that does not say what it finds is taken to find both
     finds = getattr(selector, "finds", ("support", "norm"))
     if "norm" in finds:
         options["norm_bound"] = float(np.linalg.norm(problem.theta))
     if "support" in finds:
         support = np.flatnonzero(problem.theta).tolist()
-        options["features"] = selector.features.restrict(support)
+        options["features"] = options["features"].restrict(support)
     return UCRLVTRLin(**options)
 
 
@@ -83,10 +69,11 @@ def largest(selector: Learner) -> Learner:
     """Return the learner without selection: on the largest class, or on all features."""
     if selects_class(selector):
         return on_class(selector, selector.ladder.classes)
-    if not isinstance(selector, HasNormBound):
+    options = shared_options(UCRLVTRLin, selector)
+    if "norm_bound" not in options:
         expected = "a selector with a ladder, or with features and a norm bound"
         raise ParameterError("selector", got=f"a {type(selector).__name__}", expected=expected)
-    return UCRLVTRLin(**shared_options(UCRLVTRLin, selector))
+    return UCRLVTRLin(**options)
 
 
 def smallest(selector: Learner) -> Learner:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import require_delta, require_number
-from occamrl.protocols import Floats, Played, Rule
+from occamrl.protocols import Played, Rule
 from occamrl.selectors.returns import (
     ActiveReturns,
     add_return,
@@ -89,6 +90,7 @@ class RegretBalancing(Rule):
     def update(self, memory: PlannedReturns, base: int, played: Played) -> None:
         """Add the episode, and drop the bases whose bounds are refuted."""
         add_return(memory, base, played.value)
+        # a base that plans no value is given the largest, so that its bound is not too small
         if math.isnan(played.planned):
             memory["planned"][base] += 1.0
         else:

@@ -21,8 +21,8 @@ from typing import TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import ParameterError, require_number
-from occamrl.protocols import Floats, Ints
 
 
 class Returns(TypedDict):
@@ -55,6 +55,7 @@ def intervals(memory: Returns, scale: float, delta: float) -> tuple[Floats, Floa
     n = np.maximum(plays, 1)
     mean = memory["totals"] / n
     width = scale * np.sqrt(np.log(plays.size * np.maximum(1.0, np.log(n)) / delta) / n)
+    # nothing is known of a base that has not played: it can neither refute nor be refuted
     width[plays == 0] = np.inf
     return mean - width, mean + width
 

@@ -23,8 +23,9 @@ from typing import TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import require_integer, require_number
-from occamrl.protocols import Floats, Ints, Played, Replay, Rule
+from occamrl.protocols import Played, Replay, Rule
 
 _MOST_ROUNDS = 100  # of the search for nu
 _CLOSE = 1e-15  # to a sum of one
@@ -89,6 +90,7 @@ class StochasticCORRAL(Rule):
             return Replay(due)
         sums = self.mixed(memory["p"]).cumsum()
         base = int(sums.searchsorted(draw.random() * sums[-1], side="right"))
+        # rounding may put the draw beyond the last sum
         return min(base, sums.size - 1)
 
     def update(self, memory: CorralMemory, base: int, played: Played) -> None:
@@ -123,6 +125,7 @@ def log_barrier_step(p: Floats, eta: Floats, base: int, loss: float) -> Floats:
     inverse[base] += eta[base] * loss
     nu = 0.0
     low = 0.0
+    # at the upper end some 1/p' is 0, or the sum is at least one
     high = min(loss, float((inverse / eta).min()))
     for _ in range(_MOST_ROUNDS):
         law = 1.0 / (inverse - eta * nu)

@@ -24,9 +24,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from occamrl.protocols import Floats, Ints
+from occamrl.arrays import Bools, Floats, Ints
 
 _WIDTH = 16  # sets of each size that a beam goes on from
 _PATIENCE = 3  # sizes without a better set after which it ends
@@ -81,6 +80,7 @@ def beam(
     waiting = 0
     for m in range(d):
         grown = values[:, None] + _additions(tables, lam) + price[m + 1] - price[m]
+        # who is in cannot come in once more
         grown[inside] = math.inf
         parent, coordinate = _best_steps(grown, inside, width)
         values = grown[parent, coordinate]
@@ -112,12 +112,13 @@ def descend(sigma: Floats, xy: Floats, lam: float, start: Iterable[int]) -> list
         changes = _changes(table, inside, lam)
         if changes.min() >= -_PROGRESS:
             break
+        # the one that goes first: the table is then that of the smaller set
         coming, going = divmod(int(changes.argmin()), d + 1)
         moves = [k for k in (going, coming) if k < d]
     return np.flatnonzero(inside).tolist()
 
 
-def _best_steps(grown: Floats, inside: NDArray[np.bool_], width: int) -> tuple[Ints, Ints]:
+def _best_steps(grown: Floats, inside: Bools, width: int) -> tuple[Ints, Ints]:
     """Return the parents and coordinates of the best distinct sets that one addition reaches.
 
     ``grown`` [sets, d] is the penalised loss after each addition, ``inside`` [sets, d] who is in.
@@ -135,7 +136,7 @@ def _best_steps(grown: Floats, inside: NDArray[np.bool_], width: int) -> tuple[I
     return np.divmod(np.array(list(steps.values())[:width]), d)
 
 
-def _changes(table: Floats, inside: NDArray[np.bool_], lam: float) -> Floats:
+def _changes(table: Floats, inside: Bools, lam: float) -> Floats:
     """Return by how much each exchange changes J [in, out]; the last index stands for nobody."""
     d = inside.size
     price = _prices(d)
@@ -143,6 +144,7 @@ def _changes(table: Floats, inside: NDArray[np.bool_], lam: float) -> Floats:
     going = np.flatnonzero(inside)
     m = going.size
     changes = np.full((d + 1, d + 1), math.inf)
+    # rounding may leave an entry of Sigma_DD^-1 that is not positive, or above 1/lambda
     spread = np.clip(-table[going, going], np.finfo(float).tiny, 1.0 / lam)
     theta = table[going, d]
     removal = theta**2 / spread + 0.25 * np.log(spread * lam)
@@ -160,6 +162,7 @@ def _changes(table: Floats, inside: NDArray[np.bool_], lam: float) -> Floats:
 
 def _additions(tables: Floats, lam: float) -> Floats:
     """Return the change of J, prices aside, for each coordinate that could come in [sets, d]."""
+    # no coordinate is explained beyond its own lambda; less is rounding
     sigma = np.maximum(np.diagonal(tables, axis1=1, axis2=2)[:, :-1], lam)
     return np.asarray(0.25 * np.log(sigma / lam) - tables[:, :-1, -1] ** 2 / sigma)
 
