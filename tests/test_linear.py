@@ -475,7 +475,7 @@ def test_combined_radii_are_differences_of_losses() -> None:
             best[each] = (
                 value.losses(theta[None, None], gram[None], xy[None])[0] + each * theta @ theta
             )
-        expected = best[other] - best[lam] + 0.25 * (logdet + 2.0 * grid.log_price) + lam * 64.0
+        expected = best[other] - best[lam] + 0.25 * (logdet + 2.0 * grid.log_level) + lam * 64.0
         assert betas[i, j] == pytest.approx(expected)
 
 

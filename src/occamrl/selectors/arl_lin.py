@@ -109,8 +109,8 @@ class ARLLin(LinearSelector, Learner):
 
     def grid(self, m: int) -> Grid:
         """Return the grid of regularisations for m coordinates that the data chose."""
-        price = self._supports.log_price(m)
-        return grid_of(m, self.norm_bound, self.smallest_norm, price)
+        level = self._supports.log_level(m)
+        return grid_of(m, self.norm_bound, self.smallest_norm, level)
 
     def proved_bound(self, state: BothState, coordinates: list[int]) -> float | None:
         """Return the norm bound that the ellipsoids of some coordinates prove."""

@@ -103,9 +103,9 @@ class ARLLinDim(LinearSelector, Learner):
         """Plan with the active coordinates, or with all of them to estimate."""
         coordinates = self.coordinates_in_play(state)
         spectrum = value.Spectrum.of(*block(state, coordinates))
-        price = self.log_price(len(coordinates))
+        level = self.log_level(len(coordinates))
         # M17: the ellipsoid of M11, at the level of a set that the data chose
-        beta = 0.25 * (spectrum.logdet(_LAMBDA) + 2.0 * price) + _LAMBDA * self.norm_bound**2
+        beta = 0.25 * (spectrum.logdet(_LAMBDA) + 2.0 * level) + _LAMBDA * self.norm_bound**2
         region = Region(coordinates, spectrum, _LAMBDA, beta)
         return self.plan_in(known, state, region, self.facts(state), {})
 
@@ -120,7 +120,7 @@ class ARLLinDim(LinearSelector, Learner):
             return state["active"]
         return self.all_coordinates
 
-    def log_price(self, m: int) -> float:
+    def log_level(self, m: int) -> float:
         """Return log(1/level) of the ellipsoid of m coordinates that the data chose."""
         return math.log(1.0 / self.delta) + log_price(self.features.dimension, m)
 

@@ -123,11 +123,11 @@ class Grid(NamedTuple):
     """Regularisations, of which each has a noise event of its own."""
 
     lams: Floats  # [J + 1]
-    log_price: float  # log(1/level) of each event
+    log_level: float  # log(1/level) of each event
 
 
-def grid_of(m: int, norm_bound: float, smallest_norm: float, log_price: float) -> Grid:
-    """Return the grid for m coordinates, whose events have levels that add up to e^-``log_price``.
+def grid_of(m: int, norm_bound: float, smallest_norm: float, log_level: float) -> Grid:
+    """Return the grid for m coordinates, whose events have levels that add up to e^-``log_level``.
 
     Where no kernel has a smallest norm, lambda suits the bound that was given.
     """
@@ -136,7 +136,7 @@ def grid_of(m: int, norm_bound: float, smallest_norm: float, log_price: float) -
     if smallest_norm > 0.0:
         count += max(0, math.floor(math.log2(norm_bound / smallest_norm) + 1e-9))
     bounds = norm_bound / 2.0 ** np.arange(count)
-    return Grid(m / (4.0 * bounds**2), log_price + math.log(count))
+    return Grid(m / (4.0 * bounds**2), log_level + math.log(count))
 
 
 def squared_radii(spectrum: value.Spectrum, grid: Grid, bound: float) -> Floats:
@@ -146,7 +146,7 @@ def squared_radii(spectrum: value.Spectrum, grid: Grid, bound: float) -> Floats:
     logdets = spectrum.logdet(lams[:, None])
     # L'(theta') - L(theta), the difference of regularised losses, in closed form
     gaps = (lams - lams[:, None]) * (centers @ centers.T)
-    noise = 0.25 * (logdets + 2.0 * grid.log_price)
+    noise = 0.25 * (logdets + 2.0 * grid.log_level)
     return np.asarray(gaps + noise + (lams * bound**2)[:, None])
 
 
@@ -163,13 +163,14 @@ def refine(
         betas = squared_radii(spectrum, grid, bound).min(axis=1)
         if (betas < 0.0).any() or bound < (1.0 - ROUNDING) * smallest_norm:
             return None
-        norms = []
-        for lam, beta in zip(grid.lams, betas.tolist(), strict=True):
-            norms.append(value.largest_norm(spectrum.eigenvalues + lam, spectrum.center(lam), beta))
-        if min(norms) > (1.0 - _WORTHWHILE) * bound:
+        smaller = min(
+            value.largest_norm(spectrum.eigenvalues + lam, spectrum.center(lam), beta)
+            for lam, beta in zip(grid.lams, betas.tolist(), strict=True)
+        )
+        if smaller > (1.0 - _WORTHWHILE) * bound:
             break
         # the bound is part of the radii, so a smaller one may prove a still smaller one
-        bound = min(norms)
+        bound = smaller
     return bound
 
 
