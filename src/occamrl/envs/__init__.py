@@ -2,9 +2,7 @@
 
 Importing this package registers every problem under Gymnasium's names,
 ``gymnasium.make("occamrl/RiverSwim-v0", states=5)``; so does the name itself, written with its
-module: ``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``. States are drawn as tiles, in the
-rows of the problem's map (``lake``) or in rows of 30: as text, or as a picture in which the present
-state is red.
+module: ``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``.
 """
 
 from __future__ import annotations
@@ -15,13 +13,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from occamrl.errors import OccamRLError, ParameterError, require_choice, require_integer
+from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.problems.mdp import RewardMap, as_mdp
 from occamrl.registry import make_problem, own
-
-_SIDE = 16  # of a tile, in pixels
-_HERE, _PLAIN = (214, 69, 48), (236, 238, 240)
-_COLOURS = {"H": (62, 78, 98), "G": (248, 208, 92)}
 
 
 class ProblemEnv(gym.Env[np.int64, np.int64]):
@@ -33,20 +27,12 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
     problem or FiniteMDP as it is.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012  # gymnasium.Env declares it without ClassVar
-        "render_modes": ["ansi", "rgb_array"],
-        "render_fps": 4,
-    }
-
-    def __init__(self, problem: Any, render_mode: str | None = None, **parameters: Any) -> None:
-        if render_mode is not None:
-            require_choice("render_mode", render_mode, self.metadata["render_modes"])
+    def __init__(self, problem: Any, **parameters: Any) -> None:
         self.problem = make_problem(problem, **parameters) if isinstance(problem, str) else problem
         self.mdp = as_mdp(self.problem)
         self.rewards: RewardMap = getattr(self.problem, "unit", self.mdp.known.unit)
         self.observation_space = spaces.Discrete(self.mdp.states)
         self.action_space = spaces.Discrete(self.mdp.actions)
-        self.render_mode = render_mode
         self._state: int | None = None
         self._step = 0
 
@@ -87,23 +73,6 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
             self._step >= mdp.horizon,
             {},
         )
-
-    def render(self) -> Any:
-        """Return lines of text, or a picture [height, width, 3]."""
-        if self.render_mode is None or self._state is None:
-            return None
-        rows = getattr(self.problem, "lake", ("." * min(30, self.mdp.states),))
-        columns = len(rows[0])
-        tiles = "".join(rows).ljust(self.mdp.states, ".")[: self.mdp.states]
-        if self.render_mode == "rgb_array":
-            colours = np.full((-(-len(tiles) // columns) * columns, 3), 255, np.uint8)
-            colours[: len(tiles)] = [_COLOURS.get(tile, _PLAIN) for tile in tiles]
-            colours[self._state] = _HERE
-            return colours.reshape(-1, columns, 3).repeat(_SIDE, axis=0).repeat(_SIDE, axis=1)
-        cells = [f"[{tile}]" if s == self._state else f" {tile} " for s, tile in enumerate(tiles)]
-        lines = ["".join(cells[first : first + columns]) for first in range(0, len(cells), columns)]
-        caption = f"{type(self.problem).__name__}  step {self._step} of {self.mdp.horizon}  state {self._state}"
-        return "\n".join([*lines, caption])
 
 
 def register_problems() -> list[str]:
