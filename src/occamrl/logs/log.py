@@ -169,13 +169,13 @@ class Log:
             }
             for role, names in roles.items():
                 if role == "reward":
-                    rows[role] = cells.floats(
+                    rows[role] = cells.read_numbers(
                         names[0], batch[names[0]], first, "a number, or nothing"
                     )
                 elif role in ("terminated", "truncated"):
-                    rows[role] = cells.flags(names[0], batch[names[0]], first)
+                    rows[role] = cells.read_flags(names[0], batch[names[0]], first)
                 elif role == "step":
-                    rows[role] = cells.floats(
+                    rows[role] = cells.read_numbers(
                         names[0], batch[names[0]], first, expected := "a whole number >= 0"
                     )
                     bad = ~((rows[role] >= 0) & (rows[role] == np.floor(rows[role])))
@@ -199,7 +199,7 @@ class Log:
                 first,
             )
             if self._order_by:
-                rows["order"] = cells.ordered(self._order_by, batch[self._order_by], first)
+                rows["order"] = cells.read_order(self._order_by, batch[self._order_by], first)
             yield rows
             first += size
 
@@ -293,7 +293,7 @@ class Log:
         broken = ~new & (state != np.roll(filled, 1))
         expected = f"the {self.field('next_state')} of the row before"
         if broken.any():
-            refuse(self.field("state"), broken, self.states.decoded(state), expected, number)
+            refuse(self.field("state"), broken, self.states.decode(state), expected, number)
         kept = (
             filled != MISSING if self.unlisted == "error" else ~(last & (given == MISSING) & ~ended)
         )
@@ -357,7 +357,7 @@ class Log:
             ("action", self.actions),
             ("next_state", self.states),
         ):
-            found[name] = labels.decoded(found[name])
+            found[name] = labels.decode(found[name])
         return found
 
     def __repr__(self) -> str:
@@ -422,7 +422,7 @@ class _Match:
                     bad & ~block.terminated,
                 )
             if self.log.unlisted == "error" and bad.any():
-                decoded = self.labels[kind].decoded(codes)
+                decoded = self.labels[kind].decode(codes)
                 label = decoded[int(np.argmax(bad))]
                 refuse(self.log.field(role), bad, decoded, self._expected(kind, label), block.row)
             kept &= ~bad
