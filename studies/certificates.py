@@ -23,6 +23,7 @@ import numpy as np
 from scipy.stats import beta, t
 
 import occamrl as orl
+from occamrl.addresses import generator
 from occamrl.errors import Stopped
 from occamrl.evidence import value
 from occamrl.experiments.pool import Pool, processors
@@ -30,7 +31,6 @@ from occamrl.paper.ucrl_vtr import UCRLVTR
 from occamrl.problems.classic import RiverSwim
 from occamrl.problems.mixtures import ReferenceMixture
 from occamrl.running.flow import simulate
-from occamrl.running.run import generator
 from studies.figures import table
 
 EPISODES, LEVEL = 40, 0.998

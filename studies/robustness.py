@@ -35,7 +35,7 @@ from occamrl.errors import InvalidInput, OccamRLError, Stopped, StorageError
 from occamrl.experiments import pool
 from occamrl.experiments.execution import Experiment, play_cell
 from occamrl.experiments.records import Folder, load, verify
-from occamrl.running.run import Progress
+from occamrl.running.progress import Progress
 
 SPEC = """
 name = "robust"

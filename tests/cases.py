@@ -11,8 +11,9 @@ import numpy as np
 
 import occamrl as orl
 from occamrl import paper
+from occamrl.naming import Names
 from occamrl.problems.mdp import read_arrays
-from occamrl.protocols import UNIT, Floats, Names
+from occamrl.protocols import UNIT, Floats
 
 STATES, ACTIONS, HORIZON = 3, 2, 4
 

@@ -13,10 +13,10 @@ from scipy.stats import binomtest
 
 import occamrl as orl
 from occamrl import errors
+from occamrl.addresses import generator
 from occamrl.envs import ProblemEnv
 from occamrl.logs.log import simulate_log
 from occamrl.running.alarm import Watch
-from occamrl.running.run import generator
 from tests.cases import CASES, SOME_ALLOWED, bases
 
 LAKE = orl.read_ladder("frozen-lake-4x4")

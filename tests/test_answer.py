@@ -21,6 +21,7 @@ from occamrl.errors import InvalidInput, OccamRLError, ParameterError
 from occamrl.evidence.parametric import Parametric
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ParametricLadder
+from occamrl.naming import Names, describe_states
 from occamrl.protocols import Floats
 from occamrl.running.answer import Amount, Answer
 from occamrl.running.flow import simulate
@@ -246,11 +247,13 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
             {name: int(each) for name, each in row.items()} for row in csv.DictReader(file)
         ] == rows
     still = Policy(np.zeros((6, known.states), int), known, np.arange(known.states) < 3)
-    assert still.rows == [{"state": known.describe_states([0, 1, 2]), "action": "0"}]
+    assert still.rows == [
+        {"state": describe_states([known.state_name(s) for s in (0, 1, 2)]), "action": "0"}
+    ]
 
 
 def test_states_of_policies_are_in_order_and_parts_have_columns(tmp_path: Path) -> None:
-    names = orl.protocols.Names(((4, 0), (3, 1), (2, 1), (4, 1)), ("wait",))
+    names = Names(((4, 0), (3, 1), (2, 1), (4, 1)), ("wait",))
     known = replace(orl.Known.of_sizes(states=4, actions=1, horizon=2), names=names)
     policy = Policy(np.zeros((2, 4), int), known)
     assert policy.rows == [{"state": "2 to 3: 1; 4: 0 to 1", "action": "wait"}]

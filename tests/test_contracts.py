@@ -10,10 +10,11 @@ import pytest
 
 import occamrl as orl
 from occamrl import registry
+from occamrl.addresses import generator
 from occamrl.checks import check_learner, check_problem, check_rule
 from occamrl.errors import ContractError
 from occamrl.protocols import Flow, Known, Played, Replay
-from occamrl.running.run import Simulator, generator, learn_block, require_plan
+from occamrl.running.run import Simulator, learn_block, require_plan
 from tests import cases
 
 

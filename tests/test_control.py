@@ -17,6 +17,7 @@ import pytest
 from scipy.stats import binom
 
 import occamrl as orl
+from occamrl.addresses import generator
 from occamrl.control import errors, evidence
 from occamrl.control.ladder import SimulatorError, check_simulator
 from occamrl.errors import (
@@ -30,7 +31,6 @@ from occamrl.errors import (
 from occamrl.logs.continuous import episodes_of
 from occamrl.problems.grids import Grid
 from occamrl.protocols import Floats
-from occamrl.running.run import generator
 from studies.control import peeking, reusing, shared
 from studies.systems import System, World
 

@@ -28,7 +28,7 @@ from occamrl.experiments import records as records_module
 from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Folder, Records, locked, status
 from occamrl.experiments.tables import interval
-from occamrl.running.run import Progress
+from occamrl.running.progress import Progress
 
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)"}}
 SPEC: dict[str, Any] = {

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
+from occamrl.addresses import generator
 from occamrl.errors import InvalidInput, ParameterError
 from occamrl.logs import log as logs
 from occamrl.logs import table as cells
@@ -27,7 +28,6 @@ from occamrl.logs.table import LogError
 from occamrl.problems.mdp import RewardMap
 from occamrl.protocols import Flow, Known, Outcomes
 from occamrl.running.flow import simulate
-from occamrl.running.run import generator
 from tests import cases
 
 CASE = cases.CASES["random starts"]

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
+from occamrl.addresses import generator
 from occamrl.checks import leaves
 from occamrl.envs import ProblemEnv
 from occamrl.learners.ucrl_vtr import law_of_starts
 from occamrl.models.model import Model
 from occamrl.running.flow import divide, play, simulate
-from occamrl.running.run import generator
 
 
 def tiny(**changes: Any) -> orl.FiniteMDP:

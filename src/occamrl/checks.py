@@ -14,19 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from occamrl.addresses import generator
 from occamrl.control.ladder import check_simulator as check_simulator
 from occamrl.errors import ContractError, OccamRLError
-from occamrl.problems.mdp import FiniteMDP, as_mdp, stream
+from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Flow, Known, Learner, Plan, Played, Problem, Replay, Rule
 from occamrl.running.flow import simulate
-from occamrl.running.run import (
-    Run,
-    Simulator,
-    generator,
-    learn_block,
-    require_learner,
-    require_plan,
-)
+from occamrl.running.run import Run, Simulator, learn_block, require_learner, require_plan
 from occamrl.running.storage import Reader, Writer
 
 _MOST = 10**6  # episodes of a plan that are tried at once
@@ -212,7 +206,7 @@ def check_rule(rule: Rule, *, bases: int = 3, episodes: int = 40, seed: int = 0)
     for episode in range(episodes):
         before, other = copy.deepcopy(memory), _restored(memory)
         choice, again, resumed = (
-            rule.choose(each, stream(seed, "check_rule", episode))
+            rule.choose(each, generator(seed, "check_rule", episode))
             for each in (memory, memory, other)
         )
         _same(before, memory, "choose writes nothing to the memory", episode, "memory")
@@ -231,7 +225,7 @@ def check_rule(rule: Rule, *, bases: int = 3, episodes: int = 40, seed: int = 0)
         if replay:
             _require(getattr(rule, "replays", False), "a rule that replays says so: replays = True")
             _require(played[base] > 0, "a replay is of a base that has played")
-        draw = stream(seed, "check_rule", "played", episode)
+        draw = generator(seed, "check_rule, played", episode)
         earned, start = float(draw.random() < (base + 1) / (base + 2)), int(draw.integers(2))
         planned = math.nan if replay or draw.random() < 0.3 else float(draw.uniform(earned, 1.0))
         told = Played(earned, planned, start, Flow.of_episode([start, 0], [0], [earned]), replay)
@@ -261,7 +255,7 @@ def check_problem(problem: Problem) -> str:
         np.allclose(mdp.evaluate(mdp.optimal_policy), best, atol=1e-9),
         "the optimal policy attains V*",
     )
-    draw = stream(0, "check_problem")
+    draw = generator(0, "check_problem")
     for _ in range(5):
         policy = draw.integers(mdp.actions, size=(horizon, mdp.states))
         _require((mdp.evaluate(policy) <= best + 1e-9).all(), "no policy beats V*")

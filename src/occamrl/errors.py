@@ -107,6 +107,10 @@ class UnknownName(InvalidInput):
         super().__init__(field, got=repr(got), expected=listed + hint)
 
 
+class NotAvailable(OccamRLError):
+    """A kind of ladder cannot tell this; the message says why, and what can."""
+
+
 class ContractError(OccamRLError, AssertionError):
     """A learner, selector, rule, problem or simulator breaks the contract that :mod:`occamrl.checks` verifies."""
 

@@ -1,13 +1,27 @@
-"""Every contract on one page: what an agent knows, what it plans, what it is told, and the three methods of a learner.
+"""Every contract on one page: who knows what, who plans, who weighs, who acts.
 
-The simulator knows no learner, and a learner no loop. A driver asks for a plan, plays it for as
-many episodes as the plan says, and hands back what was counted::
+**Learners.** The simulator knows no learner, and a learner no loop. A driver asks for a plan, plays
+it for as many episodes as the plan says, and hands back what was counted::
 
     state = learner.begin(known)
     while episodes are left:
-        plan = learner.plan(known, state, draw) flow = ...                                  #
-        plan.episodes episodes under plan.policy learner.learn(known, state, plan, flow)     # or
-        once for each part of a plan that depends on the start
+        plan = learner.plan(known, state, draw)
+        flow = ...                                  # plan.episodes episodes under plan.policy
+        learner.learn(known, state, plan, flow)     # once for each part of a plan that has parts
+
+**Ladders and evidence.** A ladder has named classes of models, from simple to rich, and brings the
+evidence that weighs them. Whoever has data adds them; whoever wants to know asks::
+
+    evidence = ladder.evidence(known, delta)
+    state = evidence.begin()
+    evidence.add(state, data)                       # a Flow, or a Transition of a continuous system
+    judgement = evidence.judge(state)               # what is ruled out, at all times at level delta
+    worlds = evidence.worlds(state)                 # what the data leave possible
+
+Selectors, logs, answers and preflight speak to these and to nothing else, so that a new kind of
+model is one file with a ladder and its evidence.
+
+**Controllers** act step by step in a continuous system; they are driven as learners are.
 
 **Flow.** Under a fixed policy episodes are independent chains. Given that N visitors are in s at
 step h, their outcomes are Multinomial(N, P(.|s, pi_h(s))), independently over s. The counts are
@@ -15,16 +29,15 @@ therefore all that a learner can use of a block, and a block costs the same for 
 a billion.
 
 **Outcome layout.** Everything that can happen at (s, a) is a list of *outcomes*, each a next state
-and a reward. The lists of all pairs s*A + a are concatenated; that of a pair occupies ``start[pair]
-: start[pair + 1]``. A dense kernel lists every state, a sparse one its successors, a Gymnasium
-table its rows. A kernel is then one probability per outcome, a feature map one vector per outcome,
-and each formula is written once for all of them.
+and a reward. The lists of all pairs s*A + a are concatenated; that of a pair occupies
+``start[pair] : start[pair + 1]``. A dense kernel lists every state, a sparse one its successors, a
+Gymnasium table its rows. A kernel is then one probability per outcome, a feature map one vector per
+outcome, and each formula is written once for all of them.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -32,19 +45,23 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError
+from occamrl.addresses import Address
+from occamrl.arrays import Bools, distinct_rows
+from occamrl.arrays import Floats as Floats
+from occamrl.arrays import Ints as Ints
+from occamrl.naming import Names, number_of, numbers_of
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-State = (
-    Any  # a dict or NamedTuple of named arrays and plain numbers; it may contain others of its kind
-)
+# What changes while an algorithm runs: a dict or NamedTuple of arrays, numbers and others of its
+# kind. Those of this package are TypedDicts; a user's may be any.
+State = Any
 
 MOST_EPISODES = 10**15  # beyond which sums of likelihoods lose digits
 
+# What is known, and what was counted --------------------------------------------------------------
+
 
 class RewardMap(NamedTuple):
-    """The affine map (r - low) / (high - low) of rewards in a unit of their own (money, minutes) onto [0, 1].
+    """The affine map (r - low) / (high - low) of rewards in a unit of their own onto [0, 1].
 
     >>> from occamrl.protocols import RewardMap
     >>> euro = RewardMap(low=-50.0, high=150.0)
@@ -57,66 +74,19 @@ class RewardMap(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """What a difference of 1 in the learner's unit is in the user's: regret times this is an amount."""
+        """What a difference of 1 in the learner's unit is in the user's."""
         return self.high - self.low
 
     def to_unit(self, reward: Any) -> Any:
-        """Return a reward as the learner sees it."""
+        """Return a reward, or an array of them, as the learner sees it."""
         return (reward - self.low) / (self.high - self.low)
 
     def total(self, mapped: Any, steps: Any) -> Any:
-        """Return the sum of the rewards of ``steps`` steps in the user's unit from that in the learner's."""
+        """Return the sum of ``steps`` rewards in the user's unit from that in the learner's."""
         return mapped * self.scale + steps * self.low
 
 
 UNIT = RewardMap()
-
-
-class Names(NamedTuple):
-    """What the user calls the states and actions."""
-
-    states: tuple[Any, ...]
-    actions: tuple[Any, ...]
-    absorbing: tuple[bool, ...] = ()  # in which states nothing more happens
-
-
-def _number(field: str, name: Any, numbers: dict[Any, int] | None, size: int) -> int:
-    """Return the number of a name, or refuse it with those that are near."""
-    try:
-        known = (
-            name in numbers
-            if numbers is not None
-            else isinstance(name, (int, np.integer)) and 0 <= name < size
-        )
-    except TypeError:  # a list, say
-        known = False
-    if not known:
-        some = list(range(size) if numbers is None else numbers)
-        near = difflib.get_close_matches(str(name), [str(each) for each in some], n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        listed = ", ".join(repr(each) for each in some[:12]) + ", ..." * (len(some) > 12)
-        raise ParameterError(field, got=repr(name), expected=f"one of {listed}{hint}")
-    return int(name) if numbers is None else numbers[name]
-
-
-def _runs(names: Sequence[Any]) -> str:
-    """Return names as text; whole numbers are sorted, and runs of them joined."""
-    if any(type(name) is not int for name in names):
-        return ", ".join(map(str, names))
-    found: list[list[int]] = []
-    for number in sorted(names):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)
-
-
-def distinct_rows(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Return the order that sorts rows, by the first column first, and where in it each different row begins."""
-    order, new = np.lexsort(columns[::-1]), np.ones(columns[0].size, bool)
-    new[1:] = np.any([column[order[1:]] != column[order[:-1]] for column in columns], axis=0)
-    return order, np.flatnonzero(new)
 
 
 class Outcomes(NamedTuple):
@@ -124,7 +94,7 @@ class Outcomes(NamedTuple):
 
     start: Ints  # [S*A + 1] where the outcomes of a pair s*A + a begin
     next_state: Ints  # [O]
-    bonus: Floats  # [O] the part of the reward that depends on the outcome; reward = base_reward[s, a] + bonus
+    bonus: Floats  # [O] the part of the reward that depends on the outcome, above base_reward[s, a]
 
     @property
     def pair(self) -> Ints:
@@ -132,28 +102,29 @@ class Outcomes(NamedTuple):
         return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
 
     def index_of(self, pair: Ints, next_state: Ints, bonus: Floats, states: int) -> Ints:
-        """Return the index of each given outcome, -1 where it is not listed; of equal next states the nearest bonus."""
-        keys, wanted = self.pair * states + self.next_state, pair * states + next_state
+        """Return the index of each outcome [n], -1 where it is not listed.
+
+        Of several outcomes with one next state it is the one with the nearest bonus.
+        """
+        keys = self.pair * states + self.next_state
+        wanted = pair * states + next_state
         order = np.lexsort((self.bonus, keys))
-        first, last = (
-            np.searchsorted(keys[order], wanted, side=side) for side in ("left", "right")
-        )
-        found, gap = np.full(wanted.size, -1), np.full(wanted.size, np.inf)
-        for k in range(int((last - first).max(initial=0))):
-            at = order[np.minimum(first + k, order.size - 1)]
-            nearer = (first + k < last) & (np.abs(self.bonus[at] - bonus) < gap)
-            found, gap = (
-                np.where(nearer, at, found),
-                np.where(nearer, np.abs(self.bonus[at] - bonus), gap),
-            )
-        return found
+        first = np.searchsorted(keys[order], wanted, side="left")
+        last = np.searchsorted(keys[order], wanted, side="right")
+        index = np.full(wanted.size, -1)
+        gap = np.full(wanted.size, np.inf)
+        for offset in range(int((last - first).max(initial=0))):
+            candidate = order[np.minimum(first + offset, order.size - 1)]
+            distance = np.abs(self.bonus[candidate] - bonus)
+            nearer = (first + offset < last) & (distance < gap)
+            index[nearer] = candidate[nearer]
+            gap[nearer] = distance[nearer]
+        return index
 
 
-@dataclass(
-    frozen=True, eq=False
-)  # compared by identity, so that what was solved for it can be remembered
+@dataclass(frozen=True, eq=False)  # compared by identity: what is solved for it is remembered
 class Known:
-    """What an agent may know of a problem: its sizes, its rewards and where episodes start, never its kernel.
+    """What an agent may know of a problem: sizes, rewards, where episodes start; never its kernel.
 
     >>> import occamrl as orl
     >>> known = orl.make_problem("river-swim", states=3).mdp.known
@@ -181,15 +152,16 @@ class Known:
     continuing: bool = False  # the next episode begins where the last one ended
 
     @property
-    def allowed(self) -> NDArray[np.bool_]:
+    def allowed(self) -> Bools:
         """Which actions may be chosen [S, A]; the others have the reward minus infinity."""
         return np.isfinite(self.base_reward)
 
     @cached_property
-    def absorbing(self) -> NDArray[np.bool_]:
-        """In which states [S] an episode of a model rests: nothing happens, and nothing is earned."""
-        marks = () if self.names is None else self.names.absorbing
-        return np.array(marks, bool) if marks else np.zeros(self.states, bool)
+    def absorbing(self) -> Bools:
+        """In which states [S] of a model nothing more happens, and nothing is earned."""
+        if self.names is None or not self.names.absorbing:
+            return np.zeros(self.states, bool)
+        return np.array(self.names.absorbing, bool)
 
     def state_name(self, s: int) -> Any:
         """Return what the user calls a state."""
@@ -199,56 +171,34 @@ class Known:
         """Return what the user calls an action."""
         return a if self.names is None else self.names.actions[a]
 
-    def state_number(self, name: Any) -> int:
+    def state_number(self, name: object) -> int:
         """Return the number of a state that the user names."""
-        return _number("state", name, self._numbers[0], self.states)
+        return number_of("state", name, self._state_numbers, self.states)
 
-    def action_number(self, name: Any) -> int:
+    def action_number(self, name: object) -> int:
         """Return the number of an action that the user names."""
-        return _number("action", name, self._numbers[1], self.actions)
+        return number_of("action", name, self._action_numbers, self.actions)
 
     @cached_property
-    def _numbers(self) -> tuple[dict[Any, int] | None, dict[Any, int] | None]:
-        if self.names is None:
-            return None, None
-        numbers: dict[Any, int] = {}
-        for s, name in enumerate(self.names.states):
-            numbers.setdefault(name, s)  # of equal names the first
-        return numbers, {name: a for a, name in enumerate(self.names.actions)}
+    def _state_numbers(self) -> dict[Hashable, int] | None:
+        return None if self.names is None else numbers_of(self.names.states)
 
-    def describe_states(self, states: Sequence[int]) -> str:
-        """Return some states in words, runs of whole numbers joined: "0 to 4, 7", or "Mon, Thu: 0 to 4; Tue: 2"."""
-        names = [self.state_name(s) for s in states]
-        sizes = {len(name) if isinstance(name, tuple) else 0 for name in names}
-        axes = range(sizes.pop()) if len(sizes) == 1 else range(0)
-        counted = [axis for axis in axes if all(type(name[axis]) is int for name in names)]
-        axis = (counted or list(axes) or [-1])[-1]  # which of several parts runs on
-        groups: dict[Any, list[Any]] = {}
-        for name in names:
-            front, last = (
-                ((*name[:axis], *name[axis + 1 :]), name[axis]) if axis >= 0 else ((), name)
-            )
-            groups.setdefault(front, []).append(last)
-        alike: dict[str, list[Any]] = {}
-        for front, lasts in groups.items():
-            named = front[0] if len(front) == 1 else f"({', '.join(map(str, front))})"
-            alike.setdefault(_runs(lasts), []).append(named)
-        return "; ".join(
-            f"{_runs(fronts)}: {text}" if axis >= 0 else text for text, fronts in alike.items()
-        )
+    @cached_property
+    def _action_numbers(self) -> dict[Hashable, int] | None:
+        return None if self.names is None else numbers_of(self.names.actions)
 
     @property
-    def may_start(self) -> NDArray[np.bool_]:
+    def may_start(self) -> Bools:
         """In which states an episode may begin, as far as is known [S]."""
-        anywhere = self.initial is None or self.continuing
-        return np.ones(self.states, bool) if anywhere else np.asarray(self.initial) > 0.0
+        if self.initial is None or self.continuing:
+            return np.ones(self.states, bool)
+        return self.initial > 0.0
 
     def amount(self, values: Any, steps: Any = None) -> Any:
-        """Return the value of the last ``steps`` steps, all of them by default, in the user's unit."""
-        left = self.horizon if steps is None else steps
-        count = (
-            left if self.discount == 1.0 else (1.0 - self.discount**left) / (1.0 - self.discount)
-        )
+        """Return the value of the last ``steps`` steps, all by default, in the user's unit."""
+        count = self.horizon if steps is None else steps
+        if self.discount != 1.0:
+            count = (1.0 - self.discount**count) / (1.0 - self.discount)
         return self.unit.scale * values + self.unit.low * count
 
     @classmethod
@@ -259,8 +209,8 @@ class Known:
     @cached_property
     def without_rewards(self) -> Known:
         """The same, seen by an agent that has to estimate the rewards."""
-        rewards = {"base_reward": np.where(self.allowed, 0.0, -np.inf), "transition_rewards": None}
-        return replace(self, **rewards, rewards_known=False)  # type: ignore[arg-type]  # of several types
+        base = np.where(self.allowed, 0.0, -np.inf)
+        return replace(self, base_reward=base, transition_rewards=None, rewards_known=False)
 
     def with_rewards(self, reward: Floats) -> Known:
         """Return a copy whose rewards are r[s, a]."""
@@ -274,34 +224,27 @@ class Plan:
 
     policy: NDArray[Any]  # actions [H, S], or probabilities of actions [H, S, A]
     episodes: int = 1  # how long it lasts
-    values: Floats | None = (
-        None  # [H + 1, S] that the plan counts on: targets of regressions, optimism
-    )
-    facts: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what was decided: equal facts are one phase of a run
-    diagnostics: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # on what grounds: statistics, thresholds, diagnostics
-    carry: Any = (
-        None  # whatever the learner wants to be handed back by ``learn``; nobody else reads it
-    )
-    starts: Mapping[int, Plan] = field(
-        default_factory=dict
-    )  # what to play instead from some first states
+    values: Floats | None = None  # [H + 1, S] that the plan counts on: targets, optimism
+    facts: Mapping[str, Any] = field(default_factory=dict)  # decisions: equal facts are one phase
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)  # statistics behind the decisions
+    carry: Any = None  # handed back by ``learn``; nobody but the learner reads it
+    starts: Mapping[int, Plan] = field(default_factory=dict)  # what to play from some first states
 
     def part(self, start: int | None) -> Plan:
         """Return what is played from a first state, or from one that is not known."""
-        return self.starts.get(start, self)  # type: ignore[arg-type]  # None is not among them
+        if start is None:
+            return self
+        return self.starts.get(start, self)
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """What was counted in a block of episodes, in long form: parallel arrays, a row for each kind of transition.
+    """What was counted in a block of episodes: parallel arrays, a row for each kind of transition.
 
-    A tabular model is ``np.add.at(counts, (flow.state, flow.action, flow.next_state),
-    flow.count)``. After the end of an episode its rows stay in a resting state; a truncated episode
-    has no rows after its end.
+    A tabular model is
+    ``np.add.at(counts, (flow.state, flow.action, flow.next_state), flow.count)``.
+    After the end of an episode its rows stay in an absorbing state; a truncated episode has no rows
+    after its end.
     """
 
     step: Ints  # from 0
@@ -311,50 +254,77 @@ class Flow:
     reward: Floats
     count: Ints
     episodes: int
+    values: Floats | None = (
+        None  # [H + 1, S] that were fixed before the block: targets of value rows
+    )
 
     @classmethod
     def of_episode(cls, states: Any, actions: Any, rewards: Any) -> Flow:
         """Return the flow of one episode: states [n + 1], actions [n], rewards [n]."""
-        visited, steps = np.asarray(states, dtype=np.int64), len(actions)
-        chosen, earned = np.asarray(actions, dtype=np.int64), np.asarray(rewards, dtype=np.float64)
+        visited = np.asarray(states, dtype=np.int64)
+        steps = len(actions)
         return cls(
-            np.arange(steps), visited[:-1], chosen, visited[1:], earned, np.ones(steps, np.int64), 1
+            step=np.arange(steps),
+            state=visited[:-1],
+            action=np.asarray(actions, dtype=np.int64),
+            next_state=visited[1:],
+            reward=np.asarray(rewards, dtype=np.float64),
+            count=np.ones(steps, np.int64),
+            episodes=1,
         )
+
+    @property
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints, Floats, Ints]:
+        """The parallel arrays, in order."""
+        return self.step, self.state, self.action, self.next_state, self.reward, self.count
 
     def take(self, rows: Any) -> Flow:
         """Return some of the rows."""
-        return Flow(*(column[rows] for column in self.columns), self.episodes)  # type: ignore[call-arg]  # six columns
-
-    @property
-    def columns(self) -> tuple[Any, ...]:
-        """The parallel arrays, in order."""
-        return self.step, self.state, self.action, self.next_state, self.reward, self.count
+        step, state, action, next_state, reward, count = self.columns
+        return replace(
+            self,
+            step=step[rows],
+            state=state[rows],
+            action=action[rows],
+            next_state=next_state[rows],
+            reward=reward[rows],
+            count=count[rows],
+        )
 
     @classmethod
     def joined(cls, flows: Sequence[Flow]) -> Flow:
         """Return several flows as one; equal rows are added up."""
-        columns = [
-            np.concatenate(parts) for parts in zip(*(flow.columns for flow in flows), strict=True)
-        ]
-        order, first = distinct_rows(
-            *columns[:4], np.nan_to_num(columns[4], nan=np.inf)
-        )  # missing rewards are equal
-        total = np.add.reduceat(columns[5][order], first) if first.size else columns[5]
-        step, state, action, next_state, reward = (column[order[first]] for column in columns[:5])
+        step = np.concatenate([flow.step for flow in flows])
+        state = np.concatenate([flow.state for flow in flows])
+        action = np.concatenate([flow.action for flow in flows])
+        next_state = np.concatenate([flow.next_state for flow in flows])
+        reward = np.concatenate([flow.reward for flow in flows])
+        count = np.concatenate([flow.count for flow in flows])
+        # missing rewards are equal to each other
+        comparable = np.nan_to_num(reward, nan=np.inf)
+        order, first = distinct_rows(step, state, action, next_state, comparable)
+        kept = order[first]
+        total = count
+        if first.size:
+            total = np.add.reduceat(count[order], first)
+        episodes = sum(flow.episodes for flow in flows)
         return cls(
-            step, state, action, next_state, reward, total, sum(flow.episodes for flow in flows)
+            step[kept], state[kept], action[kept], next_state[kept], reward[kept], total, episodes
         )
 
     def bonus(self, known: Known, outcomes: Outcomes) -> Floats:
-        """Return the part of each reward that depends on the outcome; zeros where no outcome has one."""
+        """Return the part of each reward that depends on the outcome; zeros where none has one."""
         if not outcomes.bonus.any():
             return np.zeros(self.reward.size)
         return self.reward - known.base_reward[self.state, self.action]
 
 
+# Learners -----------------------------------------------------------------------------------------
+
+
 @runtime_checkable
 class Learner(Protocol):
-    """Anything that learns to act: the learners, selectors and baselines of this package, and yours.
+    """Anything that learns to act: learners, selectors and baselines of this package, and yours.
 
     >>> import numpy as np
     >>> import occamrl as orl
@@ -397,17 +367,17 @@ class Played(NamedTuple):
     """An episode as a :class:`Rule` is told of it: what the base could see, never the regret."""
 
     value: float  # the sum of rewards over the largest possible one, in [0, 1]
-    planned: float  # the value that the base planned for, on the same scale; NaN where it has none, as in a replay
+    planned: float  # the value that the base planned for; NaN where it has none, as in a replay
     start: int  # the first state
     flow: Flow
     replay: bool
 
 
 class Replay(NamedTuple):
-    """A rule's choice: play a policy drawn uniformly from those that a base has played, without learning from it.
+    """A rule's choice: play again a policy that a base has played, without learning from it.
 
-    A rule that makes such choices has the class attribute ``replays = True``, so that past policies
-    are kept.
+    It is drawn uniformly from those. A rule that makes such choices has the class attribute
+    ``replays = True``, so that past policies are kept.
     """
 
     base: int
@@ -437,7 +407,7 @@ class Rule(Protocol):
         """Return the memory of a rule over that many bases, before any data."""
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
-        """Return the number of the base that plays next, from 0, or a :class:`Replay`; writes nothing."""
+        """Return the number of the base that plays next, from 0, or a :class:`Replay`."""
 
     def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
         """Take note, in ``memory``, of an episode that ``base`` played."""
@@ -450,3 +420,217 @@ class Problem(Protocol):
     @property
     def mdp(self) -> Any:
         """The problem as a FiniteMDP."""
+
+
+# Ladders, evidence and what the data leave possible -----------------------------------------------
+
+
+class Interval(NamedTuple):
+    """A best guess, and a range that holds the truth with probability 1 - delta, at all times."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Judgement(NamedTuple):
+    """What the evidence says of the M classes of a ladder, now."""
+
+    against: Floats  # [M] nats of evidence against the best member of each class
+    alive: tuple[int, ...]  # [M] how many members are not ruled out; of real parameters 1 or 0
+    rejected_after: tuple[int | None, ...]  # [M] episodes, or steps, since which it is ruled out
+    log_mixture: float  # Z: how well the mixture of everything explains the data
+    blends: tuple[int, ...] = ()  # classes, from 1, mixtures of whose members still fit
+    novel: int = 0  # outcomes that are impossible under every member
+    outside: bool = False  # whether the truth is no member although members are alive
+
+    @property
+    def misspecified(self) -> bool:
+        """Whether no class explains the data."""
+        return self.outside or not any(self.alive)
+
+    @property
+    def chosen(self) -> int:
+        """The smallest class that is alive, from 1; where none is, the largest."""
+        for m, members in enumerate(self.alive, start=1):
+            if members:
+                return m
+        return len(self.alive)
+
+
+class OutcomeMisfit(NamedTuple):
+    """An outcome of a finite model that came more often, or less, than its best fit predicts."""
+
+    state: Hashable
+    action: Hashable
+    next_state: Hashable
+    seen: int
+    of: int  # how often the action was taken in the state
+    predicted: float  # how often the outcome was expected
+    nats: float  # what all outcomes of the pair add to the evidence; infinite: it is not listed
+
+
+class ErrorMisfit(NamedTuple):
+    """Errors of a simulator that depend on a feature of state and action, or their width."""
+
+    coordinates: tuple[str, ...]  # of the state, which err together
+    feature: str  # on which the errors depend most; "" for none
+    at_high: tuple[float, ...]  # mean errors where the feature is high; everywhere, without one
+    at_low: tuple[float, ...]
+    deviations: float  # the size of the effect in standard deviations of the noise
+    wider: float | None = None  # how many times as wide as it says the noise is, if that misfits
+
+
+Misfit = OutcomeMisfit | ErrorMisfit
+
+
+class Transition(NamedTuple):
+    """One real step of a continuous system."""
+
+    state: Floats  # [n]
+    action: Floats  # [m]
+    reward: float | None  # None: that of the system
+    next_state: Floats  # [n]
+    ended: bool  # whether the episode is over
+    address: Address  # of random numbers that weighing it takes
+
+
+Data = Flow | Transition
+
+# A model that the data leave possible: a finite kernel, or a simulator. Whoever made it knows what
+# it is; everybody else hands it back.
+World = Any
+# What to do: actions [H, S] or probabilities [H, S, A] in a finite world; in others a function
+# ``policy(states [N, n], step) -> actions [N, m]``.
+PolicyRule = Any
+Worth = Callable[[World], Floats]  # what episodes earn in a world, see Worlds.returns
+
+
+class Worlds(Protocol):
+    """What the data leave possible: with probability 1 - delta the truth is one, at all times."""
+
+    def best(self, m: int) -> World:
+        """Return the most plausible world of class m, from 0, alive or not."""
+
+    def some(self, count: int) -> list[World]:
+        """Return some of the worlds, spread by plausibility, the most plausible first."""
+
+    def policy(self, world: World) -> PolicyRule:
+        """Return the best policy of a world: optimal in it, or a planner in it."""
+
+    def recommend(self, today: PolicyRule | None) -> PolicyRule:
+        """Return the policy with the largest guaranteed worth among some, and today's if given."""
+
+    def returns(self, policy: PolicyRule, world: World) -> Floats:
+        """Return what episodes earn, in the user's unit [n]: one exact mean, or n simulated ones.
+
+        Simulated episodes of two policies in one world have common random numbers, so that returns
+        may be subtracted one from the other.
+        """
+
+    def extremes(self, worth: Worth) -> tuple[float, float]:
+        """Return the least and the largest mean over all worlds, errors of simulation included."""
+
+
+class Evidence(Protocol):
+    """What weighs the classes of a ladder; everything that changes is in its state.
+
+    A state is a TypedDict of arrays and plain data, so that runs copy, save and restore it.
+    """
+
+    kind: str  # by what classes are judged: "likelihood", "value" or "exchangeability"
+    delta: (
+        float  # the smallest class with the truth is ever ruled out with at most this probability
+    )
+
+    def begin(self) -> State:
+        """Return the state before any data."""
+
+    def add(self, state: State, data: Data) -> None:
+        """Weigh the classes on new data, by predictions that were fixed before them."""
+
+    def judge(self, state: State) -> Judgement:
+        """Return what is ruled out; writes nothing."""
+
+    def parameters(self, state: State, m: int) -> dict[str, Interval]:
+        """Return the real parameters of class m, from 0, with intervals; empty if it has none."""
+
+    def misfits(self, state: State, m: int) -> list[Misfit]:
+        """Return where the best member of class m, from 0, misfits, the clearest first."""
+
+    def worlds(self, state: State) -> Worlds:
+        """Return what the data leave possible; raises NotAvailable where that cannot be told."""
+
+
+@runtime_checkable
+class Ladder(Protocol):
+    """Named classes of models, from simple to rich, and the evidence that weighs them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the classes are called [M]."""
+
+    @property
+    def sizes(self) -> Sequence[int | None]:
+        """How many members each class has, those of smaller ones included [M]; or parameters."""
+
+    @property
+    def kind(self) -> str:
+        """What the members are: "list", "real parameters", "linear", "simulators", ..."""
+
+    def evidence(self, known: Any, delta: float) -> Evidence:
+        """Return what weighs the classes of this ladder on a problem (Known) or a System."""
+
+
+# Controllers of continuous systems ----------------------------------------------------------------
+
+
+class ActionSpace(Protocol):
+    """Where actions of a continuous system lie."""
+
+    low: Floats  # [m]
+    high: Floats  # [m]
+    dimension: int  # m
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Floats:
+        """Return actions drawn uniformly [rows, m]."""
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """What a controller may know of a continuous system: its task, never its dynamics."""
+
+    dimension: int  # n numbers of a state
+    horizon: int  # steps of an episode
+    actions: ActionSpace
+    reward: Callable[
+        [Floats, Floats, Floats], Floats
+    ]  # (states [N, n], actions, next states) -> [N]
+    first_state: Callable[[np.random.Generator], Floats]  # -> [n]
+    coordinates: tuple[str, ...]  # names of the numbers of a state [n]
+    unit_name: str = ""  # of the reward
+
+
+@runtime_checkable
+class Controller(Protocol):
+    """Anything that acts step by step in a continuous system; frozen parameters like a Learner."""
+
+    def begin(self, system: System) -> State:
+        """Return a fresh state."""
+
+    def act(
+        self,
+        system: System,
+        state: State,
+        observation: Floats,
+        step: int,
+        draw: np.random.Generator,
+    ) -> Floats:
+        """Return the action [m] in a state [n] at a step of the episode, from 0.
+
+        May write to the state what the next action of the episode begins with; nothing that
+        learning depends on.
+        """
+
+    def learn(self, system: System, state: State, transition: Transition) -> None:
+        """Take note, in the state, of a real step, whoever chose its action."""

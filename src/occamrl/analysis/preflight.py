@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl import bellman
+from occamrl.addresses import stream
 from occamrl.errors import (
     ParameterError,
     require_choice,
@@ -42,7 +43,6 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import level
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder, spread_points
-from occamrl.problems.mdp import stream
 from occamrl.protocols import MOST_EPISODES, Floats, Ints, Known
 from occamrl.running.verdict import count_of, listed
 from occamrl.selectors.arl_gen import ARLGen

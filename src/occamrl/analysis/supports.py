@@ -41,6 +41,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import helmert, qr
 
+from occamrl.addresses import generator
 from occamrl.errors import ParameterError, require_delta, require_kind
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.parametric import Parametric
@@ -52,7 +53,6 @@ from occamrl.models.model import ParametricLadder
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Known
 from occamrl.running.result import Result, table_of_rows
-from occamrl.running.run import generator
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from occamrl.addresses import generator
 from occamrl.control import errors, evidence
 from occamrl.control.ladder import Simulator, SimulatorLadder, checked
 from occamrl.control.planners import CEM, Planner
@@ -41,7 +42,6 @@ from occamrl.errors import (
 )
 from occamrl.protocols import Floats
 from occamrl.running.identity import changes, identity
-from occamrl.running.run import generator
 from occamrl.running.storage import Reader, Writer, read_document, write_document
 from occamrl.running.verdict import Verdict
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from occamrl.addresses import generator
 from occamrl.control import errors, evidence
 from occamrl.control.agent import OccamControl, parameters
 from occamrl.control.ladder import Simulator, checked, label_of
 from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.protocols import Floats
-from occamrl.running.run import Progress, generator
+from occamrl.running.progress import Progress
 from occamrl.running.verdict import USE_IT, Verdict, count, format_number, listed, ordinal
 
 if TYPE_CHECKING:

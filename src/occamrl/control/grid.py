@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from occamrl.addresses import generator
 from occamrl.control.ladder import Choices, SimulatorLadder, called, checked, label_of
 from occamrl.envs.wrapper import Discretiser
 from occamrl.errors import ParameterError, ShapeError, require_integer
@@ -24,7 +25,6 @@ from occamrl.models.ladder import Ladder
 from occamrl.problems.grids import Grid
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Known
-from occamrl.running.run import generator
 
 _STARTS = 1000  # first states that are drawn
 

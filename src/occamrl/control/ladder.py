@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
+from occamrl.addresses import generator
 from occamrl.errors import InvalidInput, ParameterError, ShapeError, as_floats, require_integer
 from occamrl.protocols import Floats, Ints
 from occamrl.running.identity import code_of, identity, name_of
-from occamrl.running.run import generator
 
 Simulator = Callable[[Floats, Floats, np.random.Generator], Floats]
 Reward = Callable[[Floats, Floats, Floats], Floats]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from occamrl.addresses import generator
 from occamrl.control.agent import OccamControl
 from occamrl.control.ladder import Box
 from occamrl.errors import (
@@ -27,7 +28,7 @@ from occamrl.errors import (
 )
 from occamrl.running.identity import changes, identity
 from occamrl.running.learn import EpisodeReport, notify
-from occamrl.running.run import Progress, ctrl_c, generator
+from occamrl.running.progress import Progress, ctrl_c
 
 
 def learn_in(

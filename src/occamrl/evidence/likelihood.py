@@ -46,10 +46,11 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln, logsumexp, xlogy
 
 from occamrl import bellman
+from occamrl.arrays import distinct_rows
 from occamrl.models.families import FiniteFamily, simplex_least_squares
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes, distinct_rows
+from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 
 LARGEST_HULL = 200  # members of a class whose mixtures compete
 JEFFREYS = 0.5  # for each outcome, the prior behind Krichevsky and Trofimov's counts

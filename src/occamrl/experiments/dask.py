@@ -18,7 +18,7 @@ from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.pool import Event, call
 from occamrl.experiments.records import Folder
 from occamrl.registry import import_modules
-from occamrl.running.run import ctrl_c
+from occamrl.running.progress import ctrl_c
 
 _CONNECT_SECONDS = 5
 _POLL_SECONDS = 0.1

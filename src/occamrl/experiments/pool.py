@@ -35,8 +35,9 @@ from occamrl.errors import CheckpointError, Interrupted, OccamRLError, Stopped, 
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Learner
 from occamrl.registry import import_modules
+from occamrl.running.progress import Progress, ctrl_c
 from occamrl.running.result import Result
-from occamrl.running.run import Progress, Run, Simulator, ctrl_c
+from occamrl.running.run import Run, Simulator
 from occamrl.running.storage import load, save
 
 CHECKPOINT_SECONDS = 30.0

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from occamrl.addresses import generator
 from occamrl.running.result import Result, frame_of, sum_of_pieces, table_of_rows
-from occamrl.running.run import generator
 
 if TYPE_CHECKING:
     import pyarrow as pa

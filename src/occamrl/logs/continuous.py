@@ -15,7 +15,7 @@ from occamrl.errors import Interrupted, ShapeError, as_floats
 from occamrl.logs.log import Log, read_log
 from occamrl.logs.table import LogError, open_table, refuse
 from occamrl.protocols import Floats
-from occamrl.running.run import Progress, ctrl_c
+from occamrl.running.progress import Progress, ctrl_c
 
 Episode = tuple[Floats, Floats, Floats]  # states [T, n], actions [T, m], next states [T, n]
 

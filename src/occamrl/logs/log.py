@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from occamrl.addresses import stream
 from occamrl.errors import (
     ParameterError,
     UnknownName,
@@ -31,7 +32,7 @@ from occamrl.errors import (
 from occamrl.logs import table as cells
 from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, open_table, refuse
 from occamrl.models.model import ELSEWHERE
-from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, stream
+from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 from occamrl.running.flow import simulate
 from occamrl.running.verdict import count_of

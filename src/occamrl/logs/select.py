@@ -28,6 +28,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from occamrl.addresses import generator
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
 from occamrl.evidence import value
@@ -38,7 +39,7 @@ from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Floats, Flow, Ints, Known
 from occamrl.running.answer import Answer, LinearEvidence, MoreData, ValueEvidence
-from occamrl.running.run import Progress, generator
+from occamrl.running.progress import Progress
 from occamrl.selectors.arl_gen import ARLGen
 
 _NOTHING = 1e-9  # a distance that is none

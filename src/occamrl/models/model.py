@@ -42,8 +42,9 @@ from occamrl.errors import (
     require_range,
 )
 from occamrl.models.families import FiniteFamily
+from occamrl.naming import Names
 from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing, as_mdp
-from occamrl.protocols import Floats, Ints, Known, Names, Outcomes, RewardMap
+from occamrl.protocols import Floats, Ints, Known, Outcomes, RewardMap
 
 ELSEWHERE = "(not listed)"
 MOST_STATES = 100_000

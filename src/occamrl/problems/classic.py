@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from occamrl.addresses import stream
 from occamrl.errors import ParameterError, require_integers
-from occamrl.problems.mdp import FiniteMDP, Small, read_only, stream
+from occamrl.problems.mdp import FiniteMDP, Small, read_only
 from occamrl.protocols import Ints
 
 LEFT, RIGHT = 0, 1  # the actions of rivers

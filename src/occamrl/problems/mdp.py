@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl import bellman
+from occamrl.arrays import distinct_rows
 from occamrl.errors import (
     ParameterError,
     ProbabilityError,
@@ -35,7 +36,7 @@ from occamrl.errors import (
     require_range,
     sum_to_one,
 )
-from occamrl.protocols import Floats, Ints, Known, Outcomes, distinct_rows
+from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.protocols import RewardMap as RewardMap
 
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
@@ -548,13 +549,6 @@ def as_mdp(problem: object) -> FiniteMDP:
             expected += "; the agent comes first"
         raise ParameterError("mdp", got=type(problem).__name__, expected=expected)
     return found
-
-
-def stream(seed: int, *path: int | str) -> np.random.Generator:
-    """Return the generator at the address ``seed / path[0] / ...``: the same in any process and any order of calls."""
-    texts = [f"{'str' if isinstance(step, str) else 'int'}:{step}".encode() for step in path]
-    words = [int.from_bytes(hashlib.sha256(text).digest()[:8], "little") for text in texts]
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(int(seed), spawn_key=words)))
 
 
 class NoisyProblem:

@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from occamrl.addresses import stream
 from occamrl.errors import ParameterError, require_integer, require_integers, require_number
-from occamrl.problems.mdp import FiniteMDP, Small, read_only, stream
+from occamrl.problems.mdp import FiniteMDP, Small, read_only
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats, Ints
 

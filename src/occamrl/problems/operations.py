@@ -22,8 +22,9 @@ from scipy.special import betainc, pdtr
 
 from occamrl.errors import ParameterError, require_choice, require_integers, require_sequences
 from occamrl.models.model import Model, ParametricLadder
+from occamrl.naming import Names
 from occamrl.problems.mdp import FiniteMDP, Listing, RewardMap, Small, read_only
-from occamrl.protocols import Floats, Names
+from occamrl.protocols import Floats
 
 Happens = Iterable[tuple[Any, Any, float]]  # probability, next state, amount
 

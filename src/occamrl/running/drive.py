@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from occamrl.addresses import generator
 from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment, Integers, bonuses
 from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.models.model import ELSEWHERE
@@ -31,7 +32,6 @@ from occamrl.running.run import (
     Block,
     Run,
     Source,
-    generator,
     joined,
     learn_block,
     plan_parts,

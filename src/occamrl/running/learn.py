@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, overload
 import gymnasium as gym
 import numpy as np
 
+from occamrl.addresses import generator
 from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, require_finite
 from occamrl.errors import (
     EnvironmentFault,
@@ -30,7 +31,7 @@ from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
 from occamrl.running.flow import drawn
 from occamrl.running.identity import identity
 from occamrl.running.result import Result
-from occamrl.running.run import Block, Run, Source, generator, joined, plan_parts
+from occamrl.running.run import Block, Run, Source, joined, plan_parts
 
 REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 AT_A_TIME = (

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from occamrl.errors import ParameterError, ShapeError, require_integer
+from occamrl.naming import describe_states
 from occamrl.protocols import Ints, Known
 from occamrl.running.result import stretches
 from occamrl.running.storage import write_whole
@@ -60,7 +61,7 @@ class Policy:
 
     def _states(self, states: Sequence[int]) -> str:
         """Return some states in words, not too many of them."""
-        text = self.known.describe_states(states)
+        text = describe_states([self.known.state_name(s) for s in states])
         if len(text) <= _LONG:
             return text
         return f"{text[: text.rindex(' ', 0, _LONG)].rstrip(';:,')} ... ({count_of(len(states), 'state')})"

@@ -207,7 +207,7 @@ class Result:
     @cached_property
     def next_plan(self) -> Plan:
         """What would be played next."""
-        from occamrl.running.run import generator
+        from occamrl.addresses import generator
 
         return self.agent.plan(
             self.known, self.state, generator(self.seed, "agent", self.total_episodes)
