@@ -71,12 +71,12 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.models.model import Model as Model
     from occamrl.models.simulators import Simulators as Simulators
     from occamrl.problems.mdp import FiniteMDP as FiniteMDP
+    from occamrl.problems.named import make_problem as make_problem
     from occamrl.protocols import Flow as Flow
     from occamrl.protocols import Known as Known
     from occamrl.protocols import Learner as Learner
     from occamrl.protocols import Plan as Plan
     from occamrl.protocols import Rule as Rule
-    from occamrl.registry import make_problem as make_problem
     from occamrl.running.agent import Agent as Agent
     from occamrl.running.learn import learn as learn
     from occamrl.running.result import Result as Result

@@ -15,7 +15,8 @@ from gymnasium import spaces
 
 from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.problems.mdp import RewardMap, as_mdp
-from occamrl.registry import make_problem, own
+from occamrl.problems.named import make_problem
+from occamrl.registry import own
 
 
 class ProblemEnv(gym.Env[np.int64, np.int64]):

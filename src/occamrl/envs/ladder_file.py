@@ -41,8 +41,8 @@ from occamrl.models.ladder import Ladder
 from occamrl.models.simulators import grid_reach, mixtures
 from occamrl.problems.lakes import mdp_from_env, smallest_range
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, reward_map
+from occamrl.problems.named import make_problem
 from occamrl.protocols import Floats, Known
-from occamrl.registry import make_problem
 
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
 _KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "classes")

@@ -44,6 +44,7 @@ from occamrl.experiments.records import Cell
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
+from occamrl.problems import named
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import MOST_EPISODES
 from occamrl.running.identity import identity, identity_of_problem
@@ -394,7 +395,7 @@ def _inconsistent(spec: Spec) -> Iterator[Fault]:
 @lru_cache(maxsize=4)
 def make_problem(name: str, parameters: str) -> Any:
     """Return a problem, its parameters given as JSON; cells of one problem that follow each other share it."""
-    problem = registry.make_problem(name, **json.loads(parameters))
+    problem = named.make_problem(name, **json.loads(parameters))
     as_mdp(problem)
     return problem
 
