@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ from occamrl.models.simulators import grid_reach, mixtures
 from occamrl.problems.lakes import mdp_from_env, smallest_range
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, reward_map
 from occamrl.problems.named import make_problem
-from occamrl.protocols import Floats, Known
+from occamrl.protocols import UNIT, Floats, Known
 
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
 _KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "classes")
@@ -53,16 +53,14 @@ _KINDS = {"kernels", "environments", "mixtures"}
 class LadderSpec:
     """A ladder with what is needed to play or test it."""
 
-    ladder: Ladder
+    ladder: Any  # a Ladder; the command line also has ladders of real parameters
     known: Known  # sizes, horizon and rewards
-    rewards: RewardMap = field(
-        default_factory=RewardMap
-    )  # the known rewards are the environment's own, mapped by this
+    rewards: RewardMap = UNIT  # maps the environment's own rewards to those that are known
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the classes are called."""
-        return self.ladder.names
+        return tuple(self.ladder.names)
 
 
 def shipped_ladders() -> list[str]:
