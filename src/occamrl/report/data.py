@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import stats
 
+from occamrl.answers.answer import stretch_begin
 from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Records, kept_of
 from occamrl.experiments.tables import interval
 from occamrl.protocols import Floats, Ints
 from occamrl.report.figures import Curve, curve_of, episodes_of
-from occamrl.running.verdict import since
 
 COLUMNS = 48  # of a picture of decisions
 MOST_ROWS = 64  # coordinates that it shows
@@ -290,7 +290,7 @@ def _settled(
     runs: Sequence[Sequence[Record]], labels: Mapping[float, str], features: int
 ) -> Settled:
     """Return what most runs chose in the end, and since when; they began with so many features."""
-    locks = [since(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
+    locks = [stretch_begin(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
     last = Counter(json.dumps(rows[-1]["chosen"]) for rows in runs)
     ((text, agree),) = last.most_common(1)
     final = json.loads(text)

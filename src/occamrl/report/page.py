@@ -13,15 +13,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from occamrl.answers.answer import Answer
+from occamrl.answers.wording import count_of, format_number, times
 from occamrl.errors import OccamRLError, as_path
 from occamrl.models.model import ELSEWHERE
+from occamrl.naming import spoken
 from occamrl.report.experiment import write_report as write_report
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth
 from occamrl.report.html import paragraphs, picture, render_page, table
-from occamrl.running.answer import Answer
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import count_of, format_number, said, times
 
 _MOST_STATES = 200  # whose actions are listed
 _MOST_STRETCHES = 6  # of steps that the table of a policy shows
@@ -146,7 +147,7 @@ def answer_sections(answer: Answer) -> dict[str, str]:
     if answer.misspecified and answer.misfits:
         rows = [
             {
-                name: said(each) if isinstance(each, tuple) else each
+                name: spoken(each) if isinstance(each, tuple) else each
                 for name, each in row.items()
                 if name != "nats"
             }

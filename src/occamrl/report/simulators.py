@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from occamrl.answers.wording import times
 from occamrl.control import errors
 from occamrl.control.answer import MOST, Answer
 from occamrl.errors import as_path
@@ -18,7 +19,6 @@ from occamrl.report import figures
 from occamrl.report.html import paragraphs, picture, render_page, table
 from occamrl.report.page import questions
 from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import times
 
 _MOST_COORDINATES = 6  # of the state that are drawn
 

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from occamrl.addresses import generator
 from occamrl.errors import Interrupted, ParameterError, require_integer
+from occamrl.policies import require_policy
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan, Problem
 from occamrl.running.flow import play
 from occamrl.running.identity import changes, identity
-from occamrl.running.policy import require_policy
 from occamrl.running.progress import Progress, ctrl_c
 from occamrl.running.result import Blocks, Cut, Result
 
