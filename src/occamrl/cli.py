@@ -26,17 +26,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from occamrl import __version__
+import occamrl as orl  # whose names are imported when they are first used
 
 if TYPE_CHECKING:
-    from occamrl.control.ladder import SimulatorLadder
     from occamrl.envs.ladder_file import LadderSpec
     from occamrl.envs.wrapper import FiniteEnvironment
-    from occamrl.models.ladder import Ladder
     from occamrl.naming import Names
-    from occamrl.protocols import Learner
-    from occamrl.running.agent import Agent
-    from occamrl.running.result import Result
 
 FAILED = 1
 BAD_INPUT = 2
@@ -98,7 +93,7 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(__version__)
+        typer.echo(orl.__version__)
         raise typer.Exit
 
 
@@ -123,21 +118,21 @@ def command(name: str = "", text: str | None = None) -> Callable[[Command], Comm
     def register(function: Command) -> Command:
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> None:
-            from occamrl.errors import InvalidInput, OccamRLError, RecordError, SpecError
-
             try:
                 function(*arguments, **options)
             except KeyboardInterrupt as stop:
                 tell(str(stop) or "stopped")
                 raise typer.Exit(INTERRUPTED) from None
-            except OccamRLError as error:
+            except orl.OccamRLError as error:
                 tell(*str(error).splitlines())
-                faults = error.faults if isinstance(error, SpecError) else ()
+                faults = error.faults if isinstance(error, orl.errors.SpecError) else ()
                 event = {"event": "error", "kind": type(error).__name__, "text": str(error)}
                 if options.get("as_json"):
                     show(True, {**event, "faults": [fault._asdict() for fault in faults]}, ())
                 # What is wrong with a record is no bad input.
-                bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
+                bad = isinstance(error, orl.InvalidInput) and not isinstance(
+                    error, orl.errors.RecordError
+                )
                 raise typer.Exit(BAD_INPUT if bad else FAILED) from None
             except BrokenPipeError:  # whoever reads has gone: typer ends silently
                 raise
@@ -228,7 +223,6 @@ def _play_cells(
     path: Path, spec: str | None, modules: list[str] | None, as_json: bool, **options: Any
 ) -> None:
     """Play the cells of a spec, or without one those of the folder, that are not finished."""
-    from occamrl.experiments.execution import Experiment
 
     def listen(event: dict[str, Any]) -> None:
         if as_json:
@@ -240,9 +234,9 @@ def _play_cells(
     imports = _findable(modules)
     options |= {"progress": False if as_json else None, "listen": listen}
     if spec is None:
-        records = Experiment.resume(path, imports=imports, **options)
+        records = orl.Experiment.resume(path, imports=imports, **options)
     else:
-        records = Experiment.from_toml(spec, imports=imports).run(path, **options)
+        records = orl.Experiment.from_toml(spec, imports=imports).run(path, **options)
     done = len(records.cells)
     failed = len(records.failed)
     folder = shlex.quote(str(path))  # to be pasted into a shell
@@ -333,7 +327,7 @@ def list_names(as_json: Json = False) -> None:
     from occamrl.envs.ladder_file import shipped_ladders
     from occamrl.experiments.spec import shipped
 
-    ours = f"occamrl {__version__}"
+    ours = f"occamrl {orl.__version__}"
     sources: dict[str, dict[str, str]] = {}  # by kind and name
     for kind in registry.KINDS:
         sources[kind] = {}
@@ -363,21 +357,22 @@ def new(
     ] = None,
 ) -> None:
     """Write a template."""
-    from occamrl.errors import ParameterError, require_choice
     from occamrl.running.storage import write_whole
 
-    require_choice("kind", kind, TEMPLATES)
+    orl.errors.require_choice("kind", kind, TEMPLATES)
     ending = ".toml" if kind in ("ladder", "spec") else ".py"
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "name", got=repr(name), expected="the name of a Python class, such as UCBVI"
         )
     default = f"{name.lower()}{ending}"
     path = out or Path(default)
     if path.suffix != ending or not path.stem.isidentifier():
-        raise ParameterError("out", got=str(path), expected=f"a file called like {default}")
+        raise orl.errors.ParameterError(
+            "out", got=str(path), expected=f"a file called like {default}"
+        )
     if path.exists() or path.is_symlink():
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "out", got=f"{path}, which exists", expected="a new file; --out names another one"
         )
     template = resources.files("occamrl").joinpath("templates", f"{kind}.txt").read_text("utf-8")
@@ -436,63 +431,56 @@ def learn(
     as_json: Json = False,
 ) -> None:
     """Learn in a Gymnasium environment."""
-    from occamrl.analysis.preflight import preflight
     from occamrl.envs.wrapper import FiniteEnvironment, make_environment
-    from occamrl.errors import ParameterError
-    from occamrl.learners.occam import Occam
-    from occamrl.learners.rewards import RewardsPerPair
-    from occamrl.models.ladder import Ladder
     from occamrl.registry import import_modules
-    from occamrl.running.learn import learn as learn_in
-    from occamrl.selectors.arl_gen import ARLGen
     from occamrl.selectors.references import on_class
 
     import_modules(_findable(modules), field="--import")
     if ":" in env_id:
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "ENV_ID", got=env_id, expected="a name without a module; import that with --import"
         )
     models = _finite_models(ladder, model, horizon)
     env = make_environment("ENV_ID", env_id, _options(options or ()))
     among = models.ladder
-    lists = isinstance(among, Ladder) and among.finite
+    lists = isinstance(among, orl.Ladder) and among.finite
     if compare and not lists:
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "--compare", got="models that are no lists", expected="--ladder, with lists of kernels"
         )
     known = models.known if rewards == "known" else models.known.without_rewards
     environment = FiniteEnvironment(env, known=known, reward_range=tuple(models.rewards))
     if evidence is None:
         evidence = "likelihood"
-        if isinstance(among, Ladder) and (not among.finite or among.family.reach > 0.0):
+        if isinstance(among, orl.Ladder) and (not among.finite or among.family.reach > 0.0):
             evidence = "value"  # Occam refuses covers and linear classes
     if not as_json and rewards == "known" and lists:
         settings: Any = {"episodes": episodes, "delta": delta, "evidence": evidence}
-        forecast = preflight(among, models.known, truths=FEW, members=FEW, **settings)
+        forecast = orl.preflight(among, models.known, truths=FEW, members=FEW, **settings)
         tell(*f"preflight: {forecast}".splitlines())
         if forecast.unidentifiable:
             tell("  here: --scope all")
-    agents: dict[str, Learner] = {}
+    agents: dict[str, orl.Learner] = {}
     if evidence == "likelihood":
-        agents["Occam"] = Occam(ladder=among, scope=scope, delta=delta)
+        agents["Occam"] = orl.Occam(ladder=among, scope=scope, delta=delta)
     else:
-        agents["ARL-GEN"] = ARLGen(ladder=among, scope=scope, delta=delta)
+        agents["ARL-GEN"] = orl.ARLGen(ladder=among, scope=scope, delta=delta)
     if compare:
         (selector,) = agents.values()
         for name, m in _reference_classes(among, environment).items():
             agents[name] = on_class(selector, m)
     for i, (name, agent) in enumerate(agents.items()):
         if rewards != "known":
-            agent = RewardsPerPair(agent=agent, bound=rewards)
+            agent = orl.RewardsPerPair(agent=agent, bound=rewards)
         # Progress is saved, and the page written, of the first: the others are for comparison.
         path = checkpoint if i == 0 else None
-        result = learn_in(agent, environment, episodes=episodes, seed=seed, checkpoint=path)
+        result = orl.learn(agent, environment, episodes=episodes, seed=seed, checkpoint=path)
         show(as_json, _outcome(name, result), _lines(name, result))
         if page is not None and i == 0:
             tell(f"The page: {result.page(page)}")
 
 
-def _reference_classes(ladder: Ladder, environment: FiniteEnvironment) -> dict[str, int]:
+def _reference_classes(ladder: orl.Ladder, environment: FiniteEnvironment) -> dict[str, int]:
     """Return the right class, if it is known, the largest and the smallest, by what they are."""
     classes = {"largest class": ladder.classes, "smallest class": 1}
     right = None if environment.mdp is None else ladder.class_of(environment.mdp)
@@ -501,7 +489,7 @@ def _reference_classes(ladder: Ladder, environment: FiniteEnvironment) -> dict[s
     return {f"oracle ({ladder.names[right - 1]})": right, **classes}
 
 
-def _outcome(name: str, result: Result) -> dict[str, object]:
+def _outcome(name: str, result: orl.Result) -> dict[str, object]:
     """Return what a program is told of one agent, in the environment's own unit."""
     return {
         "agent": name,
@@ -515,7 +503,7 @@ def _outcome(name: str, result: Result) -> dict[str, object]:
     }
 
 
-def _lines(name: str, result: Result) -> list[str]:
+def _lines(name: str, result: orl.Result) -> list[str]:
     """Return what a person is told of one agent."""
     mean = result.total_return / max(1, result.total_episodes)
     exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
@@ -535,13 +523,11 @@ def _findable(modules: Sequence[str] | None) -> list[str]:
 
 def _options(options: Sequence[str]) -> dict[str, object]:
     """Return ``key=value`` as a dict."""
-    from occamrl.errors import ParameterError
-
     values = {}
     for option in options:
         key, _, value = option.partition("=")
         if not key.isidentifier() or not value:
-            raise ParameterError("--with", got=option.rstrip("="), expected="key=value")
+            raise orl.errors.ParameterError("--with", got=option.rstrip("="), expected="key=value")
         values[key] = _value(value)
     return values
 
@@ -587,17 +573,13 @@ def select(
     Exit code 3: there are not enough data; 4: no class explains them.
     """
     from occamrl.envs.ladder_file import LadderSpec
-    from occamrl.learners.occam import Occam
-    from occamrl.logs.log import read_log
-    from occamrl.logs.select import select as select_from
-    from occamrl.running.agent import Agent
 
     read = _read_models if agent is None else _finite_models
     models = read(ladder, model, horizon)
     steps: Any = log  # simulators know the columns state_0, ..., action_0, ...
     if isinstance(models, LadderSpec) or columns is not None:
-        steps = read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
-    answer = select_from(steps, models, delta=delta, evidence=evidence)
+        steps = orl.read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
+    answer = orl.select(steps, models, delta=delta, evidence=evidence)
     if as_json:
         show(True, answer.as_data(), ())
     else:
@@ -605,7 +587,7 @@ def select(
     if page is not None:
         tell(f"The page: {answer.page(page)}")
     if agent is not None and isinstance(models, LadderSpec):
-        learner = Agent(Occam(ladder=models.ladder), known=models.known, alarm=alarm)
+        learner = orl.Agent(orl.Occam(ladder=models.ladder), known=models.known, alarm=alarm)
         learner.learn_from(steps).save(agent)
         tell(f"The agent: {agent}")
     if answer.status in UNDECIDED:
@@ -657,21 +639,18 @@ def observe(
         tell(str(agent.alarm))
 
 
-def _open_agent(file: Path, ladder: str | None, model: str | None, begin: bool) -> Agent:
+def _open_agent(file: Path, ladder: str | None, model: str | None, begin: bool) -> orl.Agent:
     """Return the agent in a file, or a new one of Occam; ``begin`` begins an episode."""
-    from occamrl.learners.occam import Occam
-    from occamrl.running.agent import Agent
-
     if ladder is None and model is None and file.exists():
-        agent = Agent.load(file)
+        agent = orl.Agent.load(file)
     else:
         models = _finite_models(ladder, model, None)
-        algorithm = Occam(ladder=models.ladder)
+        algorithm = orl.Occam(ladder=models.ladder)
         if file.exists():
-            agent = Agent.load(file, algorithm)
+            agent = orl.Agent.load(file, algorithm)
         else:
             tell(f"{file}: there is no such file; a new agent begins, which has learned nothing")
-            agent = Agent(algorithm, known=models.known)
+            agent = orl.Agent(algorithm, known=models.known)
     if begin:
         agent.begin_episode()
     return agent
@@ -682,29 +661,27 @@ def _open_agent(file: Path, ladder: str | None, model: str | None, begin: bool) 
 
 def _read_models(
     ladder: str | None, model: str | None, horizon: int | None
-) -> LadderSpec | SimulatorLadder:
+) -> LadderSpec | orl.SimulatorLadder:
     """Return the ladder in a TOML file, or the models in a Python file."""
-    from occamrl.control.ladder import SimulatorLadder
-    from occamrl.envs.ladder_file import LadderSpec, read_ladder
-    from occamrl.errors import ParameterError
-    from occamrl.models.model import Model, ParametricLadder
+    from occamrl.envs.ladder_file import LadderSpec
+    from occamrl.models.model import ParametricLadder
 
     if (ladder is None) == (model is None):
         got = "neither" if model is None else "both"
         expected = "--model FILE.py:NAME, or --ladder TOML, one of them"
-        raise ParameterError("--model", got=got, expected=expected)
+        raise orl.errors.ParameterError("--model", got=got, expected=expected)
     if ladder is not None:
-        return read_ladder(ladder, horizon=horizon)
+        return orl.read_ladder(ladder, horizon=horizon)
     models = _named(str(model))
-    if isinstance(models, (LadderSpec, SimulatorLadder)):
+    if isinstance(models, (LadderSpec, orl.SimulatorLadder)):
         return models
-    if isinstance(models, Model):
+    if isinstance(models, orl.Model):
         models = models.ladder({"all parameters": list(models.box)})
     if not isinstance(models, ParametricLadder):
         raise _no_ladder(model, models)
     known = models.model.known
     if horizon not in (None, known.horizon):
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "--horizon", got=horizon, expected=f"{known.horizon}, which the model has"
         )
     return LadderSpec(ladder=models, known=known, rewards=known.unit)
@@ -722,21 +699,19 @@ def _finite_models(ladder: str | None, model: str | None, horizon: int | None) -
 
 def _no_ladder(name: str | None, thing: object) -> Exception:
     """Return the error about a thing in a Python file that is no ladder, or of another kind."""
-    from occamrl.errors import ParameterError
-
     expected = "model.ladder({...}), an orl.Model, or what read_ladder returns"
-    return ParameterError("--model", got=f"{name}, a {type(thing).__name__}", expected=expected)
+    return orl.errors.ParameterError(
+        "--model", got=f"{name}, a {type(thing).__name__}", expected=expected
+    )
 
 
 def _named(text: str) -> object:
     """Return what a Python file calls a name; the file is run."""
-    from occamrl.errors import ParameterError, UnknownName
-
     path, _, name = text.rpartition(":")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     is_file = path.endswith(".py") and Path(path).is_file()
     if not is_file or not name.isidentifier() or spec is None or spec.loader is None:
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "--model", got=text, expected="FILE.py:NAME, a file that exists and a name in it"
         )
     module = importlib.util.module_from_spec(spec)
@@ -744,25 +719,27 @@ def _named(text: str) -> object:
         spec.loader.exec_module(module)
     except Exception as error:  # of the user's code, which may raise anything
         got = f"{type(error).__name__}: {error}"
-        raise ParameterError(f"--model {path}", got=got, expected="a file that runs") from error
+        raise orl.errors.ParameterError(
+            f"--model {path}", got=got, expected="a file that runs"
+        ) from error
     values = vars(module)
     if name not in values:
         public = [key for key in values if not key.startswith("_")]
-        raise UnknownName(f"--model {path}", got=name, known=public)
+        raise orl.errors.UnknownName(f"--model {path}", got=name, known=public)
     return values[name]
 
 
 def _columns(text: str | None) -> dict[str, str | list[str] | None] | None:
     """Return ``role=column,role=one+two`` as a dict; nothing after the sign: there is none."""
-    from occamrl.errors import ParameterError
-
     if text is None:
         return None
     columns: dict[str, str | list[str] | None] = {}
     for part in text.split(","):
         role, sign, column = part.strip().partition("=")
         if not role or not sign:
-            raise ParameterError("--columns", got=part, expected="role=column, or role=one+two")
+            raise orl.errors.ParameterError(
+                "--columns", got=part, expected="role=column, or role=one+two"
+            )
         columns[role] = column.split("+") if "+" in column else column or None
     return columns
 
@@ -775,7 +752,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _names(agent: Agent) -> Names:
+def _names(agent: orl.Agent) -> Names:
     """Return what an agent's models call states and actions."""
     from occamrl.naming import Names
 
