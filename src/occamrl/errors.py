@@ -221,8 +221,9 @@ def require_number(
             return number
     first = "(" if open_low or math.isinf(low) else "["
     last = ")" if math.isinf(high) else "]"
-    expected = f"a number in {first}{low:g}, {high:g}{last}"
-    raise ParameterError(field, got=repr(value), expected=expected)
+    raise ParameterError(
+        field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}"
+    )
 
 
 def require_delta(value: object) -> float:
@@ -305,8 +306,9 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        expected = "(low, high), finite numbers with low < high"
-        raise ParameterError(field, got=ends, expected=expected)
+        raise ParameterError(
+            field, got=ends, expected="(low, high), finite numbers with low < high"
+        )
     return low, high
 
 

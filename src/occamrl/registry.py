@@ -95,8 +95,11 @@ def import_modules(names: Iterable[str], field: str = "imports") -> None:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # whatever the user's code raises
             got = f"{name!r}: {type(error).__name__}: {error}"
-            expected = "a module that can be imported from the current folder or from PYTHONPATH"
-            raise ParameterError(field, got=got, expected=expected) from error
+            raise ParameterError(
+                field,
+                got=got,
+                expected="a module that can be imported from the current folder or from PYTHONPATH",
+            ) from error
         _imported.add(name)
 
 
@@ -132,8 +135,9 @@ def find(field: str, name: object, *kinds: str) -> Any:
             candidate = candidate.load()
         except (Exception, SystemExit) as error:  # whatever the package's code raises
             got = f"{where}: {type(error).__name__}: {error}"
-            expected = "a package that can be imported"
-            raise ParameterError(field, got=got, expected=expected) from error
+            raise ParameterError(
+                field, got=got, expected="a package that can be imported"
+            ) from error
     protocols = {KINDS[kind][1] for kind in kinds}
     for protocol in protocols:
         if inspect.isclass(candidate) and satisfies(candidate, protocol):

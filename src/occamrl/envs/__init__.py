@@ -1,4 +1,4 @@
-"""Gymnasium environments: finite spaces as integers, tables as problems, ladders of models in files.
+"""Gymnasium environments: spaces as integers, tables as problems, ladders of models in files.
 
 Importing this package registers every problem under Gymnasium's names,
 ``gymnasium.make("occamrl/RiverSwim-v0", states=5)``; so does the name itself, written with its
@@ -14,8 +14,9 @@ import numpy as np
 from gymnasium import spaces
 
 from occamrl.errors import OccamRLError, ParameterError, require_integer
-from occamrl.problems.mdp import RewardMap, as_mdp
+from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.problems.named import make_problem
+from occamrl.protocols import Problem
 from occamrl.registry import own
 
 
@@ -28,10 +29,11 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
     problem or FiniteMDP as it is.
     """
 
-    def __init__(self, problem: Any, **parameters: Any) -> None:
-        self.problem = make_problem(problem, **parameters) if isinstance(problem, str) else problem
+    def __init__(self, problem: str | Problem | FiniteMDP, **parameters: Any) -> None:
+        self.problem = problem
+        if isinstance(problem, str):
+            self.problem = make_problem(problem, **parameters)
         self.mdp = as_mdp(self.problem)
-        self.rewards: RewardMap = getattr(self.problem, "unit", self.mdp.known.unit)
         self.observation_space = spaces.Discrete(self.mdp.states)
         self.action_space = spaces.Discrete(self.mdp.actions)
         self._state: int | None = None
@@ -39,52 +41,49 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[np.int64, dict[str, Any]]:
         """Draw the first state."""
         super().reset(seed=seed)
-        self._state = int(self.np_random.choice(self.mdp.states, p=self.mdp.initial_distribution))
+        state = self.np_random.choice(self.mdp.states, p=self.mdp.initial_distribution)
+        self._state = int(state)
         self._step = 0
-        return np.int64(self._state), {}
+        return np.int64(state), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
         """Draw what follows an action; after H steps the episode is truncated."""
-        mdp, outcomes = self.mdp, self.mdp.outcomes
+        mdp = self.mdp
         if self._state is None or self._step >= mdp.horizon:
             raise OccamRLError("no episode is under way; call reset() first")
-        require_integer("action", action, 0, maximum=mdp.actions - 1)
-        if not mdp.known.allowed[self._state, int(action)]:
-            expected = (
-                f"one that is allowed: {np.flatnonzero(mdp.known.allowed[self._state]).tolist()}"
-            )
-            raise ParameterError(
-                "action", got=f"{int(action)} in state {self._state}", expected=expected
-            )
-        pair = self._state * mdp.actions + int(action)
-        listed = np.arange(outcomes.start[pair], outcomes.start[pair + 1])
-        law = mdp.probability[0 if mdp.stationary else self._step, listed]
-        outcome = self.np_random.choice(listed, p=law / law.sum())
-        reward = float(mdp.base_reward[pair] + outcomes.bonus[outcome])
+        chosen = require_integer("action", action, 0, maximum=mdp.actions - 1)
+        allowed = mdp.known.allowed[self._state]
+        if not allowed[chosen]:
+            got = f"{chosen} in state {self._state}"
+            expected = f"one that is allowed: {np.flatnonzero(allowed).tolist()}"
+            raise ParameterError("action", got=got, expected=expected)
+
+        pair = self._state * mdp.actions + chosen
+        outcomes = np.arange(mdp.outcomes.start[pair], mdp.outcomes.start[pair + 1])
+        law = mdp.probability[0 if mdp.stationary else self._step, outcomes]
+        outcome = self.np_random.choice(outcomes, p=law / law.sum())
+        reward = float(mdp.base_reward[pair] + mdp.outcomes.bonus[outcome])
         if mdp.reward_noise is not None:
             reward = float(self.np_random.random() < reward)
-        self._state, self._step = int(outcomes.next_state[outcome]), self._step + 1
-        return (
-            np.int64(self._state),
-            self.rewards.total(reward, 1),
-            False,
-            self._step >= mdp.horizon,
-            {},
-        )
+        self._state = int(mdp.outcomes.next_state[outcome])
+        self._step += 1
+        paid = float(mdp.known.unit.total(reward, 1))
+        return np.int64(self._state), paid, False, self._step >= mdp.horizon, {}
 
 
 def register_problems() -> list[str]:
-    """Register what is not registered yet, a problem being found because its file is there; return all names."""
-    names = {f"occamrl/{name}-v0": name for name in own("problems")}
-    for identifier, name in names.items():
+    """Register all problems that are not registered yet; return the names of all."""
+    identifiers = []
+    for name in own("problems"):
+        identifier = f"occamrl/{name}-v0"
+        identifiers.append(identifier)
         if identifier not in gym.registry:
-            gym.register(
-                identifier, entry_point="occamrl.envs:ProblemEnv", kwargs={"problem": name}
-            )
-    return list(names)
+            entry_point = "occamrl.envs:ProblemEnv"
+            gym.register(identifier, entry_point=entry_point, kwargs={"problem": name})
+    return identifiers
 
 
 register_problems()

@@ -334,8 +334,9 @@ def _read_parquet(path: Path) -> Table:
     try:
         return Table(pq.ParquetFile(path).schema_arrow.names, batches, str(path))
     except (OSError, pa.ArrowException) as error:
-        expected = "a Parquet file, or one whose name ends in .csv"
-        raise LogError(str(path), got=error, expected=expected) from error
+        raise LogError(
+            str(path), got=error, expected="a Parquet file, or one whose name ends in .csv"
+        ) from error
 
 
 def _csv_header(path: Path) -> list[str]:
@@ -506,7 +507,8 @@ def open_table(source: Any) -> Table:
     if isinstance(source, (str, Path)):
         path = Path(source)
         if not path.is_file():
-            expected = "a Parquet or CSV file, or minari:ID"
-            raise LogError(str(source), got="no such file", expected=expected)
+            raise LogError(
+                str(source), got="no such file", expected="a Parquet or CSV file, or minari:ID"
+            )
         return _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
     return _read_memory(source)
