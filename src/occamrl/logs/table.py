@@ -312,11 +312,11 @@ def read_order(field: str, column: Column, first: int) -> Array:
             return np.asarray(array.cast(kind).to_numpy(zero_copy_only=False))
         except pa.ArrowException:
             continue
-    # No form fits all rows: name the first row that is not written as the one before it, if any.
+    # No form fits all rows: tell the first that is not written as row 0, or row 0 if all are.
     texts = [str(value) for value in array.to_pylist()]
     form = _NUMBER.fullmatch if _NUMBER.fullmatch(texts[0]) else _DATE.match
     refuse(field, [not form(text) for text in texts], texts, expected, first)
-    raise LogError(field, got=repr(texts[0]), expected=expected)
+    raise LogError(field, index=(first,), got=repr(texts[0]), expected=expected)
 
 
 # Tables -------------------------------------------------------------------------------------------
