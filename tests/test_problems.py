@@ -28,6 +28,7 @@ from occamrl.problems.mixtures import (
     SparseLadder,
     SparseMixture,
 )
+from occamrl.problems.named import make_problem
 from occamrl.problems.operations import (
     LostSales,
     MachineReplacement,
@@ -37,7 +38,6 @@ from occamrl.problems.operations import (
     WeekdayInventory,
 )
 from occamrl.protocols import Floats
-from occamrl.registry import make_problem
 
 # --------------------------------------------------------------------------- values, by brute force
 KINDS = pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from occamrl.errors import Fault, InvalidInput, ParameterError, UnknownName, req
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
+from occamrl.problems import named
 from occamrl.problems.mdp import as_mdp
 from occamrl.running.identity import identity, identity_of_problem
 from occamrl.selectors.references import largest, on_class, oracle, smallest
@@ -138,7 +139,7 @@ def parameters_of(kind: Kind) -> dict[str, inspect.Parameter]:
 @lru_cache(maxsize=4)
 def make_problem(name: str, parameters: str) -> Value:
     """Return a problem, its parameters given as JSON; cells that follow each other share it."""
-    problem = registry.make_problem(name, **json.loads(parameters))
+    problem = named.make_problem(name, **json.loads(parameters))
     as_mdp(problem)
     return problem
 
