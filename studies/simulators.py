@@ -19,7 +19,7 @@ from occamrl.logs.log import simulate_log
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mixtures import SparseLadder
 from occamrl.protocols import Floats
-from studies.figures import Size, each, interval, number, play, regrets, table
+from studies.figures import Size, each, interval, table
 from studies.ladders import agents, found
 
 PAIR, WEIGHTS = (3, 8), (0.6, 0.4)

@@ -28,7 +28,6 @@ PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` r
     "linear:paper",
     "occam:coverage",
     "occam:mixtures",
-    "occam:signed",
     "rivals:ladder",
     "rivals:linear_river_swim",
     "simulators:logs",

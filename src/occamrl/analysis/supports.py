@@ -37,24 +37,12 @@ from scipy.linalg import helmert, qr
 from scipy.special import logsumexp
 
 from occamrl.answers.tables import table_of_rows
-from occamrl.errors import ParameterError, require_delta, require_kind, require_rewards
-from occamrl.evidence.counts import (
-    CountState,
-    begin_counts,
-    count_outcomes,
-    counted_evidence,
-    novel_count,
-    symbols_of,
-)
-from occamrl.evidence.hulls import (
-    HullMaximum,
-    hull_evidence,
-    hull_fit,
-    hull_maximum,
-    seen_by,
-)
+from occamrl.errors import ParameterError, require_delta, require_kind
+from occamrl.evidence.counts import CountState, begin_counts, counted_evidence, novel_count
+from occamrl.evidence.hulls import HullMaximum, hull_evidence, hull_fit, hull_maximum, seen_by
 from occamrl.evidence.parametric import Fit, ParametricEvidence, ParametricState
-from occamrl.learners.occam_lin import OccamMixture
+from occamrl.learners.occam_mixture import OccamMixture, Setting
+from occamrl.learners.tabular import count_flow
 from occamrl.logs.log import Log
 from occamrl.models.features import FeatureMap, as_dense
 from occamrl.models.model import ParametricLadder
@@ -233,15 +221,14 @@ def minimal_sets(
 class MixtureFits:
     """The best mixture of each set of simulators, as far as it was asked for."""
 
-    def __init__(self, features: FeatureMap, known: Known, state: CountState, delta: float) -> None:
-        """Take a simulator for each coordinate, and counts of the outcomes."""
-        symbols = symbols_of(features, known)
-        kernels = np.maximum(symbols.join(as_dense(features.matrix).T), 0.0)
-        self.size = features.dimension
+    def __init__(self, setting: Setting, state: CountState, delta: float) -> None:
+        """Take the simulators as :class:`OccamMixture` sees them, and counts of the outcomes."""
+        self.size = len(setting.kernels)
         self.delta = delta
         self.novel = novel_count(state)
-        self.counted = counted_evidence(state["count"], symbols.outcomes, float(self.novel))
-        self.data = seen_by(state["count"], symbols.outcomes, kernels)
+        self.counted = counted_evidence(state["count"], setting.outcomes, float(self.novel))
+        kernels = np.maximum(setting.kernels, 0.0)  # rounding
+        self.data = seen_by(state["count"], setting.outcomes, kernels)
         self._fits: dict[Subset, HullMaximum] = {}
 
     def fit(self, subset: Subset, enough: float = math.nan) -> HullMaximum:
@@ -395,8 +382,8 @@ def supports(
         )
     if isinstance(simulators, ParametricLadder):
         return _parameter_sets(source, simulators, delta)
-    features, known, state, episodes = _read(source, simulators, known)
-    names = tuple(str(j + 1) for j in range(features.dimension))
+    agent, setting, state, episodes = _read(source, simulators, known)
+    names = tuple(str(j + 1) for j in range(agent.features.dimension))
     if simulators is not None:
         names = simulators.names
     if len(names) > MOST_CANDIDATES:
@@ -405,9 +392,9 @@ def supports(
             got=len(names),
             expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many",
         )
-    fits = MixtureFits(features, known, state, delta)
+    fits = MixtureFits(setting, state, delta)
     excess_of, allowance, largest = fits.compatible()
-    rank = kernel_rank(features)
+    rank = kernel_rank(agent.features)
     sets = []
     for subset, excess in excess_of.items():
         # noise alone puts a set behind, for every direction that it lacks
@@ -424,8 +411,8 @@ def supports(
 
 def _read(
     source: Result | Log, simulators: Simulators | None, known: Known | None
-) -> tuple[FeatureMap, Known, CountState, int]:
-    """Return the features, what is known of the problem, counts of outcomes, and of episodes."""
+) -> tuple[OccamMixture, Setting, CountState, int]:
+    """Return who counts, or would, what is counted, the counts, and how many episodes."""
     if simulators is not None:
         require_kind("simulators", simulators, Simulators)
         # what was never drawn has probability 0: one such step would reject an estimate
@@ -436,36 +423,32 @@ def _read(
                 expected="exact kernels; ARLGen(ladder=simulators.ladder()) allows for estimates",
             )
     if isinstance(source, Result):
-        if not isinstance(source.agent, OccamMixture):
+        agent = source.agent
+        if not isinstance(agent, OccamMixture):
             raise ParameterError(
                 "source",
                 got=f"a run of {source.label}",
                 expected="one of OccamMixture, which counts outcomes; or a log",
             )
-        features = source.agent.features
-        if simulators is not None and simulators.features.fingerprint != features.fingerprint:
+        fingerprint = agent.features.fingerprint
+        if simulators is not None and simulators.features.fingerprint != fingerprint:
             raise ParameterError(
                 "simulators",
                 got="other kernels",
                 expected="those whose features the run learned with",
             )
-        return features, source.known, source.state, source.total_episodes
+        return agent, agent.setting(source.known), source.state, source.total_episodes
     require_kind("source", source, Log)
     if simulators is None or known is None:
         raise ParameterError(
             "source", got="a log alone", expected="simulators and known (mdp.known) as well"
         )
-    return simulators.features, known, _counts(source, simulators.features, known), source.episodes
-
-
-def _counts(log: Log, features: FeatureMap, known: Known) -> CountState:
-    require_rewards(known)
-    outcomes = symbols_of(features, known).outcomes
-    state = begin_counts(outcomes)
-    for flow in log.flows(known, features.attach(known)):
-        pair = flow.state * known.actions + flow.action
-        count_outcomes(state, outcomes, pair, flow, flow.bonus(known, outcomes), known.states)
-    return state
+    agent = OccamMixture(features=simulators.features)
+    setting = agent.setting(known)
+    state = begin_counts(setting.outcomes)
+    for flow in source.flows(known, simulators.features.attach(known)):
+        count_flow(state, setting.outcomes, known, flow)
+    return agent, setting, state, source.episodes
 
 
 # Real parameters ----------------------------------------------------------------------------------

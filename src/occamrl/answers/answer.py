@@ -181,7 +181,7 @@ class Answer:
 
     @property
     def table(self) -> pa.Table:
-        """A row for each class: size, models left, the evidence against it, since when it is out."""
+        """A row for each class: size, models left, evidence against it, since when it is out."""
         from occamrl.answers.tables import table_of_rows
 
         return table_of_rows(self.rows)
@@ -193,7 +193,7 @@ class Answer:
 
     @property
     def at_bounds(self) -> list[str]:
-        """The parameters whose best guess is at an end of their box: wider bounds may fit better."""
+        """The parameters whose best guess is at an end of their box, which may be too narrow."""
         names = []
         for name, (low, high) in self.ladder.box.items():
             if name in self.parameters:
@@ -511,7 +511,7 @@ def evidence_history(result: Result) -> list[list[float]]:
 def stretch_begin(
     rows: Sequence[Mapping[str, Any]], name: str, value: object, episodes: int
 ) -> int:
-    """Return the first episode (from 1) of the latest stretch of phases in which a fact had a value.
+    """Return the first episode, from 1, of the latest stretch in which a fact had a value.
 
     It is the next episode if the last phase had another one.
     """

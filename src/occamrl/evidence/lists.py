@@ -1,9 +1,9 @@
 r"""Evidence for nested lists of kernels: the likelihood of the outcomes themselves.
 
-**Any predictor.** Let q_t be a law of outcomes that is fixed before o_t, and
-:math:`Q = \sum_t \log q_t(o_t)`. Then :math:`\prod_t q_t/P^*` is a non-negative supermartingale
-that begins at 1, so by Ville's inequality :math:`Q \le \ell(P^*) + \log(1/\delta)` at all times at once
-with probability 1 - delta.
+**Any predictor.** Let q_t be a law of outcomes that is fixed before o_t, and :math:`Q = \sum_t \log
+q_t(o_t)`. Then :math:`\prod_t q_t/P^*` is a non-negative supermartingale that begins at 1, so by
+Ville's inequality :math:`Q \le \ell(P^*) + \log(1/\delta)` at all times at once with probability 1
+- delta.
 
 **One mixture** of the members of a ladder, with its prior w, and of E *competitors* that need no
 model,
@@ -16,8 +16,8 @@ at all times with probability 1 - delta. If none is, the truth is no member, and
 *misspecified*.
 
 **Competitors** are plain counts (:mod:`occamrl.evidence.counts`), and the hull of each class of 2
-to 200 members with weights that EM fitted to the past (:mod:`occamrl.evidence.hulls`). A hull is ruled
-out when the bound on all its mixtures is below :math:`Z - \log(1/\delta)`: the same event.
+to 200 members with weights that EM fitted to the past (:mod:`occamrl.evidence.hulls`). A hull is
+ruled out when the bound on all its mixtures is below :math:`Z - \log(1/\delta)`: the same event.
 
 An outcome that no member lists is *novel*: impossible for members and hulls for ever. Kept apart,
 it has a place in the tabular class.

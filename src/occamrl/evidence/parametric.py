@@ -1,25 +1,25 @@
 r"""Evidence for classes with real parameters: fits to the past predict, best fits are tested.
 
-Class m is :math:`\{P_\theta : \theta \in \Theta_m\}`, a box. With the counts c of the outcomes seen,
-:math:`\ell(\theta) = \sum_o c_o \log P_\theta(o)`; as in :mod:`occamrl.evidence.counts`, it is given
-relative to the frequencies.
+Class m is :math:`\{P_\theta : \theta \in \Theta_m\}`, a box. With the counts c of the outcomes
+seen, :math:`\ell(\theta) = \sum_o c_o \log P_\theta(o)`; as in :mod:`occamrl.evidence.counts`, it
+is given relative to the frequencies.
 
 **Predictors.** Before a block, class m predicts it by the fit to all blocks before,
 
 .. math:: q_m(o) = (1 - e)\, P_{\hat\theta_m}(o) + e\, \frac{c_o + 1/2}{N_{sa} + k_{sa}/2},
     \qquad e = \frac1{N + 2},
 
-so that no outcome costs everything; N is the number of outcomes before the block. :math:`Q_m` is the
-sum of :math:`\log q_m` over all that was seen, Q_KT that of the counts alone, and
-:math:`Z = \log \frac1{M + 1}\big(e^{Q_{KT}} + \sum_m e^{Q_m}\big)`. What is fixed before an outcome
-may depend on everything before: by Ville's inequality :math:`Z \le \ell(P^*) + \log(1/\delta)` at
-all times at once with probability :math:`1 - \delta`.
+so that no outcome costs everything; N is the number of outcomes before the block. :math:`Q_m` is
+the sum of :math:`\log q_m` over all that was seen, Q_KT that of the counts alone, and :math:`Z =
+\log \frac1{M + 1}\big(e^{Q_{KT}} + \sum_m e^{Q_m}\big)`. What is fixed before an outcome may depend
+on everything before: by Ville's inequality :math:`Z \le \ell(P^*) + \log(1/\delta)` at all times at
+once with probability :math:`1 - \delta`.
 
-**The test.** Class m is ruled out, for good, when :math:`\max_{\Theta_m} \ell < Z - \log(1/\delta)`;
-and :math:`\{\theta : \ell(\theta) \ge Z - \log(1/\delta)\}` is a confidence region at all times,
-whose projections are intervals for the parameters. No grid, no cover, no sum over members. The
-maximum has to be found: by L-BFGS-B from several starts, then by Fisher scoring; what a last scoring
-step still promises, half of :math:`g^\top I^{-1} g`, is added.
+**The test.** Class m is ruled out, for good, when :math:`\max_{\Theta_m} \ell < Z -
+\log(1/\delta)`; and :math:`\{\theta : \ell(\theta) \ge Z - \log(1/\delta)\}` is a confidence region
+at all times, whose projections are intervals for the parameters. No grid, no cover, no sum over
+members. The maximum has to be found: by L-BFGS-B from several starts, then by Fisher scoring; what
+a last scoring step still promises, half of :math:`g^\top I^{-1} g`, is added.
 
 **Acting.** By the best *fit*; by *optimism*, the largest value over draws from the boundary of the
 region; by *sampling*, a fit to counts that are replaced by Gamma(c, 1) (a Bayesian bootstrap:
@@ -241,7 +241,7 @@ class ParametricEvidence:
         return listed + float(data.novel[strange] @ np.log(self._remainder(P)[strange]))
 
     def _remainder(self, P: Floats) -> Floats:
-        """Return the probability, at each pair, of what is not listed; tiny where it is rounding."""
+        """Return the probability of what is not listed, by pair; tiny where it is rounding."""
         remainder = 1.0 - np.bincount(self.row, P, len(self.model.pairs))
         return np.where(remainder > TOLERANCE, remainder, _TINY)
 
@@ -274,7 +274,7 @@ class ParametricEvidence:
     # The search -----------------------------------------------------------------------------------
 
     def fit(self, data: Counts, free: list[int], starts: list[Floats]) -> Fit:
-        """Maximise the likelihood over some parameters, the others being those of the first start."""
+        """Maximise the likelihood over some parameters, the others as in the first start."""
         total = max(1.0, float(data.count.sum()))
 
         def whole(share: Floats) -> Floats:
@@ -615,7 +615,7 @@ class ParametricEvidence:
         sign: float,
         worth: Callable[[bellman.Kernel], float],
     ) -> Floats:
-        """Return an end of the region along the gradient of a worth, in the information's metric."""
+        """Return an end of the region along the gradient of a worth, by the information."""
         region = self.region(state, m)
         theta = state["theta"][m]
 

@@ -5,13 +5,14 @@ outcome o brings W(o) = bonus(o) + V_{h+1}(next state of o). With c the middle a
 the range of W over the outcomes that are possible at (s, a), the *range-weighted row* is
 
 .. math:: x = \phi_{W - c}(s, a)/R, \qquad y = (W(o) - c)/R \in [-\tfrac12, \tfrac12], \qquad
-    \mathbb{E}[y \mid past] = \langle x, \theta^* \rangle, \qquad \phi_W(s, a) = \sum_o \phi(s, a, o) W(o).
+    \mathbb{E}[y \mid past] = \langle x, \theta^* \rangle,
+    \qquad \phi_W(s, a) = \sum_o \phi(s, a, o) W(o).
 
 Rows with R = 0 carry nothing. The part of the reward that depends on (s, a) alone is not in W.
 
-**Sums.** A row depends on (h, s, a) alone, so the counts of a flow are enough: ``gram`` is the sum of x x', ``xy``
-that of y x and ``yy`` that of y^2. The loss of any theta is then
-:math:`L(\theta) = \theta^\top gram\,\theta - 2\langle\theta, xy\rangle + yy`.
+**Sums.** A row depends on (h, s, a) alone, so the counts of a flow are enough: ``gram`` is the sum
+of x x', ``xy`` that of y x and ``yy`` that of y^2. The loss of any theta is then :math:`L(\theta) =
+\theta^\top gram\,\theta - 2\langle\theta, xy\rangle + yy`.
 
 **Sharp set.** By Hoeffding's lemma :math:`\exp(2 L(\theta^*) - 2 L(\theta))` is a supermartingale
 for each theta, so is a mixture of them over a prior w. By Ville's inequality, with probability 1 -
@@ -23,7 +24,8 @@ Likelihoods obey the same inequality with the score :math:`-\sum \log P(o)` in p
 
 **Ellipsoid.** With w = N(0, I/(4 lambda)) over theta, and ||theta*|| <= b, it reads
 
-.. math:: \|\theta^* - \hat\theta\|^2_\Sigma \le \beta = \tfrac14\big(\log\det(\Sigma/\lambda) + 2\log\tfrac1\delta\big)
+.. math:: \|\theta^* - \hat\theta\|^2_\Sigma \le \beta
+    = \tfrac14\big(\log\det(\Sigma/\lambda) + 2\log\tfrac1\delta\big)
     + \lambda b^2, \qquad \Sigma = \lambda I + gram, \quad \hat\theta = \Sigma^{-1} xy .
 
 Arrays have one axis for the G groups of coordinates of a
@@ -69,7 +71,7 @@ class Counted(NamedTuple):
 
 
 class Ellipsoid(NamedTuple):
-    """Ridge estimates and the shapes of their confidence ellipsoids; leading axes as in the sums."""
+    """Ridge estimates and shapes of their confidence ellipsoids; leading axes as in the sums."""
 
     theta: Floats  # [..., n]
     root: Floats  # [..., n, n] with root root' = Sigma^-1
@@ -77,7 +79,7 @@ class Ellipsoid(NamedTuple):
 
 
 class Spectrum(NamedTuple):
-    """The sums along the axes of ``gram``, which are those of Sigma for any lambda; leading axes as in the sums."""
+    """The sums along the axes of ``gram``, those of Sigma for any lambda; axes as in the sums."""
 
     eigenvalues: Floats  # [..., n] increasing
     axes: Floats  # [..., n, n] in columns
@@ -111,8 +113,7 @@ def rows(features: FeatureMap, known: Known, values: Floats) -> Rows:
     middle = 0.5 * (low + high)
     spread = high - low
     spread[spread <= _FLAT * np.maximum(np.abs(low), np.abs(high))] = 0.0
-    x = np.asarray(features.operator @ values).reshape(features.sums.shape)
-    x = x + features.bonus_rows(known)
+    x = features.phi_v(values) + features.bonus_rows(known)
     x -= middle[:, None] * features.sums
     scale = spread[:, None]
     return Rows(np.divide(x, scale, out=np.zeros_like(x), where=scale > 0.0), middle, spread)
@@ -250,8 +251,9 @@ def largest_norm(s: Floats, g: Floats, beta: float) -> float:
 
     .. math:: \min_{\mu \ge 1/s_1} \mu\beta + \sum_j \frac{\mu s_j g_j^2}{\mu s_j - 1}
 
-    by strong duality, and each mu gives a valid bound. The derivative vanishes where the farthest point meets the
-    boundary (the secular equation), or nowhere, if g has no part along the longest axis: then mu = 1/s_1.
+    by strong duality, and each mu gives a valid bound. The derivative vanishes where the farthest
+    point meets the boundary (the secular equation), or nowhere, if g has no part along the longest
+    axis: then mu = 1/s_1.
     """
     weight = s * g**2
     kept = weight > 0.0

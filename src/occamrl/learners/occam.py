@@ -8,9 +8,9 @@ them too poorly:
     class       the smallest that has a member alive
 
 Classes are nested lists of kernels (:class:`occamrl.evidence.lists.ListEvidence`: Z has every
-member, with the prior of the ladder, the mixtures of the members of small classes, and plain counts), or
-models with real parameters (:class:`occamrl.evidence.parametric.ParametricEvidence`: Z has the predictions
-of the best fits, and plain counts).
+member, with the prior of the ladder, the mixtures of the members of small classes, and plain
+counts), or models with real parameters (:class:`occamrl.evidence.parametric.ParametricEvidence`: Z
+has the predictions of the best fits, and plain counts).
 
 **Acting.** By *optimism*: play what is alive with the largest value, in that class or in all. By
 *sampling*: draw what is played by its weight in Z. By the best *fit*: no guarantee, and often good.
@@ -66,7 +66,7 @@ class OccamState(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Occam(Learner):
-    """Play the smallest class of a ladder that the likelihood does not rule out; notice a truth outside all of them.
+    """Play the smallest class that the likelihood does not rule out; notice a truth outside all.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("patchy-ice")
@@ -94,12 +94,13 @@ class Occam(Learner):
 
     Notes
     -----
-    Facts of a plan: the class ``chosen`` and ``since`` when it is, what is ``playing``, whether the ladder is
-    ``misspecified``. Diagnostics: the ``statistics`` of the classes (the evidence against each, in nats: Z minus the
-    likelihood of its best member; None: what was seen is impossible under the class) and the ``threshold`` log(1/delta)
-    above which a class is ruled out, how many members of each are ``alive``, the classes whose ``hulls`` are not ruled
-    out, ``misspecified_since`` when, how many outcomes were ``novel``, that is, impossible under every member, and the
-    ``parameters`` of what is played, where these are real.
+    Facts of a plan: the class ``chosen`` and ``since`` when it is, what is ``playing``, whether the
+    ladder is ``misspecified``. Diagnostics: the ``statistics`` of the classes (the evidence against
+    each, in nats: Z minus the likelihood of its best member; None: what was seen is impossible
+    under the class) and the ``threshold`` log(1/delta) above which a class is ruled out, how many
+    members of each are ``alive``, the classes whose ``hulls`` are not ruled out,
+    ``misspecified_since`` when, how many outcomes were ``novel``, that is, impossible under every
+    member, and the ``parameters`` of what is played, where these are real.
     """
 
     given = ("order",)
@@ -121,7 +122,7 @@ class Occam(Learner):
             expected = "a Ladder of lists, or model.ladder(...); ARLGen takes linear classes"
             raise ParameterError("ladder", got=repr(self.ladder), expected=expected)
         if self.ladder.reach[-1] > 0.0:
-            expected = "orl.Model(...).ladder(...) for real parameters, ARLGen, or CoverFamily(..., reach=0.0)"
+            expected = "orl.Model(...).ladder(...), ARLGen, or CoverFamily(..., reach=0.0)"
             raise ParameterError(
                 "ladder", got="covers, which likelihood cannot judge", expected=expected
             )

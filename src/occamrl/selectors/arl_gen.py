@@ -1,4 +1,6 @@
-r"""ARL-GEN: selection among nested families of kernels at any time (Ghosh et al. 2022, section 3, in sharp form).
+r"""ARL-GEN: selection among nested families of kernels at any time.
+
+Ghosh et al. 2022, section 3, in sharp form::
 
     before every plan
         test the classes F_1 < ... < F_M on all rows so far
@@ -8,23 +10,13 @@ Rows are value-targeted and range-weighted (:mod:`occamrl.evidence.value`). The 
 times at once, so that testing often costs no confidence: with probability 1 - delta the smallest
 class that contains the truth is never rejected.
 
-**Lists of kernels.** With the prior w(P) = 1/(M |F_l minus F_{l-1}|) of members that first appear
-in F_l, the sharp set B over F_M contains the true kernel. Class m is accepted iff F_m meets B. The
-price of a class is log(M |F_m|), not log |F_M|. With ``scope="all"`` plans are optimistic over all
-of B, whatever the class, and need no separability.
+How classes are tested, lists and linear ones, and how a truth outside all of them is noticed,
+stands in :mod:`occamrl.evidence.value_evidence`.
 
-**Linear classes and aggregations.** All rows are kept in the coordinates of F_M. Class m is
-accepted iff
-
-.. math:: \min_{F_m} L \le L_\lambda(\theta_M) + \tfrac14\big(\log\det(\Sigma_M/\lambda) + 2\log(1/\delta)\big) ,
-
-and played by UCRL-VTR-LIN on its part of the sums. A plan lasts until the data have grown by a tenth, or det Sigma by
-the factor 1 + c of lazy planning.
-
-**A truth outside F_M.** F_M is tested like a class below it, against itself with a mean added for
-every (s, a): with probability 1 - delta, L(P*) is at most what the sharp set of that larger class
-allows, be P* in F_M or not. Where even the best of F_M has more, or a transition was seen that F_M
-does not list, the ladder is *misspecified*.
+**Acting.** On lists by UCRL-VTR over the members of the smallest class that are in the sharp set;
+with ``scope="all"`` over all of the sharp set, whatever the class, which needs no separability. On
+linear classes and aggregations by UCRL-VTR-LIN on their part of the sums. A plan lasts until the
+data have grown by a tenth, or det Sigma by the factor 1 + c of lazy planning.
 """
 
 from __future__ import annotations
@@ -96,10 +88,11 @@ class ARLGen(Learner):
 
     Notes
     -----
-    Facts of a plan: the class ``chosen``, ``since`` when it is, and what is ``playing``. Grounds: the ``statistics``
-    T_m (the smallest mean loss of each class), the ``threshold`` up to which a class is accepted, how many members of
-    each list are ``alive``, and whether the ladder is ``misspecified``, by a ``misfit`` above 0 (the loss that even
-    F_M does not explain) or by transitions that F_M does not list (``novel``).
+    Facts of a plan: the class ``chosen``, ``since`` when it is, and what is ``playing``.
+    Diagnostics: the ``statistics`` T_m (the smallest mean loss of each class), the ``threshold`` up
+    to which a class is accepted, how many members of each list are ``alive``, and whether the
+    ladder is ``misspecified``, by a ``misfit`` above 0 (the loss that even F_M does not explain) or
+    by transitions that F_M does not list (``novel``).
     """
 
     given = ("order",)
@@ -116,7 +109,7 @@ class ARLGen(Learner):
         if self.replan is not None:
             require_number("replan", self.replan, 0.0, 1e100)
         if self.scope == "all" and not self.ladder.finite:
-            expected = '"smallest" where classes are not lists; playing the largest class is the same as "all"'
+            expected = '"smallest" where classes are not lists; "all" is to play the largest class'
             raise ParameterError("scope", got='"all"', expected=expected)
 
     @property
