@@ -472,6 +472,7 @@ class ParametricRates:
         theta[free] = truth[free]
         law = evidence.probability(truth)
         kernel = evidence.kernel(truth)
+        # in turns: a fit decides what is played, and what is played decides the fit
         for _ in range(_TURNS):
             _, policy = bellman.solve([evidence.kernel(theta)], known.states, known.horizon)
             visited = visits(kernel, policy, self.start, known.discount)
