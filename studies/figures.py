@@ -67,7 +67,7 @@ OTHERS = (  # parts that are not written into a page: baselines and real_log nee
     *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures")),
     *(f"rivals:{name}" for name in ("ice", "mixture", "pricing", "misspecified", "riverswim")),
     *(f"rivals:{name}" for name in ("river_swim", "linear_river_swim")),
-    *(f"simulators:{name}" for name in ("evidence", "gymnasium", "logs")),
+    *(f"simulators:{name}" for name in ("gymnasium", "logs")),
 )
 
 

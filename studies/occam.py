@@ -166,53 +166,65 @@ def coverage(size: Size) -> str:
 # Linear classes -----------------------------------------------------------------------------------
 
 
-def found_pair(
-    agent: orl.OccamMixture, mdp: Any, episodes: int, seed: int
-) -> tuple[Played, int | None, list[bool]]:
-    """Return a run, since when the true pair is the only smallest compatible set, and when it is compatible."""
-    marks = [*(2**i for i in range(3, 30) if 2**i < episodes), episodes]
-    result, first, covered = None, None, []
-    for mark in marks:
-        more = mark - (0 if result is None else result.total_episodes)
-        result = orl.run(agent, mdp, episodes=more, seed=seed, progress=False, continue_from=result)
-        smallest = [
-            [int(name) - 1 for name in one.members] for one in orl.supports(result).smallest
-        ]
-        first = None if smallest != [list(PAIR)] else first or mark
-        covered.append(
-            bool(smallest) and (min(map(len, smallest)) < len(PAIR) or list(PAIR) in smallest)
+class Named(NamedTuple):
+    """A run of OccamMixture, and what was reported on the way."""
+
+    played: Played
+    since: int | None  # when the true pair became the only smallest compatible set, and stayed so
+    compatible: list[bool]  # whether it contains a minimal set, at every report
+
+
+def name_pair(agent: orl.OccamMixture, mdp: orl.FiniteMDP, episodes: int, seed: int) -> Named:
+    """Play, and ask for the compatible sets after 8, 16, ... episodes and at the end."""
+    marks = [2**i for i in range(3, 30) if 2**i < episodes]
+    pair = {str(j + 1) for j in PAIR}
+    result: orl.Result | None = None
+    since: int | None = None
+    compatible = []
+    before = 0
+    for mark in [*marks, episodes]:
+        result = orl.run(
+            agent, mdp, episodes=mark - before, seed=seed, progress=False, continue_from=result
         )
-    if result is None:
-        raise ValueError(f"no episodes: {episodes}")
-    return kept(result), first, covered
+        before = mark
+        report = orl.supports(result)
+        compatible.append(any(set(support.members) <= pair for support in report.sets))
+        if [set(support.members) for support in report.smallest] != [pair]:
+            since = None
+        elif since is None:
+            since = mark
+    assert result is not None  # noqa: S101  # there is a last mark
+    return Named(kept(result), since, compatible)
 
 
 def mixtures(size: Size) -> str:
-    """Measure regret on mixtures of two of twelve simulators, and when likelihood names the pair."""
-    rows, K = [], size.episodes(4_000)
+    """Measure regret on mixtures of two of twelve simulators, and when the pair is named."""
+    rows = []
     for name, make in size.some(CASES.items()):
         kernels, mdp = make()
-        features, pair = (
-            orl.Simulators(kernels).features,
-            orl.FeatureMap([kernels[j] for j in PAIR]),
-        )
-        selector = orl.OccamMixture(features=features)
-        runs = each(size, size.seeds(10), lambda i, a=selector, m=mdp: found_pair(a, m, K, i), name)  # type: ignore[misc]
+        features = orl.Simulators(kernels).features
+        pair = orl.FeatureMap([kernels[j] for j in PAIR])
+        agent = orl.OccamMixture(features=features)
+
+        def job(seed: int, agent: orl.OccamMixture = agent, mdp: orl.FiniteMDP = mdp) -> Named:
+            return name_pair(agent, mdp, size.episodes(4_000), seed)
+
+        runs: list[Named] = each(size, size.seeds(10), job, name)
         cast: dict[str, Any] = {
             "OccamMixture on the pair (oracle)": orl.OccamMixture(features=pair),
             "UCRL-VTR-LIN": orl.UCRLVTRLin(features=features, norm_bound=1.0),
             "ARL-LIN": orl.ARLLin(features=features, norm_bound=1.0),
         }
-        rest = [
-            interval(regrets(one)) for one in play(size, cast, mdp, 4_000, 10, label=name).values()
-        ]
-        times = [first for _, first, _ in runs if first is not None]
-        named = f"{len(times)}/{len(runs)}" + (
-            f": {np.median(times):.0f}, {max(times)}" if times else ""
-        )
-        reports = [each for _, _, covered in runs for each in covered]
-        regret = interval([one.regret for one, _, _ in runs])
-        rows.append((name, regret, *rest, named, f"{sum(reports)}/{len(reports)}"))
+        others = play(size, cast, mdp, 4_000, 10, label=name)
+        times = [run.since for run in runs if run.since is not None]
+        named = f"{len(times)}/{len(runs)}"
+        if times:
+            named += f": {np.median(times):.0f}, {max(times)}"
+        compatible = sum(sum(run.compatible) for run in runs)
+        reports = sum(len(run.compatible) for run in runs)
+        regret = interval([run.played.regret for run in runs])
+        other_regrets = [interval(regrets(played)) for played in others.values()]
+        rows.append((name, regret, *other_regrets, named, f"{compatible}/{reports}"))
     header = ("twelve simulators, K = 4,000, 10 seeds", "OccamMixture", *cast)
     return table(
         (*header, "pair named: seeds, since (median, latest)", "pair compatible: reports"), rows

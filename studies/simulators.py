@@ -1,7 +1,7 @@
 """Twelve simulators of which two are mixed in truth; logged data; ladders on Gymnasium's environments.
 
-For docs/simulators.md, docs/logged-data.md and docs/environments.md (:mod:`studies.figures`). Two
-of the four cases of simulators can be resolved, two cannot.
+For docs/logged-data.md and docs/environments.md (:mod:`studies.figures`); :mod:`studies.occam`
+plays the simulators. Two of their four cases can be resolved, two cannot.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from occamrl.logs.log import simulate_log
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mixtures import SparseLadder
 from occamrl.protocols import Floats
-from studies.figures import Size, each, interval, number, play, regrets, table
+from studies.figures import Size, each, interval, table
 from studies.ladders import agents, found
 
 PAIR, WEIGHTS = (3, 8), (0.6, 0.4)
 LEFT, RIGHT = 0, 1
-LENGTHS = {"batch queue": 131_072}  # where value rows need more episodes than elsewhere
 
 
 class Case(NamedTuple):
@@ -126,69 +125,6 @@ CASES = {
     "river, uniform currents": uniform_currents,
     "lost sales, narrow demand": narrow_demand,
 }
-
-
-def evidence(size: Size) -> str:
-    """Measure when the true pair is the only smallest set: by the value rows of UCRL-VTR-LIN, by OccamMixture's counts.
-
-    The true pair is compatible where it contains one of the minimal sets.
-    """
-    rows, pair = [], {str(j + 1) for j in PAIR}
-    for name, make in size.some(CASES.items()):
-        (kernels, mdp), episodes = make(), size.episodes(LENGTHS.get(name, 4_096))
-        marks = [2**i for i in range(2, 18) if 2**i <= episodes]
-        sims = orl.Simulators(kernels)
-        players: dict[str, Any] = {
-            "value": orl.UCRLVTRLin(features=sims.features, norm_bound=1.0),
-            "likelihood": orl.OccamMixture(features=sims.features),
-        }
-        alone = orl.UCRLVTRLin(features=orl.FeatureMap([kernels[j] for j in PAIR]), norm_bound=1.0)
-        oracle = regrets(play(size, {name: alone}, mdp, marks[-1], 10)[name])
-
-        def job(
-            i: int, kinds: Any = players, mdp: Any = mdp, sims: Any = sims, marks: Any = marks
-        ) -> tuple[float, int, int | None, int]:
-            """Return regret, reports with the pair, since when it is the only one, and how many sets are left."""
-            (kind, agent), seed = list(kinds.items())[i % 2], i // 2
-            result, since, held, left = None, None, 0, 0
-            for k in marks:
-                more = k - (0 if result is None else result.total_episodes)
-                result = orl.run(
-                    agent, mdp, episodes=more, seed=seed, progress=False, continue_from=result
-                )
-                report = orl.supports(result, sims, evidence=kind)
-                held += any(set(one.members) <= pair for one in report.sets)
-                only = [set(one.members) for one in report.smallest] == [pair]
-                since, left = (since or k) if only else None, len(report.smallest)
-            return (0.0 if result is None else result.total_regret), held, since, left
-
-        runs = each(size, 2 * size.seeds(10), job, name)
-        for n, kind in enumerate(players):
-            regret, held, since, left = zip(*runs[n::2], strict=True)
-            costs = f"{number(float(oracle.mean()))}, {number(float(np.mean(regret)))}"
-            when = sorted(k for k in since if k is not None)
-            said = f"{len(when)} of {len(since)}" + (
-                f", since {when[0]:,} to {when[-1]:,}" if when else ""
-            )
-            reports = f"{sum(held)} of {len(held) * len(marks)}"
-            rows.append(
-                (
-                    f"{name}, {marks[-1]:,}",
-                    costs,
-                    kind,
-                    reports,
-                    said,
-                    f"{min(left)} to {max(left)}",
-                )
-            )
-    header = (
-        "case, episodes",
-        "regret: UCRL-VTR-LIN on the pair, this agent on all twelve",
-        "evidence",
-    )
-    return table(
-        (*header, "pair compatible", "it is the only smallest set", "smallest sets left"), rows
-    )
 
 
 def logs(size: Size) -> str:

@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 from scipy.stats import binomtest
 
-from occamrl import bellman, paper
-from occamrl.analysis.supports import Counts, ValueRows, compatible, supports
+from occamrl import OccamMixture, bellman, paper
+from occamrl.analysis.supports import MixtureFits, supports
 from occamrl.errors import ParameterError
 from occamrl.evidence import counts, hulls, value
 from occamrl.evidence.lists import Members
@@ -23,6 +23,7 @@ from occamrl.learners.occam import Occam
 from occamrl.learners.psrl import PSRL
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.logs.log import simulate_log
 from occamrl.models.families import AggregationFamily, CoverFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
@@ -590,73 +591,77 @@ def test_right_hand_sides_of_theorems() -> None:
 # Which simulators matter --------------------------------------------------------------------------
 
 
+def subsets_of_four() -> list[tuple[int, ...]]:
+    subsets: list[tuple[int, ...]] = []
+    for size in range(1, 5):
+        subsets += combinations(range(4), size)
+    return subsets
+
+
 def minimal(compatible: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
-    return {each for each in compatible if not any(set(other) < set(each) for other in compatible)}
+    """Return the sets that contain no other."""
+    kept = set()
+    for subset in compatible:
+        if not any(set(other) < set(subset) for other in compatible):
+            kept.add(subset)
+    return kept
 
 
-def test_compatible_sets_by_value_are_all_that_meet_the_sharp_set() -> None:
-    draw = np.random.default_rng(4)
-    x = draw.uniform(-0.4, 0.4, size=(4_000, 4))
-    mean = x @ [0.5, 0.5, 0.0, 0.0]
-    y = np.where(
-        draw.random(4_000) < mean + 0.5, 0.5, -0.5
-    )  # as noisy as targets of range one can be
-    rows = ValueRows(x.T @ x, x.T @ y)
-    found, allowance, _ = compatible(rows, 0.05)
-    every = [each for m in range(1, 5) for each in combinations(range(4), m)]
-
-    def least(members: tuple[int, ...]) -> float:
-        index = list(members)
-        gram, xy = rows.gram[np.ix_(index, index)], rows.xy[index]
-
-        def loss(w: Any) -> float:
-            return float(w @ gram @ w - 2 * xy @ w)
-
-        rule: Any = {"type": "eq", "fun": lambda w: w.sum() - 1}
-        start = np.full(len(index), 1 / len(index))
-        return float(
-            minimize(loss, start, bounds=[(0, 1)] * len(index), constraints=[rule], tol=1e-12).fun
-        )
-
-    losses = {each: least(each) for each in every}
-    limit = min(losses.values()) + allowance
-    assert set(found) == minimal({each for each, loss in losses.items() if loss <= limit})
-    assert list(found) == [(0, 1)]
-
-
-def test_compatible_sets_by_likelihood_are_all_that_are_likely_enough() -> None:
+def test_compatible_sets_are_all_that_are_likely_enough() -> None:
     kernels = random_kernels(4)
-    features = FeatureMap(list(kernels))
     mdp = random_mdp(0.5 * kernels[0] + 0.5 * kernels[1])
-    symbols = counts.symbols_of(features, mdp.known)
-    state = begin_state(symbols.outcomes)
+    setting = OccamMixture(features=FeatureMap(list(kernels))).setting(mdp.known)
+    state = begin_state(setting.outcomes)
     flow = simulate(mdp, np.full((H, S, A), 1 / A), 200, np.random.default_rng(0))
-    add_flow(state, symbols.outcomes, mdp.known, flow)
-    seen = Counts(state, symbols.outcomes, symbols.join(np.asarray(features.matrix).T))
-    found, allowance, _ = compatible(seen, 0.05)
-    every = [each for m in range(1, 5) for each in combinations(range(4), m)]
-    best = {each: seen.fit(each)[0] for each in every}
+    add_flow(state, setting.outcomes, mdp.known, flow)
+    fits = MixtureFits(setting, state, 0.05)
+    excess, allowance, largest = fits.compatible()
+    best = {subset: fits.fit(subset).likelihood for subset in subsets_of_four()}
     least = max(best.values()) - allowance
-    assert set(found) == minimal({each for each, score in best.items() if score >= least})
-    assert any(set(each) <= {0, 1} for each in found)
-    assert (2,) not in found
+    assert set(excess) == minimal({subset for subset in best if best[subset] >= least})
+    assert any(set(subset) <= {0, 1} for subset in excess)
+    assert (2,) not in excess
+    assert largest == 4
 
 
 def test_the_simulators_that_matter_are_named() -> None:
     kernels = random_kernels(4)
     simulators = Simulators(list(kernels), names=["a", "b", "c", "d"])
     mdp = random_mdp(0.5 * kernels[0] + 0.5 * kernels[1])
-    agent = UCRLVTRLin(features=simulators.features, norm_bound=1.0)
-    result = run(agent, mdp, episodes=100_000, progress=False)
+    agent = OccamMixture(features=simulators.features)
+    result = run(agent, mdp, episodes=2_000, progress=False)
     report = supports(result, simulators)
-    assert report.evidence == "value"
-    assert any(set(each.members) <= {"a", "b"} for each in report.sets)
+    assert report.necessary == ("a", "b")
+    assert [support.members for support in report.sets] == [("a", "b")]
     assert report.rank == 4
     assert "a" in str(report)
     assert report.table.num_rows == len(report.sets)
-    refused: list[dict[str, Any]] = [{"evidence": "likelihood"}, {"delta": 0.0}]
-    for wrong in refused:
-        with pytest.raises(ParameterError):
-            supports(result, simulators, **wrong)
+    log = simulate_log(mdp, episodes=2_000)
+    assert supports(log, simulators, known=mdp.known).necessary == ("a", "b")
+    with pytest.raises(ParameterError, match="delta"):
+        supports(result, simulators, delta=0.0)
     with pytest.raises(ParameterError, match="other kernels"):
         supports(result, Simulators(list(random_kernels(4, seed=9))))
+    with pytest.raises(ParameterError, match="known"):
+        supports(log, simulators)
+
+
+def test_what_sets_are_not_judged_by_is_refused_with_what_to_use() -> None:
+    """Value rows are gone: as an option, as runs of learners that keep them, and for estimates."""
+    kernels = random_kernels(2)
+    simulators = Simulators(list(kernels))
+    mdp = random_mdp(kernels[0])
+    by_value = UCRLVTRLin(features=simulators.features, norm_bound=1.0)
+    with pytest.raises(ParameterError, match="OccamMixture"):
+        supports(run(by_value, mdp, episodes=2, progress=False), simulators)
+    result = run(OccamMixture(features=simulators.features), mdp, episodes=2, progress=False)
+    assert supports(result, simulators, evidence="likelihood").sets
+    with pytest.raises(ParameterError, match="OccamMixture"):
+        supports(result, simulators, evidence="value")
+
+    def draw_next(s: int, a: int, rng: np.random.Generator) -> int:
+        return int(rng.choice(S, p=kernels[0, s, a]))
+
+    estimated = Simulators([draw_next, kernels[1]], draws=20)
+    with pytest.raises(ParameterError, match="ARLGen"):
+        supports(result, estimated)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.analysis.preflight import Preflight, episodes_until, played_alone
+from occamrl.analysis.preflight import ParametricRates, Preflight, episodes_until
+from occamrl.arrays import Floats
 from occamrl.errors import ParameterError
-from occamrl.evidence.parametric import ParametricEvidence
-from occamrl.protocols import Floats
 
 Evidence = Literal["value", "likelihood"]
+Outcome = tuple[float, int, float]  # of a model: probability, next state, reward
 HORIZON = 3
 
 
 def kernel(left: float, right: float) -> Floats:
-    """From 0, each action reaches 1 with a chance of its own and comes to rest in 2 otherwise; 1 and 2 are kept."""
+    """From 0, each action reaches 1 with a chance of its own, and 2 otherwise; both are kept."""
     P = np.zeros((3, 2, 3))
-    P[0, 0], P[0, 1] = (0, left, 1 - left), (0, right, 1 - right)
-    P[1, :, 1] = P[2, :, 2] = 1.0
+    P[0, 0] = (0, left, 1 - left)
+    P[0, 1] = (0, right, 1 - right)
+    P[1, :, 1] = 1.0
+    P[2, :, 2] = 1.0
     return P
 
 
@@ -34,6 +37,9 @@ def problem(truth: Floats) -> orl.FiniteMDP:
     return orl.FiniteMDP(transition=truth, reward=REWARD, horizon=HORIZON)
 
 
+KNOWN = problem(kernel(0.5, 0.1)).known
+
+
 def ladder_of(*kernels: Floats) -> orl.Ladder:
     stacked = np.stack(kernels)
     return orl.Ladder(
@@ -41,50 +47,66 @@ def ladder_of(*kernels: Floats) -> orl.Ladder:
     )
 
 
-BLIND = ladder_of(
-    kernel(0.5, 0.1), kernel(0.5, 0.9)
-)  # the first plays left for ever, where the two agree
+# the first plays left for ever, where the two agree
+BLIND = ladder_of(kernel(0.5, 0.1), kernel(0.5, 0.9))
 SEEN = ladder_of(kernel(0.5, 0.1), kernel(0.1, 0.9))
 
 
-def rates(P: Floats, Q: Floats, evidence: Evidence) -> tuple[float, float]:
-    """By enumeration of paths: how fast evidence against P grows under Q, and what P's policy loses there."""
-    mdp, truth = problem(P), problem(Q)
-    policy, values = mdp.optimal_policy, mdp.optimal_values
+class Enumerated(NamedTuple):
+    """What happens if P's policy is played under Q."""
+
+    rate: float  # of the evidence against P, per episode
+    loss: float  # per episode
+
+
+def enumerate_paths(P: Floats, Q: Floats, evidence: Evidence) -> Enumerated:
+    """Find rate and loss without dynamic programming: by a sum over all paths."""
+    policy = problem(P).optimal_policy
+    values = problem(P).optimal_values
     rate = 0.0
     for path in itertools.product(range(3), repeat=HORIZON):
         chance = float(path[0] == 0)
         for h in range(HORIZON - 1):
             chance *= Q[path[h], policy[h, path[h]], path[h + 1]]
         for h, s in enumerate(path):
-            p, q = P[s, policy[h, s]], Q[s, policy[h, s]]
+            p = P[s, policy[h, s]]
+            q = Q[s, policy[h, s]]
             if evidence == "likelihood":
-                rate += chance * sum(
-                    b * math.log(b / a) for a, b in zip(p, q, strict=True) if b > 0.0
-                )
-            elif chance and s == 0 and (spread := float(np.ptp(values[h + 1][1:]))):
-                rate += chance * 2.0 * float(((p - q) @ values[h + 1]) / spread) ** 2
-    return rate, float(truth.optimal_value - truth.evaluate(policy)[0, 0])
+                possible = q > 0.0
+                rate += chance * float(q[possible] @ np.log(q[possible] / p[possible]))
+                continue
+            # from 1 and 2 there is one way: rows without range say nothing
+            spread = float(np.ptp(values[h + 1][1:]))
+            if s == 0 and spread > 0.0:
+                rate += chance * 2.0 * float((p - q) @ values[h + 1] / spread) ** 2
+    truth = problem(Q)
+    return Enumerated(rate, float(truth.optimal_value - truth.evaluate(policy)[0, 0]))
 
 
 @pytest.mark.parametrize("evidence", ["value", "likelihood"])
 @pytest.mark.parametrize("ladder", [BLIND, SEEN])
 def test_losses_and_times_are_those_of_brute_force(ladder: orl.Ladder, evidence: Evidence) -> None:
-    P, Q = (ladder.family.kernel(member) for member in (0, 1))
-    rate, loss = rates(P, Q, evidence)
-    report = orl.preflight(ladder, problem(P).known, episodes=10, evidence=evidence, least_loss=0.0)
-    weight = 0.5 if evidence == "value" else 0.5 * 2.0 / 3.0
+    P = ladder.family.kernel(0)
+    Q = ladder.family.kernel(1)
+    enumerated = enumerate_paths(P, Q, evidence)
+    report = orl.preflight(ladder, KNOWN, episodes=10, evidence=evidence, least_loss=0.0)
+    weight = 0.5
+    if evidence == "likelihood":
+        weight *= 2.0 / 3.0  # what competitors leave
     missing = math.log(1.0 / (0.05 * weight))
     needed = ((math.sqrt(2.0) + math.sqrt(2.0 + 4.0 * missing)) / 2.0) ** 2
-    expected = needed / rate if rate > 0.0 else math.inf
+    expected = math.inf
+    if enumerated.rate > 0.0:
+        expected = needed / enumerated.rate
     assert report.rejection == [pytest.approx(expected, rel=1e-4)]
     assert report.pairs_tried == 1
-    if expected > 10:
-        assert [(pair.member, pair.truth) for pair in report.unidentifiable] == [(0, 1)]
-        assert report.unidentifiable[0].loss_per_episode == pytest.approx(loss)
-        assert report.unidentifiable[0].episodes_to_reject == pytest.approx(expected, rel=1e-4)
-    else:
+    if expected <= 10:
         assert report.unidentifiable == []
+        return
+    [pair] = report.unidentifiable
+    assert (pair.member, pair.truth) == (0, 1)
+    assert pair.loss_per_episode == pytest.approx(enumerated.loss)
+    assert pair.episodes_to_reject == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("evidence", ["value", "likelihood"])
@@ -93,8 +115,7 @@ def test_a_blind_class_confirms_itself_and_the_remedy_helps(evidence: Evidence) 
     report = orl.preflight(BLIND, truth.known, episodes=300, evidence=evidence)
     assert report.rejection == [math.inf]
     assert report.remedy == "all"
-    plain = report.selector(scope="smallest")
-    stuck = orl.run(plain, truth, episodes=300, progress=False)
+    stuck = orl.run(report.selector(scope="smallest"), truth, episodes=300, progress=False)
     assert stuck.verdict["chosen"] == 1
     assert stuck.total_regret == pytest.approx(300 * report.unidentifiable[0].loss_per_episode)
     helped = orl.run(report.selector(), truth, episodes=300, progress=False)
@@ -107,7 +128,8 @@ def test_predicted_times_are_those_of_the_selectors(evidence: Evidence) -> None:
     truth = problem(near.family.kernel(1))
     report = orl.preflight(near, truth.known, episodes=2_000, evidence=evidence)
     assert report.remedy == "none"
-    agent, times = report.selector(replan=0.0), []
+    agent = report.selector(replan=0.0)
+    times = []
     for seed in range(5):
         result = orl.run(agent, truth, episodes=50, seed=seed, progress=False)
         assert result.verdict["chosen"] == 2
@@ -116,57 +138,60 @@ def test_predicted_times_are_those_of_the_selectors(evidence: Evidence) -> None:
 
 
 def test_linear_ladders_and_their_remedy() -> None:
-    features = orl.FeatureMap(
-        np.stack([kernel(0.5, 0.1), kernel(0.5, 0.9), kernel(0.2, 0.5)], axis=-1)
-    )
-    classes = [
-        orl.LinearFamily(features=features, norm_bound=1.0, coordinates=c)
-        for c in ([0], [0, 1], [0, 1, 2])
-    ]
-    known = problem(kernel(0.5, 0.1)).known
-    report = orl.preflight(orl.Ladder(classes[::2]), known, episodes=5_000)
+    kernels = [kernel(0.5, 0.1), kernel(0.5, 0.9), kernel(0.2, 0.5)]
+    features = orl.FeatureMap(np.stack(kernels, axis=-1))
+    classes = []
+    for size in (1, 2, 3):
+        family = orl.LinearFamily(features=features, norm_bound=1.0, coordinates=range(size))
+        classes.append(family)
+    report = orl.preflight(orl.Ladder(classes[::2]), KNOWN, episodes=5_000)
     assert len(report.rejection) == 1
     assert np.isfinite(report.rejection[0])
-    blind = orl.preflight(orl.Ladder(classes[:2]), known, episodes=5_000)
+    ladder = orl.Ladder(classes[:2])
+    blind = orl.preflight(ladder, KNOWN, episodes=5_000)
     assert blind.rejection == [math.inf]
     assert blind.remedy == "largest"
     assert isinstance(blind.selector(), orl.UCRLVTRLin)
     truth = problem(kernel(0.5, 0.9))
-    stuck = orl.run(orl.ARLGen(ladder=orl.Ladder(classes[:2])), truth, episodes=300, progress=False)
+    stuck = orl.run(orl.ARLGen(ladder=ladder), truth, episodes=300, progress=False)
     assert stuck.verdict["chosen"] == 1
 
 
 def cover(reach: float | None) -> orl.Ladder:
-    def at(p: Any) -> Floats:
-        return kernel(0.5 - 0.4 * p[0], 0.1 + 0.8 * p[0])
+    def kernel_at(point: Floats) -> Floats:
+        return kernel(0.5 - 0.4 * point[0], 0.1 + 0.8 * point[0])
 
-    options = {} if reach is None else {"reach": reach}
-    covers = [
-        orl.CoverFamily(at, low=[0.0], high=[high], step=0.1, **options) for high in (0.2, 1.0)
-    ]
-    return orl.Ladder(covers)
+    small = orl.CoverFamily(kernel_at, low=[0.0], high=[0.2], step=0.1, reach=reach)
+    large = orl.CoverFamily(kernel_at, low=[0.0], high=[1.0], step=0.1, reach=reach)
+    return orl.Ladder([small, large])
 
 
 def test_nothing_is_promised_that_the_selector_does_not_do() -> None:
     """Covers are refused by likelihood, in the words of Occam; value rows judge their grid."""
-    known = problem(kernel(0.5, 0.1)).known
     with pytest.raises(ParameterError, match="cover") as ours:
-        orl.preflight(cover(None), known, episodes=100, evidence="likelihood")
+        orl.preflight(cover(None), KNOWN, episodes=100, evidence="likelihood")
     with pytest.raises(ParameterError) as theirs:
         orl.Occam(ladder=cover(None))
     assert str(ours.value) == str(theirs.value)
-    report = orl.preflight(cover(None), known, episodes=100)
+    report = orl.preflight(cover(None), KNOWN, episodes=100)
     assert np.isfinite(report.grid_episodes)
     assert isinstance(report.selector(), orl.ARLGen)
-    exact = orl.preflight(cover(0.0), known, episodes=100)
+    exact = orl.preflight(cover(0.0), KNOWN, episodes=100)
     assert math.isinf(exact.grid_episodes)
     assert exact.rejection[0] < report.rejection[0]
     with pytest.raises(ParameterError, match="rewards"):
         orl.preflight(BLIND, orl.Known.of_sizes(states=3, actions=2, horizon=3), episodes=10)
 
 
+@pytest.mark.parametrize("evidence", ["value", "likelihood"])
+def test_a_single_class_has_nothing_to_be_told_apart_from(evidence: Evidence) -> None:
+    alone = orl.Ladder([orl.FiniteFamily(kernel(0.5, 0.1)[None])])
+    report = orl.preflight(alone, KNOWN, episodes=10, evidence=evidence)
+    assert (report.rejection, report.pairs_tried, report.remedy) == ([], 0, "none")
+
+
 def test_reports_name_the_classes_and_the_remedy() -> None:
-    report: Preflight = orl.preflight(BLIND, problem(kernel(0.5, 0.1)).known, episodes=300)
+    report: Preflight = orl.preflight(BLIND, KNOWN, episodes=300)
     assert "'one'" in str(report)
     assert "1 unidentifiable pairs among 1 tried" in str(report)
 
@@ -184,10 +209,17 @@ def test_the_time_until_rejection_solves_its_equation(rate: float) -> None:
 
 def counter(
     waiting: int, door: str, *, arrival: float, service: float = 0.3, tired: float = 0.0
-) -> Any:
-    """A queue: one comes, or one goes, less often the more are waiting; a guest is worth 4, a minute of waiting 1."""
-    comes = arrival if door == "open" and waiting < 5 else 0.0
-    goes = max(service - tired * waiting, 0.0) if waiting else 0.0
+) -> Iterator[Outcome]:
+    """Yield what may happen in a queue: one comes, or one goes, less often the more are waiting.
+
+    A guest is worth 4, a minute of waiting costs 1.
+    """
+    comes = 0.0
+    if door == "open" and waiting < 5:
+        comes = arrival
+    goes = 0.0
+    if waiting:
+        goes = max(service - tired * waiting, 0.0)
     yield 1.0 - comes - goes, waiting, -1.0 * waiting
     if waiting < 5:
         yield comes, waiting + 1, 4.0 - waiting
@@ -216,33 +248,30 @@ CLASSES = DESK.ladder(
     ],
 )
 def test_real_parameters_are_rejected_when_predicted(m: int, point: dict[str, float]) -> None:
-    by = ParametricEvidence(CLASSES, DESK.known, 0.05)
-    truth = by.default.copy()
-    for name, share in point.items():
-        truth[by.names.index(name)] = (share - DESK.box[name][0]) / np.ptp(DESK.box[name])
-    assert DESK.known.initial is not None
-    rate, steps, _ = played_alone(by, m, truth, DESK.known.initial)
-    predicted = episodes_until(
-        rate, lambda n: math.log(4 / 0.05) + 0.5 * len(point) * math.log1p(n * steps)
-    )
-    seen = []
+    rates = ParametricRates(CLASSES, DESK.known, 0.05, truths=1)
+    truth = rates.evidence.default.copy()
+    for name, number in point.items():
+        low, high = DESK.box[name]
+        truth[rates.evidence.names.index(name)] = (number - low) / (high - low)
+    predicted, _ = rates.play_alone(m, truth, len(point))
+    longest = int(10 * predicted)
+    times = []
     for seed in range(11):
         agent = orl.Occam(ladder=CLASSES, acting="fit")
-        result = orl.run(
-            agent, DESK.mdp(**point), episodes=int(10 * predicted), seed=seed, progress=False
-        )
-        seen.append(int(result.state["evidence"]["rejected"][m - 1]) or 10 * predicted)
-    assert predicted / 3.0 < np.median(seen) < 3.0 * predicted
+        mdp = DESK.mdp(**point)
+        result = orl.run(agent, mdp, episodes=longest, seed=seed, progress=False)
+        times.append(int(result.state["evidence"]["rejected"][m - 1]) or longest)
+    assert predicted / 3.0 < np.median(times) < 3.0 * predicted
+
+
+def levers(_: int, lever: str, *, left: float = 0.5, right: float = 0.1) -> Iterator[Outcome]:
+    """Yield whether a lever wins; whoever thinks little of the right one never pulls it."""
+    win = {"left": left, "right": right}[lever]
+    yield win, 0, 1.0
+    yield 1 - win, 0, 0.0
 
 
 def test_a_class_that_never_looks_is_found_among_real_parameters() -> None:
-    """Whoever thinks that the right lever is worth little never pulls it."""
-
-    def levers(_: int, lever: str, *, left: float = 0.5, right: float = 0.1) -> Any:
-        win = left if lever == "left" else right
-        yield win, 0, 1.0
-        yield 1 - win, 0, 0.0
-
     model = orl.Model(
         levers,
         start=0,
@@ -259,27 +288,24 @@ def test_a_class_that_never_looks_is_found_among_real_parameters() -> None:
     for pair in report.unidentifiable:
         assert pair.episodes_to_reject == math.inf
     truth = model.mdp(left=0.5, right=0.9)
-    lost = [
-        orl.run(agent, truth, episodes=300).total_regret
-        for agent in (orl.Occam(ladder=ladder), report.selector())
-    ]
-    assert lost[0] == pytest.approx(300 * 3 * 0.4)
-    assert lost[1] < 0.2 * lost[0]
+    stuck = orl.run(orl.Occam(ladder=ladder), truth, episodes=300)
+    assert stuck.total_regret == pytest.approx(300 * 3 * 0.4)
+    helped = orl.run(report.selector(), truth, episodes=300)
+    assert helped.total_regret < 0.2 * stuck.total_regret
     with pytest.raises(ParameterError, match="likelihood"):
         orl.preflight(ladder, episodes=10, evidence="value")
 
 
 def test_a_truth_on_the_grid_of_a_queue_is_found_when_promised() -> None:
-    """Arrivals x services, reach 0: forgiving a share of each probability would keep the wrong class for ever."""
-    small = DESK.family({"arrival": [0.1, 0.2, 0.3, 0.4]})
-    large = DESK.family({"arrival": [0.1, 0.2, 0.3, 0.4], "service": [0.2, 0.3, 0.4, 0.5]})
+    """Forgiving a share of each probability, as for covers, would keep the wrong class for ever."""
+    arrivals = [0.1, 0.2, 0.3, 0.4]
+    small = DESK.family({"arrival": arrivals})
+    large = DESK.family({"arrival": arrivals, "service": [0.2, 0.3, 0.4, 0.5]})
     ladder = orl.Ladder([small, large], names=["arrivals", "services"])
     report = orl.preflight(ladder, DESK.known, episodes=500, evidence="likelihood")
     assert report.remedy == "none"
     times = []
-    for seed, (arrival, service) in enumerate(
-        itertools.product((0.1, 0.2, 0.3, 0.4), (0.2, 0.4, 0.5))
-    ):
+    for seed, (arrival, service) in enumerate(itertools.product(arrivals, (0.2, 0.4, 0.5))):
         truth = DESK.mdp(arrival=arrival, service=service)
         result = orl.run(report.selector(), truth, episodes=500, seed=seed, progress=False)
         assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)

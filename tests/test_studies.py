@@ -27,9 +27,9 @@ PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` r
     "linear:dimension",
     "linear:paper",
     "occam:coverage",
+    "occam:mixtures",
     "rivals:ladder",
     "rivals:linear_river_swim",
-    "simulators:evidence",
     "simulators:logs",
 )
 

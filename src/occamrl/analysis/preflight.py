@@ -14,29 +14,35 @@ Of classes with real parameters, truths are points inside the boxes of richer cl
 plays the best policy of its fit and fits what that policy shows: both are found in turns. What is
 left of the relative entropy is the rate, and it has to exceed log((M + 1)/delta) + (p/2) log(1 +
 steps), for the fits of the p parameters of the truth's class have to be learned, too.
+
+There is one kind of :class:`Rates` for each kind of ladder; :func:`rates_of` chooses it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from occamrl import bellman
 from occamrl.addresses import stream
 from occamrl.answers.wording import count_of, listed
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import (
     ParameterError,
     require_choice,
+    require_delta,
     require_integer,
     require_kind,
     require_number,
 )
-from occamrl.evidence import likelihood, value
-from occamrl.evidence.likelihood import Members
+from occamrl.evidence import value
+from occamrl.evidence.lists import ListEvidence
 from occamrl.evidence.parametric import Counts, ParametricEvidence
 from occamrl.evidence.starts import law_of_starts
 from occamrl.learners.occam import Occam
@@ -44,12 +50,16 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import level
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder, spread_points
-from occamrl.protocols import MOST_EPISODES, Floats, Ints, Known
+from occamrl.protocols import MOST_EPISODES, Known, Learner
 from occamrl.selectors.arl_gen import ARLGen
 
 _SHARE = 0.01  # of what is at stake: losing less is not much
 _NOTHING = 1e-12  # a rate that is rounding
 _TURNS = 3  # of the policy and the fit of a class with real parameters
+_REMEDIES = {
+    "all": "optimism over all kernels that are left",
+    "largest": "play the largest class",
+}
 
 
 @dataclass(frozen=True)
@@ -60,9 +70,7 @@ class UnidentifiablePair:
     member: int  # P: a member of the ladder's list, or counted among those drawn from its class
     truth_class: int
     truth: int  # Q, likewise
-    loss_per_episode: (
-        float  # how much less P's policy earns under Q than Q's own, in the unit of the rewards
-    )
+    loss_per_episode: float  # of P's policy under Q against Q's own, in the unit of the rewards
     episodes_to_reject: float  # until what P's policy sees rejects every kernel of the class
     parameters: str = ""  # of Q, where these are real; P is then the best fit
 
@@ -77,76 +85,145 @@ class Preflight:
     evidence: str
     pairs_tried: int
     unidentifiable: list[UnidentifiablePair]
-    rejection: list[
-        float
-    ]  # of each class but the largest: median episodes until it is rejected, if it is wrong
-    grid_episodes: float = (
-        math.inf
-    )  # after which the cover radius, not noise, limits what can be told apart
+    rejection: list[float]  # of each class but the largest: median episodes until it is, if wrong
+    grid_episodes: float = math.inf  # after which the cover radius, not noise, hides differences
 
     @property
     def remedy(self) -> str:
-        """What ``selector()`` does about such pairs: "none", "all" (kernels that are left) or "largest" (class)."""
+        """What ``selector()`` does about such pairs: "none", "all" or "largest".
+
+        That is nothing, optimism over all kernels that are left, or to play the largest class.
+        """
         if not self.unidentifiable:
             return "none"
-        return "all" if self.evidence == "likelihood" or self.ladder.finite else "largest"
+        if self.ladder.kind == "linear":
+            return "largest"
+        return "all"
 
-    def selector(self, **parameters: Any) -> Any:
-        """Return the agent to play, with other ``parameters``: Occam or ARL-GEN by the evidence, or UCRL-VTR-LIN."""
-        given: dict[str, Any] = {"delta": self.delta, **parameters}
+    def selector(self, **parameters: Any) -> Learner:
+        """Return the agent to play: Occam or ARL-GEN by the evidence, or UCRL-VTR-LIN.
+
+        Other ``parameters`` are handed on to it.
+        """
+        options: dict[str, Any] = {"delta": self.delta, **parameters}
         if self.remedy == "largest" and isinstance(self.ladder, Ladder):
             largest = self.ladder.families[-1]
-            return UCRLVTRLin(
-                **{"features": largest.own_features, "norm_bound": largest.norm_bound, **given}
-            )
-        given = {
-            "ladder": self.ladder,
-            "scope": "all" if self.unidentifiable else "smallest",
-            **given,
-        }
-        return Occam(**given) if self.evidence == "likelihood" else ARLGen(**given)
+            bounds = {"features": largest.own_features, "norm_bound": largest.norm_bound}
+            return UCRLVTRLin(**{**bounds, **options})
+        scope = "all" if self.unidentifiable else "smallest"
+        options = {"ladder": self.ladder, "scope": scope, **options}
+        if self.evidence == "likelihood":
+            return Occam(**options)
+        return ARLGen(**options)
 
     def __str__(self) -> str:
-        names = self.ladder.names
-        sizes = zip(names, self.ladder.sizes, strict=True)
-        what = "model" if self.ladder.finite else "parameter"
-        told = listed([f"{name!r} ({count_of(size, what)})" for name, size in sizes])
-        lines = [
-            f"{told}: {count_of(self.episodes, 'episode')}, judged by {self.evidence}, delta {self.delta:g}"
-        ]
-        for name, after in zip(names, self.rejection, strict=False):
-            when = (
-                "never" if math.isinf(after) else f"after about {count_of(round(after), 'episode')}"
-            )
+        noun = "model" if self.ladder.finite else "parameter"
+        sizes = zip(self.ladder.names, self.ladder.sizes, strict=True)
+        classes = listed([f"{name!r} ({count_of(size, noun)})" for name, size in sizes])
+        run = f"{_rounded(self.episodes)}, judged by {self.evidence}, delta {self.delta:g}"
+        lines = [f"{classes}: {run}"]
+        for name, episodes in zip(self.ladder.names, self.rejection, strict=False):
+            when = f"after about {_rounded(episodes)}" if math.isfinite(episodes) else "never"
             lines.append(f"  {name!r}, if wrong, is rejected {when} by playing it")
-        if not self.unidentifiable:
-            lines.append(
-                f"  no unidentifiable pairs among {self.pairs_tried:,} tried: plain selection is enough"
-            )
-        else:
-            worst = max(self.unidentifiable, key=lambda pair: pair.loss_per_episode)
-            after = worst.episodes_to_reject
-            episodes = "" if math.isinf(after) else count_of(round(after), "episode")
-            unseen = f"unnoticed for {episodes}" if episodes else "and is never noticed"
-            pair = f"kernel {worst.member} of {names[worst.wrong_class - 1]!r} under kernel {worst.truth} of"
-            if worst.parameters:
-                pair = f"the fit of {names[worst.wrong_class - 1]!r} under {worst.parameters} of"
-            what = (
-                "optimism over all kernels that are left"
-                if self.remedy == "all"
-                else "play the largest class"
-            )
-            pair += f" {names[worst.truth_class - 1]!r} loses {worst.loss_per_episode:.3g} per episode, {unseen}"
-            many = f"{len(self.unidentifiable):,} unidentifiable pairs among {self.pairs_tried:,} tried"
-            lines.append(f"  {many}: a wrong class can confirm itself")
-            lines += [f"  worst: {pair}", f"  remedy, in selector(): {what}"]
+        lines += self._lines_of_pairs()
         if math.isfinite(self.grid_episodes):
-            fine = (
-                "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
-            )
-            when = f"after about {count_of(round(self.grid_episodes), 'episode')}"
+            when = f"after about {_rounded(self.grid_episodes)}"
+            fine = "fine enough"
+            if self.grid_episodes <= self.episodes:
+                fine = "too coarse for this run"
             lines.append(f"  grid: limits what can be told apart {when}: {fine}")
         return "\n".join(lines)
+
+    def _lines_of_pairs(self) -> list[str]:
+        tried = f"unidentifiable pairs among {self.pairs_tried:,} tried"
+        if not self.unidentifiable:
+            return [f"  no {tried}: plain selection is enough"]
+        worst = max(self.unidentifiable, key=lambda pair: pair.loss_per_episode)
+        wrong = repr(self.ladder.names[worst.wrong_class - 1])
+        right = repr(self.ladder.names[worst.truth_class - 1])
+        kernels = f"kernel {worst.member} of {wrong} under kernel {worst.truth} of {right}"
+        if worst.parameters:
+            kernels = f"the fit of {wrong} under {worst.parameters} of {right}"
+        noticed = "and is never noticed"
+        if math.isfinite(worst.episodes_to_reject):
+            noticed = f"unnoticed for {_rounded(worst.episodes_to_reject)}"
+        return [
+            f"  {len(self.unidentifiable):,} {tried}: a wrong class can confirm itself",
+            f"  worst: {kernels} loses {worst.loss_per_episode:.3g} per episode, {noticed}",
+            f"  remedy, in selector(): {_REMEDIES[self.remedy]}",
+        ]
+
+
+def _rounded(episodes: float) -> str:
+    return count_of(round(episodes), "episode")
+
+
+# What a policy meets and earns --------------------------------------------------------------------
+
+
+def visits(kernel: bellman.Kernel, policy: Ints, start: Floats, discount: float) -> Floats:
+    """Return the probability of being in s at step h [H, S]."""
+    probability = np.zeros(policy.shape)
+    pairs = np.arange(start.size) * (kernel.reward.size // start.size) + policy
+    here = start
+    for h in range(len(policy)):
+        probability[h] = here
+        # the matrix has the discount inside
+        here = np.asarray(here @ kernel.matrix[pairs[h]]) / discount
+    return probability
+
+
+def at_stake(kernel: bellman.Kernel, known: Known, start: Floats) -> float:
+    """Return how much more the best policy earns than the worst."""
+    # what is not allowed stays so
+    negative = np.where(np.isfinite(kernel.reward), -kernel.reward, -np.inf)
+    best, _ = bellman.solve([kernel], known.states, known.horizon)
+    worst, _ = bellman.solve([kernel._replace(reward=negative)], known.states, known.horizon)
+    return float(start @ best[0] + start @ worst[0])
+
+
+def episodes_until(rate: float, limit: Callable[[float], float]) -> float:
+    """Return the smallest n from which on n d - sqrt(2 n d) exceeds ``limit(n)``; or infinity."""
+
+    def rejected(n: float) -> bool:
+        return n * rate - math.sqrt(2.0 * n * rate) > limit(n)
+
+    if rate == math.inf:
+        return 1.0
+    if rate <= _NOTHING or not rejected(MOST_EPISODES):
+        return math.inf
+    low = 0.0
+    high = float(MOST_EPISODES)
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        # the answer may be 1 or 10^15: its logarithm is halved first
+        if high > 4.0 * low:
+            middle = math.sqrt(max(low, 1e-6) * high)
+        if rejected(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+# Rates of rejection -------------------------------------------------------------------------------
+
+
+class Trial(NamedTuple):
+    """A class that plays alone while a kernel outside it is the truth."""
+
+    pair: UnidentifiablePair  # what it is if too much is lost for too long
+    member_rejected: float  # after how many episodes the member that plays is
+    stake: float  # of which a share counts as much, in the learner's unit
+
+
+class Rates(Protocol):
+    """How soon evidence rejects the classes of a ladder that play alone."""
+
+    grid_episodes: float  # see Preflight
+
+    def trials(self, m: int) -> Iterator[Trial]:
+        """Try class m, from 1, against truths outside it."""
 
 
 class Candidate(NamedTuple):
@@ -161,240 +238,291 @@ class Candidate(NamedTuple):
     policy: Ints  # [H, S]
 
 
-def candidates(
-    ladder: Ladder, known: Known, members: int, truths: int
-) -> list[tuple[list[Any], list[Any]]]:
-    """Return kernels inside and outside of each class but the largest, drawn at random where there are more."""
-    draw, pairs = stream(0, "preflight"), list[tuple[list[Any], list[Any]]]()
-
-    def solved(number: int, first: int, theta: Floats) -> Candidate:
-        probability = np.maximum(ladder.features.probabilities(theta), 0.0)
-        kernel = bellman.kernel_of(ladder.features.attach(known), probability, known)
-        best = bellman.solve([kernel], known.states, known.horizon)
-        return Candidate(number, first, theta, probability, kernel, *best)
-
-    def some(first: int, last: int, most: int) -> list[Candidate]:
-        chosen = np.arange(first, last)
-        if chosen.size > most:
-            chosen = np.sort(draw.choice(chosen, most, replace=False))
-        return [solved(int(i), int(ladder.level[i]) + 1, ladder.family.theta[i]) for i in chosen]
-
-    if ladder.finite:
-        return [(some(0, n, members), some(n, ladder.sizes[-1], truths)) for n in ladder.sizes[:-1]]
-    drawn: list[list[Candidate]] = []
-    for m, family in enumerate(ladder.families, start=1):
-        found = (
-            ladder.families[-1].find(family.kernel(one))
-            for one in family.members(draw, max(members, truths))
-        )
-        thetas = [ladder.features.as_theta(theta) for theta in found if theta is not None]
-        drawn.append([solved(i, m, theta) for i, theta in enumerate(thetas)])
-    for m in range(1, ladder.classes):
-        each = math.ceil(truths / (ladder.classes - m))  # of every larger class
-        pairs.append(
-            (drawn[m - 1][:members], [one for larger in drawn[m:] for one in larger[:each]])
-        )
-    return pairs
+Sides = tuple[list[Candidate], list[Candidate]]  # inside a class, and outside
+Times = tuple[float, float]  # until a class is rejected, and until its member that plays is
 
 
-def visits(kernel: bellman.Kernel, policy: Ints, start: Floats, discount: float = 1.0) -> Floats:
-    """Return the probability of being in s at step h [H, S]."""
-    found, every = np.zeros(policy.shape), np.arange(start.size)
-    here, actions = start, kernel.reward.size // start.size
-    for h, acts in enumerate(policy):
-        found[h] = here
-        here = np.asarray(here @ kernel.matrix[every * actions + acts]) / discount
-    return found
+class KernelRates(ABC):
+    """Of kernels inside each class, which play, and kernels outside it, which are true."""
 
+    _plan: Candidate | None = None  # whose rows are kept: they are slow to find
+    _rows: Floats  # [H, S, n]
 
-def at_stake(kernel: bellman.Kernel, known: Known, start: Floats) -> float:
-    """Return how much more the best policy earns than the worst."""
-    negative = np.where(
-        np.isfinite(kernel.reward), -kernel.reward, -np.inf
-    )  # what is not allowed stays so
-    both = (kernel, bellman.Kernel(kernel.matrix, negative))
-    return float(
-        sum(start @ bellman.solve([each], known.states, known.horizon)[0][0] for each in both)
-    )
+    def __init__(
+        self, ladder: Ladder, known: Known, delta: float, members: int, truths: int
+    ) -> None:
+        self.ladder = ladder
+        self.known = known
+        self.delta = delta
+        self.start = law_of_starts(known, np.zeros(known.states, np.int64))
+        self.sides = self._candidates(members, truths)
+        self.stake = 0.0
+        for _, outside in self.sides:
+            for truth in outside:
+                self.stake = max(self.stake, at_stake(truth.kernel, known, self.start))
+        self.grid_episodes = math.inf
+        if ladder.reach[-1]:  # until the cover radius outweighs the noise
+            noise = math.log(ladder.family.size / delta)
+            self.grid_episodes = noise / (known.horizon * ladder.reach[-1] ** 2)
 
+    @abstractmethod
+    def _candidates(self, members: int, truths: int) -> list[Sides]:
+        """Return at most so many kernels inside and outside of each class but the largest."""
 
-def episodes_until(rate: float, most: Callable[[float], float]) -> float:
-    """Return the smallest n from which on n d - sqrt(2 n d) exceeds ``most(n)``; infinite if that is never."""
+    @abstractmethod
+    def _times(self, m: int, plan: Candidate, truth: Candidate, visited: Floats) -> Times:
+        """Return when class m and the member that plays are rejected.
 
-    def rejected(n: float) -> bool:
-        return n * rate - math.sqrt(2.0 * n * rate) > most(n)
-
-    if rate == math.inf:
-        return 1.0
-    if rate <= _NOTHING or not rejected(MOST_EPISODES):
-        return math.inf
-    low, high = 0.0, float(MOST_EPISODES)
-    while high - low > 1e-6 * high:
-        middle = math.sqrt(max(low, 1e-6) * high) if high > 4.0 * low else 0.5 * (low + high)
-        low, high = (low, middle) if rejected(middle) else (middle, high)
-    return high
-
-
-class Rates:
-    """How fast evidence grows against the kernels of each class, and what it has to exceed."""
-
-    def __init__(self, ladder: Ladder, known: Known, delta: float, evidence: str) -> None:
-        self.ladder, self.known, self.delta, self.radius = ladder, known, delta, ladder.reach[-1]
-        self.by_likelihood, self.pairs = (
-            evidence == "likelihood",
-            np.arange(known.states) * known.actions,
-        )
-        if ladder.finite:
-            self.log_prior = (
-                likelihood.log_weights(ladder) if self.by_likelihood else np.log(ladder.prior)
-            )
-        if self.by_likelihood:
-            members = Members.of(ladder.family, known)
-            self.symbols = members.symbols
-            with np.errstate(divide="ignore"):
-                self.logs = np.log(
-                    members.probability(slice(0, ladder.sizes[-2] if ladder.classes > 1 else 0))
-                )
-
-    def rows(self, plan: Candidate) -> Floats:
-        """Return the rows x [H, S, n] of a plan."""
-        each = (
-            value.rows(self.ladder.features, self.known, following).x
-            for following in plan.values[1:]
-        )
-        return np.array([x[self.pairs + acts] for x, acts in zip(each, plan.policy, strict=True)])
-
-    def gram(self, plan: Candidate, rows: Floats, visited: Floats) -> Floats:
-        """Return the expected sum of x x' in an episode [G, n, n]."""
-        features = self.ladder.features
-        found, group = (
-            np.zeros((features.groups, *[features.width] * 2)),
-            features.group[self.pairs + plan.policy],
-        )
-        for g in np.unique(group):
-            found[g] = (rows[group == g] * visited[group == g][:, None]).T @ rows[group == g]
-        return found
-
-    def until(
-        self, m: int, plan: Candidate, rows: Floats, truth: Candidate, visited: Floats
-    ) -> tuple[float, float]:
-        """Return the episodes until class m is rejected, and until the kernel that is played is.
-
-        ``rows`` are those of the plan, and ``visited`` [H, S] how probable its states are under the
-        truth.
+        ``visited`` [H, S] is how probable states are then.
         """
+
+    def trials(self, m: int) -> Iterator[Trial]:
+        """Try class m, from 1, against truths outside it."""
+        inside, outside = self.sides[m - 1]
+        for plan in inside:
+            for truth in outside:
+                visited = visits(truth.kernel, plan.policy, self.start, self.known.discount)
+                of_class, of_member = self._times(m, plan, truth, visited)
+                earned = bellman.evaluate([truth.kernel], plan.policy)
+                loss = self.known.unit.scale * float(self.start @ (truth.values[0] - earned[0]))
+                pair = UnidentifiablePair(m, plan.number, truth.first, truth.number, loss, of_class)
+                yield Trial(pair, of_member, self.stake)
+
+    def _solved(self, number: int, first: int, theta: Floats) -> Candidate:
+        features = self.ladder.features
+        probability = np.maximum(features.probabilities(theta), 0.0)
+        kernel = bellman.kernel_of(features.attach(self.known), probability, self.known)
+        values, policy = bellman.solve([kernel], self.known.states, self.known.horizon)
+        return Candidate(number, first, theta, probability, kernel, values, policy)
+
+    def _pairs(self, plan: Candidate) -> Ints:
+        return np.arange(self.known.states) * self.known.actions + plan.policy  # [H, S]
+
+    def _gram(self, plan: Candidate, visited: Floats) -> Floats:
+        """Return the expected sum of x x' of value rows in an episode [G, n, n]."""
+        features = self.ladder.features
+        pairs = self._pairs(plan)
+        if plan is not self._plan:
+            steps = zip(plan.values[1:], pairs, strict=True)
+            rows = [value.rows(features, self.known, V).x[pair] for V, pair in steps]
+            self._rows = np.array(rows)
+            self._plan = plan
+        gram = np.zeros((features.groups, features.width, features.width))
+        group = features.group[pairs]
+        for g in np.unique(group):
+            x = self._rows[group == g]
+            gram[g] = (x * visited[group == g][:, None]).T @ x
+        return gram
+
+
+class ListRates(KernelRates):
+    """Of lists of kernels: a class is rejected with the last of its members."""
+
+    log_prior: Floats  # [m]
+
+    def _candidates(self, members: int, truths: int) -> list[Sides]:
         ladder = self.ladder
-        if not ladder.finite:
-            gram = self.gram(plan, rows, visited)
-            eigen = np.maximum(np.linalg.eigvalsh(gram), 0.0)
-            xy, gap = (gram @ truth.theta[:, :, None])[:, :, 0], (plan.theta - truth.theta)[None]
-            least = ladder.smallest_loss(m, gram, xy) + float((truth.theta * xy).sum())
-            own = float(value.losses(gap, gram, np.zeros_like(xy))[0])
+        draw = stream(0, "preflight")
 
-            def determinant(n: float) -> float:
-                return 0.5 * float(np.log1p(n * eigen).sum()) + math.log(1.0 / self.delta)
+        def some(first: int, last: int, maximum: int) -> list[Candidate]:
+            numbers = np.arange(first, last)
+            if numbers.size > maximum:
+                numbers = np.sort(draw.choice(numbers, maximum, replace=False))
+            return [
+                self._solved(int(i), int(ladder.level[i]) + 1, ladder.family.theta[i])
+                for i in numbers
+            ]
 
-            return episodes_until(2.0 * least, determinant), episodes_until(2.0 * own, determinant)
-        size = ladder.sizes[m - 1]
-        if self.by_likelihood:
-            played = (self.pairs + plan.policy).ravel()
-            visits = np.bincount(played, visited.ravel(), self.pairs.size * self.known.actions)
-            law = self.symbols.join(truth.probability[None])[0]
-            weight = visits[self.symbols.outcomes.pair] * law
-            seen = weight > 0.0
-            rates = float(weight[seen] @ np.log(law[seen])) - self.logs[:size, seen] @ weight[seen]
-        else:
-            gram = self.gram(plan, rows, visited)
-            rates = 2.0 * value.losses(
-                ladder.family.theta[:size] - truth.theta, gram, np.zeros(gram.shape[:2])
-            )
-        price = math.log(1.0 / level(self.radius, self.delta)) - float(self.log_prior[truth.number])
-        price += math.log(2.0 / self.delta) if self.radius else 0.0
+        total = ladder.sizes[-1]
+        return [(some(0, n, members), some(n, total, truths)) for n in ladder.sizes[:-1]]
 
-        def most(n: float) -> float:
-            return price + n * self.known.horizon * self.radius**2
+    @abstractmethod
+    def _rates(self, size: int, plan: Candidate, truth: Candidate, visited: Floats) -> Floats:
+        """Return the rates of the first members [size]."""
 
-        return episodes_until(float(rates.min()), most), episodes_until(
-            float(rates[plan.number]), most
-        )
+    def _times(self, m: int, plan: Candidate, truth: Candidate, visited: Floats) -> Times:
+        radius = self.ladder.reach[-1]
+        price = math.log(1.0 / level(radius, self.delta)) - float(self.log_prior[truth.number])
+        if radius:
+            price += math.log(2.0 / self.delta)
+
+        def limit(n: float) -> float:
+            return price + n * self.known.horizon * radius**2
+
+        rates = self._rates(self.ladder.sizes[m - 1], plan, truth, visited)
+        of_class = episodes_until(float(rates.min()), limit)
+        return of_class, episodes_until(float(rates[plan.number]), limit)
 
 
-def played_alone(
-    by: ParametricEvidence, m: int, truth: Floats, start: Floats
-) -> tuple[float, float, float]:
-    """Return how fast evidence against class m (from 1) grows in an episode if it plays alone, steps, and its loss.
+class LikelihoodRates(ListRates):
+    """Of lists by likelihood: relative entropies."""
 
-    ``truth`` are parameters as shares of the box. The class plays the best policy of its fit and
-    fits what it sees.
-    """
-    known, free, theta = by.known, by.free[m - 1], by.default.copy()
-    theta[free] = truth[free]
-    law, kernel = by.probability(truth), by.kernel(truth)
-    best = bellman.solve([kernel], known.states, known.horizon)[0][0]
-    for _ in range(_TURNS):
-        policy = bellman.solve([by.kernel(theta)], known.states, known.horizon)[1]
-        seen = visits(kernel, policy, start, known.discount)
-        row = by.model.row_of(np.arange(known.states), policy)  # [H, S], -1 at rest
-        steps = np.bincount(row[row >= 0], seen[row >= 0], len(by.model.pairs))
-        counts = steps[by.row] * law
-        came = np.flatnonzero(counts > 0.0)
-        data = Counts(
-            np.flatnonzero(steps).tolist(),
-            came,
-            counts[came],
-            np.log(law[came]),
-            np.zeros(steps.size),
-        )
-        fit = by.fit(data, free, by.starts(theta, True))
-        theta = fit.theta
-    loss = start @ (best - bellman.evaluate([kernel], policy)[0])
-    return max(-fit.likelihood - fit.slack, 0.0), float(steps.sum()), float(loss)
+    def __init__(
+        self, ladder: Ladder, known: Known, delta: float, members: int, truths: int
+    ) -> None:
+        super().__init__(ladder, known, delta, members, truths)
+        evidence = ListEvidence(ladder, known, delta)
+        self.log_prior = evidence.log_weights
+        self.members = evidence.members
+
+    @cached_property
+    def _logs(self) -> Floats:
+        # of the classes that are tried: all but the largest
+        with np.errstate(divide="ignore"):
+            return np.log(self.members.probability(slice(0, self.ladder.sizes[-2])))
+
+    def _rates(self, size: int, plan: Candidate, truth: Candidate, visited: Floats) -> Floats:
+        pairs = self._pairs(plan).ravel()
+        count = np.bincount(pairs, visited.ravel(), self.known.states * self.known.actions)
+        law = self.members.symbols.join(truth.probability[None])[0]
+        weight = count[self.members.outcomes.pair] * law
+        seen = weight > 0.0
+        entropy = float(weight[seen] @ np.log(law[seen]))
+        return np.asarray(entropy - self._logs[:size, seen] @ weight[seen])
 
 
-def _real(
-    ladder: ParametricLadder,
+class ListValueRates(ListRates):
+    """Of lists by value rows: twice the squared distances of rows."""
+
+    def __init__(
+        self, ladder: Ladder, known: Known, delta: float, members: int, truths: int
+    ) -> None:
+        super().__init__(ladder, known, delta, members, truths)
+        self.log_prior = np.log(ladder.prior)
+
+    def _rates(self, size: int, plan: Candidate, truth: Candidate, visited: Floats) -> Floats:
+        gram = self._gram(plan, visited)
+        gaps = self.ladder.family.theta[:size] - truth.theta
+        return 2.0 * value.losses(gaps, gram, np.zeros(gram.shape[:2]))
+
+
+class LinearRates(KernelRates):
+    """Of linear classes and aggregations, by value rows."""
+
+    def _candidates(self, members: int, truths: int) -> list[Sides]:
+        ladder = self.ladder
+        draw = stream(0, "preflight")
+        drawn: list[list[Candidate]] = []
+        for m, family in enumerate(ladder.families, start=1):
+            drawn.append([])
+            for member in family.members(draw, max(members, truths)):
+                theta = ladder.families[-1].find(family.kernel(member))
+                if theta is not None:
+                    theta = ladder.features.as_theta(theta)
+                    drawn[-1].append(self._solved(len(drawn[-1]), m, theta))
+        sides: list[Sides] = []
+        for m in range(1, ladder.classes):
+            # as many of every larger class
+            maximum = math.ceil(truths / (ladder.classes - m))
+            outside = [truth for larger in drawn[m:] for truth in larger[:maximum]]
+            sides.append((drawn[m - 1][:members], outside))
+        return sides
+
+    def _times(self, m: int, plan: Candidate, truth: Candidate, visited: Floats) -> Times:
+        gram = self._gram(plan, visited)
+        eigenvalues = np.maximum(np.linalg.eigvalsh(gram), 0.0)
+        xy = (gram @ truth.theta[:, :, None])[:, :, 0]
+        least = self.ladder.smallest_loss(m, gram, xy) + float((truth.theta * xy).sum())
+        gap = (plan.theta - truth.theta)[None]
+        loss = float(value.losses(gap, gram, np.zeros_like(xy))[0])
+
+        def limit(n: float) -> float:
+            return 0.5 * float(np.log1p(n * eigenvalues).sum()) + math.log(1.0 / self.delta)
+
+        return episodes_until(2.0 * least, limit), episodes_until(2.0 * loss, limit)
+
+
+class ParametricRates:
+    """Of classes with real parameters: points of richer classes are true."""
+
+    grid_episodes = math.inf
+
+    def __init__(self, ladder: ParametricLadder, known: Known, delta: float, truths: int) -> None:
+        self.evidence = ParametricEvidence(ladder, known, delta)
+        self.start = law_of_starts(known, np.zeros(known.states, np.int64))
+        self.truths = truths
+
+    def trials(self, m: int) -> Iterator[Trial]:
+        """Try class m, from 1, against points in the boxes of richer classes."""
+        evidence = self.evidence
+        known = evidence.known
+        for richer in range(m + 1, evidence.classes + 1):
+            free = evidence.free[richer - 1]
+            for number, shares in enumerate(spread_points(len(free), self.truths)):
+                truth = evidence.default.copy()
+                truth[free] = shares
+                rejected, loss = self.play_alone(m, truth, len(free))
+                loss *= known.unit.scale
+                point = evidence.point(truth)
+                names = evidence.ladder.free[richer - 1]
+                values = ", ".join(f"{name} = {point[name]:.3g}" for name in names)
+                pair = UnidentifiablePair(m, -1, richer, number, loss, rejected, values)
+                yield Trial(pair, rejected, at_stake(evidence.kernel(truth), known, self.start))
+
+    def play_alone(self, m: int, truth: Floats, parameters: int) -> tuple[float, float]:
+        """Return when class m, from 1, is rejected if it plays alone, and its loss per episode.
+
+        It plays the best policy of its fit to what it sees. ``truth`` is a point, as shares of the
+        box, of a class with so many free ``parameters``.
+        """
+        evidence = self.evidence
+        known = evidence.known
+        free = evidence.free[m - 1]
+        theta = evidence.default.copy()
+        theta[free] = truth[free]
+        law = evidence.probability(truth)
+        kernel = evidence.kernel(truth)
+        # in turns: a fit decides what is played, and what is played decides the fit
+        for _ in range(_TURNS):
+            _, policy = bellman.solve([evidence.kernel(theta)], known.states, known.horizon)
+            visited = visits(kernel, policy, self.start, known.discount)
+            row = evidence.model.row_of(np.arange(known.states), policy)  # [H, S]
+            moving = row >= 0
+            steps = np.bincount(row[moving], visited[moving], len(evidence.model.pairs))
+            count = steps[evidence.row] * law
+            seen = np.flatnonzero(count > 0.0)
+            rows = np.flatnonzero(steps).tolist()
+            data = Counts(rows, seen, count[seen], np.log(law[seen]), np.zeros(steps.size))
+            fit = evidence.fit(data, free, evidence.starts(theta, True))
+            theta = fit.theta
+
+        price = math.log((evidence.classes + 1) / evidence.delta)
+
+        def limit(n: float) -> float:
+            return price + 0.5 * parameters * math.log1p(n * float(steps.sum()))
+
+        rate = max(-fit.likelihood - fit.slack, 0.0)
+        best, _ = bellman.solve([kernel], known.states, known.horizon)
+        loss = self.start @ (best[0] - bellman.evaluate([kernel], policy)[0])
+        return max(1.0, episodes_until(rate, limit)), float(loss)
+
+
+def rates_of(
+    ladder: Ladder | ParametricLadder,
     known: Known,
-    episodes: int,
     delta: float,
+    evidence: str,
+    members: int,
     truths: int,
-    least_loss: float | None,
-) -> Preflight:
-    """Try truths inside the boxes of richer classes against each class with real parameters."""
-    by, start = (
-        ParametricEvidence(ladder, known, delta),
-        law_of_starts(known, np.zeros(known.states, np.int64)),
-    )
-    found, typical, tried = list[UnidentifiablePair](), list[float](), 0
-    for m in range(1, ladder.classes):
-        times = []
-        for richer, number in (
-            (m2, i) for m2 in range(m + 1, ladder.classes + 1) for i in range(truths)
-        ):
-            truth, free = by.default.copy(), by.free[richer - 1]
-            truth[free] = spread_points(len(free), truths)[number]
-            rate, steps, loss = played_alone(by, m, truth, start)
-            price, half = math.log((ladder.classes + 1) / delta), 0.5 * len(free)
-
-            def most(
-                n: float, price: float = price, half: float = half, steps: float = steps
-            ) -> float:
-                return price + half * math.log1p(n * steps)
-
-            times.append(max(1.0, episodes_until(rate, most)))
-            least = (
-                _SHARE * at_stake(by.kernel(truth), known, start)
-                if least_loss is None
-                else least_loss
+) -> Rates:
+    """Return the rates for a kind of ladder and of evidence; refuse what no selector plays."""
+    if isinstance(ladder, ParametricLadder):
+        if evidence == "value":
+            raise ParameterError(
+                "evidence",
+                got='"value"',
+                expected='"likelihood", or a list of models for value rows',
             )
-            if loss > least and times[-1] > episodes:
-                point = by.point(truth)
-                named = ", ".join(f"{name} = {point[name]:.3g}" for name in ladder.free[richer - 1])
-                amount = known.unit.scale * loss
-                found.append(UnidentifiablePair(m, -1, richer, number, amount, times[-1], named))
-        typical.append(float(np.median(times)))
-        tried += len(times)
-    about: dict[str, Any] = {"pairs_tried": tried, "unidentifiable": found, "rejection": typical}
-    return Preflight(ladder=ladder, episodes=episodes, delta=delta, evidence="likelihood", **about)
+        return ParametricRates(ladder, known, delta, truths)
+    if evidence == "likelihood":
+        Occam(ladder=ladder)  # refuses what it cannot play
+        return LikelihoodRates(ladder, known, delta, members, truths)
+    if ladder.finite:
+        return ListValueRates(ladder, known, delta, members, truths)
+    return LinearRates(ladder, known, delta, members, truths)
+
+
+# The door -----------------------------------------------------------------------------------------
 
 
 def preflight(
@@ -408,7 +536,7 @@ def preflight(
     members: int | None = None,
     least_loss: float | None = None,
 ) -> Preflight:
-    """Look for unidentifiable pairs, and predict how long each class takes to be rejected if it is wrong.
+    """Look for unidentifiable pairs, and predict when each class is rejected if it is wrong.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("patchy-ice")
@@ -435,74 +563,44 @@ def preflight(
         that the best policy earns above the worst.
     """
     require_kind("ladder", ladder, (Ladder, ParametricLadder))
+    judged_by = evidence or "value"
     if isinstance(ladder, ParametricLadder):
-        known, evidence = ladder.model.known if known is None else known, evidence or "likelihood"
+        judged_by = evidence or "likelihood"
+        known = ladder.model.known if known is None else known
     require_kind("known", known, Known)
     assert known is not None  # noqa: S101  # for mypy
     require_integer("episodes", episodes, 1)
-    require_number("delta", delta, 1e-300, 1.0)
-    evidence = evidence or "value"
-    require_choice("evidence", evidence, ("value", "likelihood"))
-    few = 64 if ladder.finite else 6
-    truths = require_integer("truths", few if truths is None else truths, 1)
-    members = require_integer("members", few if members is None else members, 1)
-    require_number("least_loss", 0.0 if least_loss is None else least_loss, 0.0, math.inf)
+    require_delta(delta)
+    require_choice("evidence", judged_by, ("value", "likelihood"))
+    default = 64 if ladder.finite else 6
+    truths = require_integer("truths", default if truths is None else truths, 1)
+    members = require_integer("members", default if members is None else members, 1)
+    if least_loss is not None:
+        require_number("least_loss", least_loss, 0.0, math.inf)
     if not known.rewards_known:
         raise ParameterError(
             "known", got="sizes alone", expected="rewards too: policies are compared by them"
         )
-    if least_loss is not None:
-        least_loss /= known.unit.scale
-    if isinstance(ladder, ParametricLadder):
-        if evidence == "value":
-            raise ParameterError(
-                "evidence",
-                got='"value"',
-                expected='"likelihood", or a list of models for value rows',
-            )
-        return _real(ladder, known, episodes, delta, truths, least_loss)
-    if evidence == "likelihood":
-        Occam(ladder=ladder)  # refuses what it cannot play
-    start = law_of_starts(known, np.zeros(known.states, np.int64))
-    pairs = candidates(ladder, known, members, truths)
-    if least_loss is None:
-        stakes = (at_stake(one.kernel, known, start) for _, outside in pairs for one in outside)
-        least_loss = _SHARE * max(stakes, default=0.0)
-    rates, typical, tried = Rates(ladder, known, delta, evidence), list[float](), 0
-    unidentifiable: list[UnidentifiablePair] = []
-    for m, (ours, theirs) in enumerate(pairs, start=1):
+    rates = rates_of(ladder, known, delta, judged_by, members, truths)
+    unidentifiable = []
+    rejection = []
+    pairs_tried = 0
+    for m in range(1, ladder.classes):
         times = []
-        for plan in ours:
-            rows = rates.rows(plan)
-            for truth in theirs:
-                loss = float(
-                    start @ (truth.values[0] - bellman.evaluate([truth.kernel], plan.policy)[0])
-                )
-                of_class, own = rates.until(
-                    m, plan, rows, truth, visits(truth.kernel, plan.policy, start, known.discount)
-                )
-                times.append(of_class)
-                if loss > least_loss and own > episodes:
-                    loss = known.unit.scale * loss
-                    pair = UnidentifiablePair(
-                        m, plan.number, truth.first, truth.number, loss, of_class
-                    )
-                    unidentifiable.append(pair)
-        typical.append(float(np.median(times)) if times else math.inf)
-        tried += len(times)
-    grid = math.inf
-    if rates.radius:  # until the cover radius outweighs the noise
-        grid = math.log(ladder.family.size / delta) / (known.horizon * rates.radius**2)
-    found: dict[str, Any] = {
-        "pairs_tried": tried,
-        "unidentifiable": unidentifiable,
-        "rejection": typical,
-    }
+        for trial in rates.trials(m):
+            times.append(trial.pair.episodes_to_reject)
+            much = known.unit.scale * _SHARE * trial.stake if least_loss is None else least_loss
+            if trial.pair.loss_per_episode > much and trial.member_rejected > episodes:
+                unidentifiable.append(trial.pair)
+        rejection.append(float(np.median(times)) if times else math.inf)
+        pairs_tried += len(times)
     return Preflight(
         ladder=ladder,
         episodes=episodes,
         delta=delta,
-        evidence=evidence,
-        grid_episodes=grid,
-        **found,
+        evidence=judged_by,
+        pairs_tried=pairs_tried,
+        unidentifiable=unidentifiable,
+        rejection=rejection,
+        grid_episodes=rates.grid_episodes,
     )
