@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 import occamrl as orl
 from occamrl.experiments.records import Records
-from occamrl.learners.tabular import Optimal, UniformRandom
+from occamrl.learners.fixed_policies import Optimal, UniformRandom
 from occamrl.report import data
 from occamrl.report.figures import class_rows, curve_of, draw_classes, draw_curves, write_figures
 from occamrl.report.page import render, write_page, write_report
@@ -75,7 +75,7 @@ def record(
     }
 
 
-def records(cells: list[dict[str, Any]], **about: Any) -> Records:
+def records(cells: list[Any], **about: Any) -> Records:
     return Records(folder=Path(), name="made up", spec={"name": "made up"}, cells=cells, **about)
 
 
