@@ -8,7 +8,7 @@ seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.stats import binomtest
@@ -18,29 +18,30 @@ from occamrl.addresses import stream
 from occamrl.problems.lakes import PatchyIce
 from occamrl.problems.mixtures import ReferenceLadder, SparseMixture
 from occamrl.problems.operations import Pricing
-from occamrl.protocols import Ints
+from occamrl.protocols import Ints, Problem
 from studies.figures import Panel, Played, Runs, Size, curves, number, picture, play, regrets, table
 
 
-def on_class(ladder: orl.Ladder, m: int) -> Any:
+def on_class(ladder: orl.Ladder, m: int) -> orl.Learner:
     """Return the learner that plays class m of a ladder, from 1, right or wrong."""
-    family: Any = ladder.family_of(m)
+    family = ladder.family_of(m)
     if ladder.finite:
         return orl.UCRLVTR(family=family)
     return orl.UCRLVTRLin(features=family.own_features, norm_bound=family.norm_bound)
 
 
-AGENTS: dict[str, Callable[[orl.Ladder, int], Any]] = {
+AGENTS: dict[str, Callable[[orl.Ladder, int], orl.Learner]] = {
     "ARL-GEN": lambda ladder, m: orl.ARLGen(ladder=ladder),
     'scope="all"': lambda ladder, m: orl.ARLGen(ladder=ladder, scope="all"),
     "oracle": on_class,
     "largest class": lambda ladder, m: on_class(ladder, ladder.classes),
     "smallest class": lambda ladder, m: on_class(ladder, 1),
 }
+REFERENCE = 2**14 - 2  # episodes on the reference ladder: whole epochs of the paper's ARL-GEN
 SINCE = "right class at the end, since episode (median, latest)"
 
 
-def agents(ladder: orl.Ladder, m: int, *names: str) -> dict[str, Any]:
+def agents(ladder: orl.Ladder, m: int, *names: str) -> dict[str, orl.Learner]:
     """Return ARL-GEN and its reference points, those that are named or all."""
     return {name: AGENTS[name](ladder, m) for name in names or AGENTS}
 
@@ -50,16 +51,25 @@ def mean(results: Sequence[Played], scale: float = 1.0) -> str:
     return number(scale * float(regrets(results).mean()))
 
 
-def found(results: Sequence[Any], m: int) -> str:
-    """Return in how many runs class m was in play at the end, and since when in these (median, latest)."""
-    last = [(one.phases[-1]["chosen"], one.phases[-1]["since"]) for one in results]
-    since = [when for chosen, when in last if chosen == m]
-    return f"{len(since)}/{len(last)}" + (
-        f": {np.median(since):.0f}, {max(since)}" if since else ""
-    )
+class HasPhases(Protocol):
+    """A run, or what is kept of one."""
+
+    @property
+    def phases(self) -> list[dict[str, Any]]:
+        """A row for each stretch of equal decisions."""
 
 
-def preflight(ladder: orl.Ladder, problem: Any, episodes: int, **options: Any) -> str:
+def class_at_end(results: Sequence[HasPhases], m: int) -> str:
+    """Return in how many runs class m was in play at the end, and since when (median, latest)."""
+    last = [one.phases[-1] for one in results]
+    since = [phase["since"] for phase in last if phase["chosen"] == m]
+    text = f"{len(since)}/{len(last)}"
+    if since:
+        text += f": {np.median(since):.0f}, {max(since)}"
+    return text
+
+
+def preflight(ladder: orl.Ladder, problem: Problem, episodes: int, **options: Any) -> str:
     """Return what the preflight says before any data, as an indented block."""
     report = orl.preflight(ladder, problem.mdp.known, episodes=episodes, **options)
     return "\n".join(f"    {line}" for line in str(report).splitlines())
@@ -68,7 +78,8 @@ def preflight(ladder: orl.Ladder, problem: Any, episodes: int, **options: Any) -
 def line(played: Runs, m: int, scale: float = 1.0) -> list[str]:
     """Return what the tables show of the runs on one problem; regret times ``scale``."""
     first, *others = played.values()
-    return [mean(first, scale), found(first, m), *(mean(results, scale) for results in others)]
+    regrets_of_others = [mean(results, scale) for results in others]
+    return [mean(first, scale), class_at_end(first, m), *regrets_of_others]
 
 
 def header(played: Runs) -> list[str]:
@@ -79,20 +90,15 @@ def header(played: Runs) -> list[str]:
 
 def classes(size: Size) -> str:
     """Measure the reference ladder of 1, 17, 129 and 577 kernels, for every m*."""
-    rows, panels, K = [], [], 2**14 - 2
+    rows = []
+    panels = []
     for m in size.some(range(1, 5)):
         problem = ReferenceLadder(nonzero=m - 1)
-        played = play(
-            size, agents(orl.Ladder.of_problem(problem), m), problem, K, 10, label=f"m* = {m}"
-        )
+        cast = agents(orl.Ladder.of_problem(problem), m)
+        played = play(size, cast, problem, REFERENCE, 10, label=f"m* = {m}")
         rows.append([m, *line(played, m)])
-        panels.append(
-            Panel(
-                f"reference ladder, m* = {m}",
-                curves(played, size.episodes(K)),
-                beyond="smallest class",
-            )
-        )
+        lines = curves(played, size.episodes(REFERENCE))
+        panels.append(Panel(f"reference ladder, m* = {m}", lines, beyond="smallest class"))
     picture(size, "selection-ladders.png", panels)
     return table(["class needed; 16,382 episodes, 10 seeds", *header(played)], rows)
 
@@ -103,22 +109,23 @@ def paper(size: Size) -> str:
     for m in size.some((2, 3, 4)):
         problem = ReferenceLadder(nonzero=m - 1)
         selector = orl.paper.ARLGen(ladder=orl.Ladder.of_problem(problem))
-        one = play(size, {"paper": selector}, problem, 2**14 - 2, 1)["paper"][0]
+        one = play(size, {"paper": selector}, problem, REFERENCE, 1)["paper"][0]
+        # of a class that changes within an epoch, the last
         epochs = {row["epoch"]: row["chosen"] for row in one.phases}
-        rows.append((m, number(one.regret), ", ".join(str(epochs[i]) for i in sorted(epochs))))
-    return table(
-        ("class needed; 16,382 episodes, one seed", "regret", "class in play, epoch by epoch"), rows
-    )
+        chosen = ", ".join(str(epochs[i]) for i in sorted(epochs))
+        rows.append((m, number(one.regret), chosen))
+    head = ("class needed; 16,382 episodes, one seed", "regret", "class in play, epoch by epoch")
+    return table(head, rows)
 
 
 def false_rejection(size: Size) -> str:
-    """Measure how often the class of the truth is rejected, with the test and without its slack log(1/delta)."""
-    problem, rows = ReferenceLadder(nonzero=1), []
+    """Measure how often the true class is rejected, with the test and without its slack."""
+    problem = ReferenceLadder(nonzero=1)
     ladder = orl.Ladder.of_problem(problem)
+    rows = []
     for name, delta in (("the test", 0.05), ("without its slack log(1/delta)", 0.999)):
-        played = play(
-            size, {name: orl.ARLGen(ladder=ladder, delta=delta)}, problem, 1022, 400, label=name
-        )[name]
+        cast = {name: orl.ARLGen(ladder=ladder, delta=delta)}
+        played = play(size, cast, problem, 1022, 400, label=name)[name]
         rejected = sum(max(row["chosen"] for row in one.phases) > 2 for one in played)
         upper = binomtest(rejected, len(played)).proportion_ci(0.95).high
         rows.append((name, f"{rejected} of {len(played)}", f"{upper:.3f}"))
@@ -156,6 +163,7 @@ def pricing(size: Size) -> str:
     problem = Pricing(**Pricing.small[0]) if size.tiny else Pricing()  # else 65,536 kernels
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp) or 0
+    # Before any data: that a wrong class can confirm itself.
     said = preflight(ladder, problem, 2**12 - 2)
     played = play(size, agents(ladder, m), problem, 2**12 - 2, 5)
     return (
@@ -165,18 +173,25 @@ def pricing(size: Size) -> str:
     )
 
 
-def coordinates() -> tuple[Any, Any, int]:
+Linear = tuple[orl.Ladder, orl.FiniteMDP, int]  # a ladder, its truth, and episodes
+
+
+def coordinates() -> Linear:
     """Return the ladder of the first 1 ... 9 coordinates of a sparse mixture, the truth at 3."""
     mixture = SparseMixture(
         states=12, actions=3, horizon=10, dimension=9, nonzero=3, gamma=0.5, seed=0
     )
-    features, bound = orl.FeatureMap(mixture.phi), float(np.linalg.norm(mixture.theta))
-    order = [*mixture.support, *(j for j in range(9) if j not in mixture.support)]
-    parts = [
-        orl.LinearFamily(features=features, norm_bound=bound, coordinates=order[:r])
-        for r in range(1, 10)
-    ]
-    return orl.Ladder(parts), mixture, 2**14 - 2
+    features = orl.FeatureMap(mixture.phi)
+    bound = float(np.linalg.norm(mixture.theta))
+    # The coordinates that matter come first.
+    others = np.setdiff1d(np.arange(9), mixture.support)
+    order = np.append(mixture.support, others).tolist()
+    parts = []
+    for size in range(1, 10):
+        parts.append(
+            orl.LinearFamily(features=features, norm_bound=bound, coordinates=order[:size])
+        )
+    return orl.Ladder(parts), mixture.mdp, 2**14 - 2
 
 
 def swim(states: int, horizon: int, zones: int, left_reward: float = 0.005) -> orl.FiniteMDP:
@@ -185,14 +200,15 @@ def swim(states: int, horizon: int, zones: int, left_reward: float = 0.005) -> o
     Swimming left is sure, and pays a little in the first state; swimming right goes up or down with
     the probabilities of the zone, and pays 1 in the last state.
     """
+    # The address that these currents were first drawn at: recorded regrets refer to them.
     draw = stream(0, "river_zones")
     up = np.repeat(draw.uniform(0.3, 0.75, zones), states // zones)
     down = np.repeat(draw.uniform(0.02, 0.2, zones), states // zones)
     transition = np.zeros((states, 2, states))
     for s in range(states):
-        left, right = river_moves(states)[s]
-        transition[s, 0, left[0]] = 1.0
-        np.add.at(transition[s, 1], right, [down[s], 1.0 - up[s] - down[s], up[s]])
+        transition[s, 0, river_moves(states)[s, 0, 0]] = 1.0
+        law = [down[s], 1.0 - up[s] - down[s], up[s]]
+        np.add.at(transition[s, 1], river_moves(states)[s, 1], law)
     reward = np.zeros((states, 2))
     reward[0, 0] = left_reward
     reward[-1, 1] = 1.0
@@ -218,32 +234,27 @@ def river_ladder(states: int, zones: Sequence[int]) -> orl.Ladder:
     return orl.Ladder(classes)
 
 
-def river(left_reward: float) -> tuple[Any, Any, int]:
+def river(left_reward: float) -> Linear:
     """Return the river of 24 states seen through 2, 4, 8 and 24 blocks, the truth at 8."""
-    problem = swim(24, 48, 8, left_reward)
-    return river_ladder(24, (2, 4, 8, 24)), problem, 2**12 - 2
+    mdp = swim(24, 48, 8, left_reward)
+    return river_ladder(24, (2, 4, 8, 24)), mdp, 2**12 - 2
 
 
 def linear(size: Size) -> str:
     """Measure linear ladders: coordinates, and aggregations of a river."""
-    rows, panels = [], []
-    for title, (ladder, problem, episodes), seeds in size.some(
-        (
-            ("coordinates 1 ... 9", coordinates(), 10),
-            ("river, home pays .005", river(0.005), 5),
-            ("river, home pays .03", river(0.03), 2),
-        )
-    ):
-        m = ladder.class_of(problem) or 0
+    rows = []
+    panels = []
+    cases = (
+        ("coordinates 1 ... 9", coordinates(), 10),
+        ("river, home pays .005", river(0.005), 5),
+        ("river, home pays .03", river(0.03), 2),
+    )
+    for title, (ladder, mdp, episodes), seeds in size.some(cases):
+        m = ladder.class_of(mdp) or 0
         cast = agents(ladder, m, "ARL-GEN", "oracle", "largest class", "smallest class")
-        played = play(size, cast, problem, episodes, seeds, label=title)
+        played = play(size, cast, mdp, episodes, seeds, label=title)
         rows.append([title, f"{episodes:,}", seeds, m, *line(played, m)])
-        panels.append(
-            Panel(
-                f"{title}, m* = {m}",
-                curves(played, size.episodes(episodes)),
-                beyond="smallest class",
-            )
-        )
+        lines = curves(played, size.episodes(episodes))
+        panels.append(Panel(f"{title}, m* = {m}", lines, beyond="smallest class"))
     picture(size, "selection-ladders-linear.png", panels)
     return table(["ladder", "episodes", "seeds", "class needed", *header(played)], rows)

@@ -1,10 +1,10 @@
-"""Models with real parameters: what is found, when, how surely, at what price, and how large they may be.
+"""Models with real parameters: what is found, when, how surely, at what price, how large.
 
-    python -m studies.models recover     # five truths off every grid: class, rejection, regret of
-    the actings and lists python -m studies.models coverage    # intervals and false rejections over
-    400 runs, with a control that must fail python -m studies.models outside     # a truth that no
-    class holds python -m studies.models sizes       # seconds to build and to fit, by the number of
-    pairs and of episodes python -m studies.models all --quick
+    python -m studies.models recover     # five truths off every grid: class, rejection, regret
+    python -m studies.models coverage    # intervals and false rejections, with a control
+    python -m studies.models outside     # a truth that no class holds
+    python -m studies.models sizes       # seconds to build and to fit, by pairs and episodes
+    python -m studies.models all --quick
 
 The shop of docs/your-own-model.md: a shelf of 12, orders of 0, 2, 4 or 6, demand with empty days
 and a spread. Truths are drawn by a seed that nothing was tuned on.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,318 +23,340 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from occamrl.evidence.parametric import ParametricEvidence
+from occamrl.evidence.counts import count_outcomes
+from occamrl.evidence.parametric import ParametricEvidence, ParametricState
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.problems.operations import erratic
-from occamrl.protocols import Floats
+from occamrl.protocols import Floats, Flow, Ints
 from occamrl.running.flow import simulate
 
-SHELF, MOST = 12, 16  # units; the largest demand that is told apart
+SHELF = 12  # units
+LARGEST = 16  # the largest demand that is told apart
+ORDERS = [0, 2, 4, 6]
 BOX = {"mean": (0.5, 8.0), "empty": (0.0, 0.6), "spread": (0.0, 2.0)}
 CLASSES = {
     "steady": ["mean"],
     "with empty days": ["mean", "empty"],
     "erratic": ["mean", "empty", "spread"],
 }
+Outcome = tuple[float, int, float, bool]
+Point = dict[str, float]
 
 
 def shop(
     stock: int, order: int, *, mean: float, empty: float = 0.0, spread: float = 0.0
-) -> Iterator[tuple[Any, ...]]:
-    """Yield what a day can do: a sale earns 3 EUR, a lost customer costs 1, a unit kept .2, an order 2."""
+) -> Iterator[Outcome]:
+    """Yield what a day can do: a sale earns 3, a lost customer costs 1, a unit .2, an order 2."""
     filled = min(stock + order, SHELF)
-    for demand, probability in enumerate(erratic(mean, empty, spread, MOST)):
-        left, lost = max(filled - demand, 0), max(demand - filled, 0)
-        yield (
-            probability,
-            left,
-            3.0 * (filled - left) - lost - 0.2 * left - 2.0 * (order > 0),
-            False,
-        )
+    for demand, probability in enumerate(erratic(mean, empty, spread, LARGEST)):
+        unsold = max(filled - demand, 0)
+        lost = max(demand - filled, 0)
+        profit = 3.0 * (filled - unsold) - lost - 0.2 * unsold - 2.0 * (order > 0)
+        yield probability, unsold, profit, False
 
 
-def chances(pairs: list[Any], *, mean: float, empty: float = 0.0, spread: float = 0.0) -> Floats:
+def chances(
+    pairs: Sequence[object], *, mean: float, empty: float = 0.0, spread: float = 0.0
+) -> Floats:
     """Return the same probabilities at once."""
-    return np.tile(erratic(mean, empty, spread, MOST), len(pairs))
+    return np.tile(erratic(mean, empty, spread, LARGEST), len(pairs))
 
 
 @cache
 def ladder() -> ParametricLadder:
     """Return the classes of the shop."""
-    about: Any = {
-        "start": 4,
-        "actions": [0, 2, 4, 6],
-        "horizon": 28,
-        "unit": "EUR",
-        "probabilities": chances,
-    }
-    return orl.Model(shop, parameters=BOX, **about).ladder(CLASSES)
+    model = orl.Model(
+        shop,
+        start=4,
+        actions=ORDERS,
+        horizon=28,
+        parameters=BOX,
+        unit="EUR",
+        probabilities=chances,
+    )
+    return model.ladder(CLASSES)
 
 
-def truths(seed: int = 2026) -> list[tuple[int, dict[str, float]]]:
+def truths(seed: int = 2026) -> list[tuple[int, Point]]:
     """Draw a truth of the first class and two of each other, in the inner part of the box."""
-    draw, found = np.random.default_rng(seed), []
+    draw = np.random.default_rng(seed)
+    points = []
     for m in (1, 2, 2, 3, 3):
-        shares = draw.uniform(0.15, 0.85, 3)
-        names = list(CLASSES.values())[m - 1]
-        found.append(
-            (
-                m,
-                {
-                    n: BOX[n][0] + s * (BOX[n][1] - BOX[n][0])
-                    for n, s in zip(BOX, shares, strict=True)
-                    if n in names
-                },
-            )
-        )
-    return found
+        point = {}
+        # Three shares for every class, so that a truth does not depend on those before it.
+        for name, share in zip(BOX, draw.uniform(0.15, 0.85, 3), strict=True):
+            low, high = BOX[name]
+            if name in list(CLASSES.values())[m - 1]:
+                point[name] = low + share * (high - low)
+        points.append((m, point))
+    return points
 
 
 @cache
 def listed(values: int) -> orl.Ladder:
-    """Return the ladder of lists with so many values of the mean and the share of empty days, and five spreads."""
-    grids = [
-        np.linspace(*BOX[name], count) for name, count in zip(BOX, (values, values, 5), strict=True)
-    ]
-    kept = [
-        {"mean": grids[0]},
-        {"mean": grids[0], "empty": grids[1]},
-        dict(zip(BOX, grids, strict=True)),
-    ]
-    return orl.Ladder(
-        [ladder().model.family({n: v.tolist() for n, v in each.items()}) for each in kept],
-        list(CLASSES),
-    )
+    """Return lists with so many values of the mean and of empty days, and five spreads."""
+    grid = {}
+    for name, count in zip(BOX, (values, values, 5), strict=True):
+        grid[name] = np.linspace(*BOX[name], count).tolist()
+    families = []
+    for free in CLASSES.values():
+        families.append(ladder().model.family({name: grid[name] for name in free}))
+    return orl.Ladder(families, list(CLASSES))
+
+
+# What is found ------------------------------------------------------------------------------------
 
 
 def recover(quick: bool) -> Iterator[str]:
     """Find the classes of five truths."""
-    seeds, episodes = (2, 40) if quick else (10, 200)
-    model = ladder().model
+    seeds = 2 if quick else 10
+    episodes = 40 if quick else 200
     yield f"{episodes} episodes of 28 days, {seeds} seeds; regret in EUR, mean (largest)"
-    yield "| truth | acting | class found | rejected after (median, latest) | regret | seconds a run |"
+    yield "| truth | acting | class found | rejected after (median, latest) | regret | s a run |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for m, point in truths()[:: 2 if quick else 1]:
-        truth, named = model.mdp(**point), ", ".join(f"{n} {v:.3f}" for n, v in point.items())
-        agents: dict[str, Any] = {
-            each: orl.Occam(ladder=ladder(), acting=each)
-            for each in ("optimism", "sampling", "fit")
-        }
-        agents["oracle: its class alone, fit"] = orl.Occam(ladder=ladder().only(m), acting="fit")
-        agents["list of 5 values"] = orl.Occam(ladder=listed(5))
-        if not quick:
-            agents["list of 25 values"] = orl.Occam(ladder=listed(25))
-        for name, agent in agents.items():
+        truth = ladder().model.mdp(**point)
+        named = ", ".join(f"{name} {value:.3f}" for name, value in point.items())
+        for name, agent in cast(m, quick).items():
             began = time.process_time()
-            runs = [
-                orl.run(agent, truth, episodes=episodes, seed=seed, progress=False)
-                for seed in range(seeds)
-            ]
+            runs = play(agent, truth, episodes, seeds)
             seconds = (time.process_time() - began) / seeds
+            # The oracle has no class to find, and lists are rejected member by member.
+            cells = [named, name, "", ""]
+            if not name.startswith("oracle"):
+                cells[2] = class_found(runs, m)
+            if agent.ladder is ladder():
+                cells[3] = rejections(runs, m)
             lost = [float(run.total_regret) for run in runs]
-            outside = sum(run.verdict["misspecified"] for run in runs)
-            right = sum(
-                run.verdict["chosen"] == m and not run.verdict["misspecified"] for run in runs
-            )
-            when = (
-                "; ".join(_when(runs, k, len(ladder().names)) for k in range(m - 1))
-                if "rejected" in runs[0].state
-                else ""
-            )
-            when = "" if "oracle" in name else when
-            found = (
-                ""
-                if "oracle" in name
-                else f"{right}/{seeds}" + f", outside {outside}" * bool(outside)
-            )
-            yield f"| {named} | {name} | {found} | {when} | {np.mean(lost):,.0f} ({max(lost):,.0f}) | {seconds:.1f} |"
+            cells += [f"{np.mean(lost):,.0f} ({max(lost):,.0f})", f"{seconds:.1f}"]
+            yield f"| {' | '.join(cells)} |"
 
 
-def _when(runs: list[Any], k: int, classes: int) -> str:
-    """Say when class k was rejected."""
-    after = [int(run.state["rejected"][k]) for run in runs if run.state["rejected"].size == classes]
-    done = [each for each in after if each]
-    if not after:
-        return ""
-    return f"{ladder().names[k]}: {len(done)}/{len(after)}" + (
-        f", {np.median(done):.0f}, {max(done)}" if done else ""
-    )
+def cast(m: int, quick: bool) -> dict[str, orl.Occam]:
+    """Return the agents that are compared where class m is needed."""
+    agents = {
+        "optimism": orl.Occam(ladder=ladder(), acting="optimism"),
+        "sampling": orl.Occam(ladder=ladder(), acting="sampling"),
+        "fit": orl.Occam(ladder=ladder(), acting="fit"),
+        "oracle: its class alone, fit": orl.Occam(ladder=ladder().only(m), acting="fit"),
+        "list of 5 values": orl.Occam(ladder=listed(5)),
+    }
+    if not quick:
+        agents["list of 25 values"] = orl.Occam(ladder=listed(25))
+    return agents
+
+
+def play(agent: orl.Occam, truth: FiniteMDP, episodes: int, seeds: int) -> list[orl.Result]:
+    """Return a run for each seed."""
+    return [
+        orl.run(agent, truth, episodes=episodes, seed=seed, progress=False) for seed in range(seeds)
+    ]
+
+
+def class_found(runs: Sequence[orl.Result], m: int) -> str:
+    """Return in how many runs class m was found, and how many found none that fits."""
+    misspecified = sum(run.verdict["misspecified"] for run in runs)
+    right = 0
+    for run in runs:
+        right += run.verdict["chosen"] == m and not run.verdict["misspecified"]
+    text = f"{right}/{len(runs)}"
+    if misspecified:
+        text += f", outside {misspecified}"
+    return text
+
+
+def rejections(runs: Sequence[orl.Result], m: int) -> str:
+    """Return when the classes below m were rejected (median, latest)."""
+    texts = []
+    for k in range(m - 1):
+        rejected = np.array([run.state["evidence"]["rejected"][k] for run in runs])
+        text = f"{ladder().names[k]}: {np.count_nonzero(rejected)}/{len(runs)}"
+        if rejected.any():
+            text += f", {np.median(rejected[rejected > 0]):.0f}, {rejected.max()}"
+        texts.append(text)
+    return "; ".join(texts)
+
+
+# How surely ---------------------------------------------------------------------------------------
 
 
 class Cheat(ParametricEvidence):
     """The control: what predicts a block was fitted to it as well."""
 
-    def _score(self, state: Any, before: Any, block: Any, novel: Any) -> None:
+    def _score(self, state: ParametricState, before: Ints, block: Ints, novel: Floats) -> None:
         for m, theta in enumerate(state["theta"]):
             state["theta"][m] = self.fit(self.counts_of(state), self.free[m], [theta]).theta
         super()._score(state, before, block, novel)
 
 
 def observed(
-    kind: Any, truth: FiniteMDP, delta: float, seed: int, blocks: int
-) -> Iterator[tuple[ParametricEvidence, Any]]:
-    """Yield the evidence after every block of a random policy: each has a tenth of the days before, at least one."""
-    by, draw = kind(ladder(), truth.known, delta), np.random.default_rng([26, seed])
-    policy = np.where(truth.known.allowed, 1.0, 0.0) / truth.known.allowed.sum(
-        axis=1, keepdims=True
-    )
-    state, played = by.begin(), 0
+    evidence: ParametricEvidence, truth: FiniteMDP, seed: int, blocks: int
+) -> Iterator[ParametricState]:
+    """Yield the state after every block of a random policy, a tenth of the days before long."""
+    draw = np.random.default_rng([26, seed])
+    allowed = truth.known.allowed
+    policy = np.where(allowed, 1.0, 0.0) / allowed.sum(axis=1, keepdims=True)
+    policy = np.broadcast_to(policy, (truth.horizon, *policy.shape))
+    state = evidence.begin()
+    played = 0
     for _ in range(blocks):
         size = max(1, played // 10)
-        by.add(
-            state,
-            simulate(truth, np.broadcast_to(policy, (truth.horizon, *policy.shape)), size, draw),
-        )
+        evidence.add(state, simulate(truth, policy, size, draw))
         played += size
-        yield by, state
+        yield state
+
+
+def misses(evidence: ParametricEvidence, m: int, point: Point, seed: int, blocks: int) -> list[int]:
+    """Return whether the true class was rejected, Z was too large, or an interval misses."""
+    truth = ladder().model.mdp(**point)
+    whole = ladder().model.point(**point)
+    values = np.array([whole[name] for name in evidence.names])
+    theta = (values - evidence.low) / evidence.width
+    exceeded = False
+    for state in observed(evidence, truth, seed, blocks):
+        likelihood = evidence.log_likelihood(evidence.counts_of(state), theta)
+        exceeded |= evidence.least(state) > likelihood
+    rejected = bool(state["rejected"][m - 1])
+    missed = rejected
+    if not rejected:
+        for name, interval in evidence.parameters(state, m - 1).items():
+            missed |= not interval.low <= point[name] <= interval.high
+    return [rejected, exceeded, missed]
 
 
 def coverage(quick: bool) -> Iterator[str]:
     """Count false rejections and intervals that miss, at any time."""
-    runs, blocks = (20, 6) if quick else (400, 20)
+    runs = 20 if quick else 400
+    blocks = 6 if quick else 20
     m, point = truths()[1]
-    truth = ladder().model.mdp(**point)
+    known = ladder().model.mdp(**point).known
     named = {name: round(float(value), 3) for name, value in point.items()}
-    yield f"truth {named}, {runs} runs of {blocks} blocks; intervals looked at after the last one; p: exact, one-sided"
-    yield "| predictor | delta | true class rejected | p | Z > l(truth) + log(1/delta) | p | an interval misses | p |"
+    yield f"truth {named}, {runs} runs of {blocks} blocks; intervals after the last one"
+    yield (
+        "| predictor | delta | true class rejected | p, exact and one-sided "
+        "| Z > l(truth) + log(1/delta) | p | an interval misses | p |"
+    )
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for kind, delta in (
-        (ParametricEvidence, 0.05),
-        (ParametricEvidence, 0.5),
-        (Cheat, 0.05),
-        (Cheat, 0.5),
-    ):
-        counts = np.zeros(3, int)
-        for seed in range(runs if kind is ParametricEvidence else runs // 4):
-            above = False
-            for by, state in observed(kind, truth, delta, seed, blocks):
-                data = by.counts_of(state)
-                theta = (
-                    np.array([by.model.point(**point)[name] for name in by.names]) - by.low
-                ) / by.width
-                above |= by.least(state) > by.log_likelihood(data, theta)
-            rejected = bool(state["rejected"][m - 1])
-            ends = {} if rejected else by.parameters(state, m - 1)
-            missed = rejected or any(
-                not low <= point[name] <= high for name, (_, low, high) in ends.items()
-            )
-            counts += [rejected, above, missed]
-        total = seed + 1
-        shown = [
-            f"{n}/{total} | {binomtest(int(n), total, delta, alternative='greater').pvalue:.2g}"
-            for n in counts
-        ]
-        yield f"| {'honest' if kind is ParametricEvidence else 'control'} | {delta} | {' | '.join(shown)} |"
+    kinds = {"honest": (ParametricEvidence, runs), "control": (Cheat, runs // 4)}
+    for name, (kind, total) in kinds.items():
+        for delta in (0.05, 0.5):
+            counts = np.zeros(3, int)
+            for seed in range(total):
+                counts += misses(kind(ladder(), known, delta), m, point, seed, blocks)
+            cells = [name, f"{delta}"]
+            for count in counts.tolist():
+                test = binomtest(count, total, delta, alternative="greater")
+                cells += [f"{count}/{total}", f"{test.pvalue:.2g}"]
+            yield f"| {' | '.join(cells)} |"
+
+
+def dozens(
+    stock: int, order: int, *, mean: float = 1.5, share: float = 0.1
+) -> Iterator[tuple[Any, ...]]:
+    """Yield what a day of the shop can do if on a share of the days six customers come."""
+    for demand, (probability, *outcome) in enumerate(shop(stock, order, mean=mean)):
+        yield (1.0 - share) * probability + share * (demand == 6), *outcome
 
 
 def outside(quick: bool) -> Iterator[str]:
     """Notice a truth that no class holds."""
-    seeds, episodes = (2, 100) if quick else (10, 400)
+    seeds = 2 if quick else 10
+    episodes = 100 if quick else 400
+    bounds = {"share": (0.0, 0.5)}
+    model = orl.Model(dozens, start=4, actions=ORDERS, horizon=28, parameters=bounds, unit="EUR")
+    agent = orl.Occam(ladder=ladder(), acting="fit")
     yield "| truth | noticed | episodes (median, latest) |"
     yield "| --- | --- | --- |"
     for share in (0.3, 0.1, 0.05):
+        rejected = []
+        for run in play(agent, model.mdp(share=share), episodes, seeds):
+            if run.verdict["misspecified"]:
+                rejected.append(int(run.state["evidence"]["rejected"].max()))
+        when = "-"
+        if rejected:
+            when = f"{np.median(rejected):.0f}, {max(rejected)}"
+        noticed = f"{len(rejected)}/{seeds}"
+        yield f"| mean 1.5, but on {share:.0%} of the days 6 | {noticed} | {when} |"
 
-        def dozens(
-            stock: int, order: int, *, mean: float, share: float = share
-        ) -> Iterator[tuple[Any, ...]]:
-            for demand, (probability, *others) in enumerate(shop(stock, order, mean=mean)):
-                yield (1.0 - share) * probability + share * (demand == 6), *others
 
-        about: Any = {
-            "start": 4,
-            "actions": [0, 2, 4, 6],
-            "horizon": 28,
-            "unit": "EUR",
-            "parameters": {"mean": BOX["mean"]},
-        }
-        truth, agent = (
-            orl.Model(dozens, **about).mdp(mean=1.5),
-            orl.Occam(ladder=ladder(), acting="fit"),
-        )
-        runs = [
-            orl.run(agent, truth, episodes=episodes, seed=seed, progress=False)
-            for seed in range(seeds)
-        ]
-        after = [int(each.state["rejected"].max()) for each in runs if each.verdict["misspecified"]]
-        told = f"{np.median(after):.0f}, {max(after)}" if after else "-"
-        yield f"| mean 1.5, but on {share:.0%} of the days 6 | {len(after)}/{seeds} | {told} |"
+# How large ----------------------------------------------------------------------------------------
+
+
+def large_model(shelf: int, vectorised: bool) -> orl.Model:
+    """Return a shop with a large shelf, any stock at the start, and demand up to six."""
+
+    def large(stock: int, order: int, *, mean: float, empty: float = 0.0) -> Iterator[Outcome]:
+        filled = min(stock + order, shelf)
+        for demand, probability in enumerate(erratic(mean, empty, 0.0, 6)):
+            earned = 1.0 * min(filled, demand) - 0.001 * stock
+            yield probability, max(filled - demand, 0), earned, False
+
+    def at_once(pairs: Sequence[object], *, mean: float, empty: float = 0.0) -> Floats:
+        return np.tile(erratic(mean, empty, 0.0, 6), len(pairs))
+
+    return orl.Model(
+        large,
+        start=dict.fromkeys(range(shelf + 1), 1.0 / (shelf + 1)),
+        actions=ORDERS,
+        horizon=20,
+        parameters={"mean": (0.5, 4.0), "empty": (0.0, 0.6)},
+        probabilities=at_once if vectorised else None,
+    )
+
+
+def fit_once(model: orl.Model) -> float:
+    """Return the seconds of a fit to what a policy that orders nothing has shown."""
+    evidence = ParametricEvidence(
+        model.ladder({"a": ["mean"], "b": ["mean", "empty"]}), model.known, 0.05
+    )
+    truth = model.mdp(mean=2.1, empty=0.13)
+    policy = np.zeros((20, truth.states), int)
+    flow = simulate(truth, policy, 12 * len(model.pairs), np.random.default_rng(0))
+    state = evidence.begin()
+    count(evidence, state, flow)
+    began = time.process_time()
+    starts = evidence.starts(state["theta"][1], True)
+    evidence.fit(evidence.counts_of(state), evidence.free[1], starts)
+    return time.process_time() - began
+
+
+def count(evidence: ParametricEvidence, state: ParametricState, flow: Flow) -> None:
+    """Add the counts of a flow to a state, without weighing them."""
+    rows = evidence.model.row_of(flow.state, flow.action)
+    listed_rows = rows >= 0
+    part = flow.take(listed_rows)
+    count_outcomes(
+        state, evidence.outcomes, rows[listed_rows], part, part.reward, evidence.known.states
+    )
 
 
 def sizes(quick: bool) -> Iterator[str]:
     """Time models of many pairs, and long runs, in seconds of one processor."""
-    yield "| pairs | outcomes | build (s) | fit (s) | fit, probabilities= (s) | run, K = 10^3 (s) | K = 10^6 (s) |"
+    yield (
+        "| pairs | outcomes | build (s) | fit (s) | fit, probabilities= (s) "
+        "| run, K = 10^3 (s) | K = 10^6 (s) |"
+    )
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for exponent in range(2, 4 if quick else 6):
         shelf = 10**exponent // 4 - 1
-        row = []
-
-        def large(
-            stock: int, order: int, *, mean: float, empty: float = 0.0, shelf: int = shelf
-        ) -> Any:
-            filled = min(stock + order, shelf)
-            for demand, probability in enumerate(erratic(mean, empty, 0.0, 6)):
-                yield (
-                    probability,
-                    max(filled - demand, 0),
-                    1.0 * min(filled, demand) - 0.001 * stock,
-                    False,
-                )
-
-        def at_once(pairs: list[Any], *, mean: float, empty: float = 0.0, **_: float) -> Floats:
-            return np.tile(erratic(mean, empty, 0.0, 6), len(pairs))
-
-        about: Any = {"start": shelf // 2, "actions": [0, 2, 4, 6], "horizon": 20}
-        about["parameters"] = {"mean": (0.5, 4.0), "empty": (0.0, 0.6)}
-        about["start"] = dict.fromkeys(range(shelf + 1), 1.0 / (shelf + 1))
-        for probabilities in (None, at_once):
-            began = time.process_time()
-            model = orl.Model(large, probabilities=probabilities, **about)
-            row += [time.process_time() - began]
-            by = ParametricEvidence(
-                model.ladder({"a": ["mean"], "b": ["mean", "empty"]}), model.known, 0.05
-            )
-            truth, state = model.mdp(mean=2.1, empty=0.13), by.begin()
-            began = time.process_time()
-            policy = np.zeros((20, truth.states), int)
-            state["count"] = likely(
-                by, simulate(truth, policy, 50 * (shelf + 1), np.random.default_rng(0))
-            )
-            began = time.process_time()
-            by.fit(by.counts_of(state), by.free[1], by.starts(state["theta"][1], True))
-            row += [time.process_time() - began]
+        began = time.process_time()
+        plain = large_model(shelf, vectorised=False)
+        seconds = [time.process_time() - began, fit_once(plain)]
+        model = large_model(shelf, vectorised=True)
+        seconds.append(fit_once(model))
+        agent = orl.Occam(ladder=model.ladder({"a": ["mean"], "b": ["mean", "empty"]}))
         for episodes in (10**3, 10**6):
+            if exponent == 5:
+                seconds.append(math.nan)  # hours
+                continue
             began = time.process_time()
-            if exponent < 5:
-                orl.run(
-                    orl.Occam(ladder=by.ladder),
-                    truth,
-                    episodes=episodes if not quick else 10,
-                    progress=False,
-                )
-            row += [time.process_time() - began if exponent < 5 else math.nan]
-        build, fit, _, fast, *played = row
-        yield (
-            f"| {len(model.pairs):,} | {model.reward.size:,} | {build:.2g} | {fit:.2g} | {fast:.2g} | "
-            + " | ".join(f"{s:.2g}" for s in played)
-            + " |"
-        )
-
-
-def likely(by: ParametricEvidence, flow: Any) -> Any:
-    """Return the counts of a flow."""
-    state = by.begin()
-    from occamrl.evidence.counts import count_outcomes
-
-    rows = by.model.row_of(flow.state, flow.action)
-    return count_outcomes(
-        state,
-        by.outcomes,
-        rows[rows >= 0],
-        flow.take(rows >= 0),
-        flow.reward[rows >= 0],
-        by.known.states,
-    )
+            length = 10 if quick else episodes
+            orl.run(agent, model.mdp(mean=2.1, empty=0.13), episodes=length, progress=False)
+            seconds.append(time.process_time() - began)
+        cells = [f"{len(model.pairs):,}", f"{model.reward.size:,}"]
+        cells += [f"{value:.2g}" for value in seconds]
+        yield f"| {' | '.join(cells)} |"
 
 
 COMMANDS: dict[str, Callable[[bool], Iterator[str]]] = {

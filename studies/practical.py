@@ -26,6 +26,7 @@ VALUES = 12  # of each parameter of the smallest class, where that is played as 
 
 def smallest_class(problem: PracticalProblem) -> orl.UCRLVTR:
     """Return the learner that never leaves the smallest class: a list of it, without selection."""
+    # Occam on the smallest class alone would notice that it is wrong, and play something else.
     model = problem.ladder.model
     values = {}
     for name in problem.ladder.free[0]:
@@ -51,6 +52,7 @@ def study(kind: type[PracticalProblem], size: Size, drawn: str) -> str:
     """Return what was lost in all episodes together, for a truth in each class."""
     rows = []
     panels = []
+    # The truth of each class needs it and none below.
     truths = list(enumerate(kind.truths(), start=1))
     for m, problem in size.some(truths):
         name = problem.ladder.names[m - 1]

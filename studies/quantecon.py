@@ -1,4 +1,4 @@
-"""Backward induction beside QuantEcon's ``DiscreteDP``: the same kernels, the same horizon, one run.
+"""Backward induction beside QuantEcon's ``DiscreteDP``: one run, the same kernels and horizon.
 
     python -m studies.quantecon                 # about a minute
     python -m studies.quantecon --quick         # the smaller kernels, fewer repetitions
@@ -59,6 +59,7 @@ def draw(case: Case) -> tuple[orl.FiniteMDP, Any]:
     kernel: Any
     if case.dense:
         kernel = rng.dirichlet(np.ones(states), size=(states, case.actions))
+        # QuantEcon's product form: rewards [S, A], kernel [S, A, S], no discount
         form = [reward, kernel, 1.0]
     else:
         pairs = states * case.actions
@@ -66,6 +67,7 @@ def draw(case: Case) -> tuple[orl.FiniteMDP, Any]:
         steps = rng.integers(1, states // SUCCESSORS, size=(pairs, SUCCESSORS))
         target = np.sort((rng.integers(states, size=(pairs, 1)) + steps.cumsum(axis=1)) % states)
         start = np.arange(0, pairs * SUCCESSORS + 1, SUCCESSORS)
+        # For sparse kernels it wants a list of pairs; an array of SciPy's it does not know.
         kernel = sp.csr_matrix((law.ravel(), target.ravel(), start), shape=(pairs, states))
         state, action = np.divmod(np.arange(pairs), case.actions)
         form = [reward.ravel(), kernel, 1.0, state, action]
@@ -75,7 +77,7 @@ def draw(case: Case) -> tuple[orl.FiniteMDP, Any]:
     return orl.FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON), theirs
 
 
-def fastest(calls: Sequence[Callable[[], Any]], repetitions: int) -> list[float]:
+def fastest(calls: Sequence[Callable[[], object]], repetitions: int) -> list[float]:
     """Return the smallest time of each call, in seconds; calls take turns."""
     seconds = [float("inf")] * len(calls)
     for _ in range(repetitions):
@@ -98,6 +100,7 @@ def measure(case: Case, repetitions: int) -> list[str]:
     def quantecon() -> Any:
         return backward_induction(theirs, HORIZON)
 
+    # Also the first calls, in which QuantEcon compiles: these are not timed.
     np.testing.assert_allclose(ours()[0], quantecon()[0], atol=1e-12)
     us, them = fastest([ours, quantecon], repetitions)
     form = "dense" if case.dense else f"sparse, {SUCCESSORS} successors"

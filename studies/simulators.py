@@ -1,4 +1,4 @@
-"""Twelve simulators of which two are mixed in truth; logged data; ladders on Gymnasium's environments.
+"""Twelve simulators of which two are mixed in truth; logged data; ladders on environments.
 
 For docs/logged-data.md and docs/environments.md (:mod:`studies.figures`); :mod:`studies.occam`
 plays the simulators. Two of their four cases can be resolved, two cannot.
@@ -7,23 +7,26 @@ plays the simulators. Two of their four cases can be resolved, two cannot.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 import occamrl as orl
-from occamrl.envs.ladder_file import ladder_of_problem
+from occamrl.envs.ladder_file import LadderSpec, ladder_of_problem
 from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.logs.log import simulate_log
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mixtures import SparseLadder
 from occamrl.protocols import Floats
 from studies.figures import Size, each, interval, table
-from studies.ladders import agents, found
+from studies.ladders import agents, class_at_end
 
-PAIR, WEIGHTS = (3, 8), (0.6, 0.4)
-LEFT, RIGHT = 0, 1
+PAIR = (3, 8)
+WEIGHTS = (0.6, 0.4)
+LEFT = 0
+RIGHT = 1
 
 
 class Case(NamedTuple):
@@ -35,9 +38,9 @@ class Case(NamedTuple):
 
 def mixed(kernels: list[Floats], reward: Floats, horizon: int) -> Case:
     """Return a case from its simulators."""
-    truth = sum(
-        (w * kernels[j] for w, j in zip(WEIGHTS, PAIR, strict=True)), np.zeros_like(kernels[0])
-    )
+    truth = np.zeros_like(kernels[0])
+    for weight, j in zip(WEIGHTS, PAIR, strict=True):
+        truth += weight * kernels[j]
     return Case(kernels, orl.FiniteMDP(transition=truth, reward=reward, horizon=horizon))
 
 
@@ -46,44 +49,51 @@ def river(up: Floats, down: Floats) -> Floats:
     states = len(up)
     kernel = np.zeros((states, 2, states))
     for s in range(states):
-        below, above = max(s - 1, 0), min(s + 1, states - 1)
+        below = max(s - 1, 0)
+        above = min(s + 1, states - 1)
         kernel[s, LEFT, below] = 1.0
-        for s2, p in ((above, up[s]), (below, down[s]), (s, 1.0 - up[s] - down[s])):
-            kernel[s, RIGHT, s2] += p
+        law = [up[s], down[s], 1.0 - up[s] - down[s]]
+        np.add.at(kernel[s, RIGHT], [above, below, s], law)
     return kernel
 
 
 def rivers(kernels: list[Floats]) -> Case:
     """Return RiverSwim, 8 states, 32 steps."""
     reward = np.zeros((8, 2))
-    reward[0, LEFT], reward[-1, RIGHT] = 0.05, 1.0
+    reward[0, LEFT] = 0.05
+    reward[-1, RIGHT] = 1.0
     return mixed(kernels, reward, 32)
 
 
 def currents(seed: int = 0) -> Case:
     """Return rivers; each simulator draws the current of every state anew."""
     rng = np.random.default_rng([seed, 1])
-    return rivers([river(rng.uniform(0.1, 0.6, 8), rng.uniform(0.05, 0.35, 8)) for _ in range(12)])
+    kernels = []
+    for _ in range(12):
+        up = rng.uniform(0.1, 0.6, 8)
+        down = rng.uniform(0.05, 0.35, 8)
+        kernels.append(river(up, down))
+    return rivers(kernels)
 
 
 def uniform_currents() -> Case:
-    """Return rivers whose current is the same in all states, from weak to strong: the kernels have rank 2."""
-    return rivers(
-        [
-            river(np.full(8, 0.15 + 0.5 * u), np.full(8, 0.35 - 0.3 * u))
-            for u in np.linspace(0.0, 1.0, 12)
-        ]
-    )
+    """Return rivers with one current in all states, from weak to strong: kernels of rank 2."""
+    kernels = []
+    for u in np.linspace(0.0, 1.0, 12):
+        kernels.append(river(np.full(8, 0.15 + 0.5 * u), np.full(8, 0.35 - 0.3 * u)))
+    return rivers(kernels)
 
 
 def batch_queue(seed: int = 0) -> Case:
-    """Return a queue with batch arrivals and a service of 1, 3 or 6 a step; each simulator has its law of batches.
+    """Return a queue with a service of 1, 3 or 6 a step; each simulator has its law of batches.
 
     Places for 24 customers; a customer who waits costs 1/24 of .8 a step, faster service .1 and .2.
     Batches of 0 to 9.
     """
-    rng, places = np.random.default_rng([seed, 2]), 24
-    served, cost = (1, 3, 6), (0.0, 0.1, 0.2)
+    rng = np.random.default_rng([seed, 2])
+    places = 24
+    served = (1, 3, 6)
+    cost = (0.0, 0.1, 0.2)
     kernels = []
     for _ in range(12):
         law = rng.dirichlet(np.full(10, 0.5))
@@ -98,28 +108,29 @@ def batch_queue(seed: int = 0) -> Case:
 
 
 def narrow_demand() -> Case:
-    """Return lost sales: demand is Poisson, and the simulators' means differ by hundredths; sales are all that is seen.
+    """Return lost sales: demand is Poisson, and the simulators' means differ by hundredths.
 
-    Stock up to 10, orders of 0, 3 or 6 that arrive at once; a unit of stock costs .03 a step. What
-    counts as sold is part of the next state, so the reward is that of the expected sales under the
-    middle mean.
+    Sales are all that is seen. Stock up to 10, orders of 0, 3 or 6 that arrive at once; a unit of
+    stock costs .03 a step. What counts as sold is part of the next state, so the reward is that of
+    the expected sales under the middle mean.
     """
-    most, orders = 10, (0, 3, 6)
+    largest = 10
+    orders = (0, 3, 6)
     kernels = []
     for mean in np.linspace(3.0, 3.3, 12):
         law = np.array([math.exp(-mean) * mean**k / math.factorial(k) for k in range(60)])
-        kernel = np.zeros((most + 1, len(orders), most + 1))
-        for stock in range(most + 1):
+        kernel = np.zeros((largest + 1, len(orders), largest + 1))
+        for stock in range(largest + 1):
             for a, order in enumerate(orders):
-                full = min(stock + order, most)
+                full = min(stock + order, largest)
                 np.add.at(kernel[stock, a], np.maximum(full - np.arange(60), 0), law)
         kernels.append(kernel / kernel.sum(axis=2, keepdims=True))
-    filled = np.minimum(np.arange(most + 1)[:, None] + np.array(orders), most)
+    filled = np.minimum(np.arange(largest + 1)[:, None] + np.array(orders), largest)
     reward = np.minimum(filled, 3.15) / 3.15 * 0.7 - 0.03 * filled + 0.3
     return mixed(kernels, np.clip(reward, 0.0, 1.0), 20)
 
 
-CASES = {
+CASES: dict[str, Callable[[], Case]] = {
     "river, a current per state": currents,
     "batch queue": batch_queue,
     "river, uniform currents": uniform_currents,
@@ -127,56 +138,80 @@ CASES = {
 }
 
 
+# Logs ---------------------------------------------------------------------------------------------
+
+
+class Decided(NamedTuple):
+    """When a log decided for the right class."""
+
+    since: float  # the episode since which it does; infinite: not at the end
+    rejected: bool  # whether the right class is rejected at the end
+
+
+def decide(
+    log: Mapping[str, Any], spec: LadderSpec, kind: str, right: int, marks: list[int], horizon: int
+) -> Decided:
+    """Ask for the class after some episodes of a log."""
+    since = math.inf
+    for mark in marks:
+        head = {column: values[: mark * horizon] for column, values in log.items()}
+        answer = orl.select(head, spec, evidence=kind, progress=False)
+        if (answer.chosen, answer.status) == (right, "decided"):
+            since = min(since, mark)
+        else:
+            since = math.inf
+    return Decided(since, answer.rejected_after(right) is not None)
+
+
 def logs(size: Size) -> str:
-    """Return after how many episodes of a log of a random policy the right class is decided, and stays so."""
-    marks, rows = [2**i for i in range(2, 13) if 2**i <= size.episodes(4_096)], []
-    lakes = {
-        f"FrozenLake 4x4, slips {slip} of 30": FrozenLake(slip=slip)
-        for slip in ((0, 0), (10, 10), (3, 9))
-    }
-    sparse = {f"sparse ladder, m* = {n + 1}": SparseLadder(nonzero=n) for n in (1, 2)}
-    for name, problem in size.some({**lakes, **sparse}.items()):
+    """Return after how many episodes of a random policy the right class is decided for good."""
+    marks = [2**i for i in range(2, 13) if 2**i <= size.episodes(4_096)]
+    problems: dict[str, FrozenLake | SparseLadder] = {}
+    for slip in ((0, 0), (10, 10), (3, 9)):
+        problems[f"FrozenLake 4x4, slips {slip} of 30"] = FrozenLake(slip=slip)
+    for nonzero in (1, 2):
+        problems[f"sparse ladder, m* = {nonzero + 1}"] = SparseLadder(nonzero=nonzero)
+    kinds = ("likelihood", "value")
+    rows = []
+    for name, problem in size.some(problems.items()):
         spec = ladder_of_problem(problem)
         right = spec.ladder.class_of(problem.mdp) or 0
 
         def job(
-            seed: int, problem: Any = problem, spec: Any = spec, right: int = right
-        ) -> list[tuple[float, bool]]:
-            columns = simulate_log(problem.mdp, episodes=marks[-1], seed=seed).columns()
-            episode = np.repeat(np.arange(marks[-1]), problem.mdp.horizon)
-            whole, told = columns | {"episode": episode}, []
-            for kind in ("likelihood", "value"):
-                first, rejected = math.inf, False
-                for k in marks:
-                    head = {
-                        column: values[: k * problem.mdp.horizon]
-                        for column, values in whole.items()
-                    }
-                    answer = orl.select(head, spec, evidence=kind, progress=False)
-                    first = (
-                        min(first, k)
-                        if (answer.chosen, answer.status) == (right, "decided")
-                        else math.inf
-                    )
-                    rejected = answer.rejected_after(right) is not None
-                told.append((first, rejected))
-            return told
+            seed: int,
+            mdp: orl.FiniteMDP = problem.mdp,
+            spec: LadderSpec = spec,
+            right: int = right,
+        ) -> list[Decided]:
+            log = simulate_log(mdp, episodes=marks[-1], seed=seed).columns()
+            log |= {"episode": np.repeat(np.arange(marks[-1]), mdp.horizon)}
+            return [decide(log, spec, kind, right, marks, mdp.horizon) for kind in kinds]
 
         runs = np.array(each(size, size.seeds(10), job, name))  # [seeds, kinds, 2]
         cells = []
         for since in runs[:, :, 0].T:
-            shown = [f"{np.median(since):,.0f}", f"{since.min():,.0f}", f"{since.max():,.0f}"]
-            median, least, most = (text.replace("inf", f"above {marks[-1]:,}") for text in shown)
-            cells.append(f"{median} ({least} to {most})")
-        rows.append(
-            (name, *cells, ", ".join(f"{n:.0f} of {len(runs)}" for n in runs[:, :, 1].sum(axis=0)))
-        )
-    header = ("log", *(f"by {kind}, median (range)" for kind in ("likelihood", "value")))
-    return table((*header, "right class rejected"), rows)
+            text = f"{np.median(since):,.0f} ({since.min():,.0f} to {since.max():,.0f})"
+            cells.append(text.replace("inf", f"above {marks[-1]:,}"))
+        rejected = ", ".join(f"{count:.0f} of {len(runs)}" for count in runs[:, :, 1].sum(axis=0))
+        rows.append((name, *cells, rejected))
+    head = ("log", *(f"by {kind}, median (range)" for kind in kinds), "right class rejected")
+    return table(head, rows)
+
+
+# Environments -------------------------------------------------------------------------------------
+
+
+class Learned(NamedTuple):
+    """What is kept of a run in an environment."""
+
+    regret: float
+    phases: list[dict[str, Any]]
 
 
 def gymnasium(size: Size) -> str:
-    """Measure ARL-GEN and its reference points on FrozenLake, exact regret in the environment's unit."""
+    """Measure ARL-GEN and its reference points on FrozenLake, exactly, in its own unit."""
+    names = ("ARL-GEN", "oracle", "largest class", "smallest class")
+    seeds = size.seeds(5)
     rows = []
     for name in size.some(("4x4", "8x8")):
         spec = orl.read_ladder(f"frozen-lake-{name}")
@@ -185,34 +220,28 @@ def gymnasium(size: Size) -> str:
             known=spec.known,
             reward_range=tuple(spec.rewards),
         )
-        right = 0 if env.mdp is None else spec.ladder.class_of(env.mdp) or 0
-        cast = agents(spec.ladder, right, "ARL-GEN", "oracle", "largest class", "smallest class")
+        right = 0
+        if env.mdp is not None:
+            right = spec.ladder.class_of(env.mdp) or 0
+        cast = agents(spec.ladder, right, *names)
 
-        def job(i: int, cast: Any = cast, env: Any = env) -> Any:
-            agent, count = list(cast.values())[i // size.seeds(5)], size.seeds(5)
-            result = orl.learn(
-                agent, env, episodes=size.episodes(1_022), seed=i % count, progress=False
-            )
-            return Answer(result.total_regret, result.phase_rows)
+        def job(
+            i: int, cast: Mapping[str, orl.Learner] = cast, env: FiniteEnvironment = env
+        ) -> Learned:
+            agent = cast[names[i // seeds]]
+            episodes = size.episodes(1_022)
+            result = orl.learn(agent, env, episodes=episodes, seed=i % seeds, progress=False)
+            return Learned(result.total_regret, result.phase_rows)
 
-        runs, count = each(size, len(cast) * size.seeds(5), job, name), size.seeds(5)
-        regret = [
-            interval([one.regret for one in runs[n * count : (n + 1) * count]])
-            for n in range(len(cast))
-        ]
+        runs = each(size, len(cast) * seeds, job, name)
+        regret = []
+        for first in range(0, len(runs), seeds):
+            regret.append(interval([one.regret for one in runs[first : first + seeds]]))
         models = " < ".join(map(str, spec.ladder.sizes))
-        rows.append(
-            (f"FrozenLake {name}; {models}", f"{right}; {found(runs[:count], right)}", *regret)
-        )
-    header = (
+        at_end = class_at_end(runs[:seeds], right)
+        rows.append((f"FrozenLake {name}; {models}", f"{right}; {at_end}", *regret))
+    head = (
         "environment; models by class; 1,022 episodes, 5 seeds",
         "class needed; found, since (median, latest)",
     )
-    return table((*header, "ARL-GEN", "oracle", "largest class", "smallest class"), rows)
-
-
-class Answer(NamedTuple):
-    """What is kept of a run in an environment."""
-
-    regret: float
-    phases: list[dict[str, Any]]
+    return table((*head, *names), rows)
