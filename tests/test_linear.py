@@ -18,7 +18,7 @@ from scipy.stats import binom
 from occamrl.analysis.supports import supports
 from occamrl.arrays import Floats, Ints
 from occamrl.errors import FeatureError, ParameterError
-from occamrl.evidence import likelihood, value
+from occamrl.evidence import hulls, value
 from occamrl.learners.greedy import Greedy
 from occamrl.learners.occam_mixture import OccamMixture
 from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, path_sums
@@ -97,7 +97,7 @@ def test_rows_have_range_one_and_predict_the_mean(on_transitions: bool, tabular:
         features = FeatureMap.tabular(states=4, actions=2, support=mdp.kernel() > 0.0)
         listed = features.outcomes
         truth = np.zeros((features.groups, features.width))
-        truth.ravel()[features.place] = kernel[listed.pair, listed.next_state]
+        truth.ravel()[features.flat_index] = kernel[listed.pair, listed.next_state]
     values = random_values(mdp)[1]
     x, middle, spread = value.rows(features, mdp.known, values)
     outcomes = features.attach(mdp.known)
@@ -575,8 +575,8 @@ def test_compatible_sets_hold_the_truth() -> None:
         outcomes, columns = agent.setting(mdp.known)
         behind = -math.inf
         for block in blocks(agent, mdp, 40, seed):
-            data = likelihood.data_of(block.state["count"], outcomes, columns[[1, 3]])
-            truth = likelihood.hull_likelihood(data, np.array([0.6, 0.4]))[0]
+            data = hulls.seen_by(block.state["count"], outcomes, columns[[1, 3]])
+            truth = hulls.hull_likelihood(data, np.array([0.6, 0.4]))[0]
             terms = agent.terms(mdp.known, block.state)
             behind = max(behind, agent.least(terms) - truth)
         missed += int(behind > 0.0)

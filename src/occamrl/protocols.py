@@ -478,6 +478,7 @@ class ErrorMisfit(NamedTuple):
     at_high: tuple[float, ...]  # mean errors where the feature is high; everywhere, without one
     at_low: tuple[float, ...]
     deviations: float  # the size of the effect in standard deviations of the noise
+    unbounded: bool = False  # high and low are a typical spread from the middle, not ends of a box
     wider: float | None = None  # how many times as wide as it says the noise is, if that misfits
 
 
@@ -495,7 +496,13 @@ class Transition(NamedTuple):
     address: Address  # of random numbers that weighing it takes
 
 
-Data = Flow | Transition
+class DoubtfulPair(NamedTuple):
+    """A pair whose unknown outcomes widen the range of a worth."""
+
+    state: Hashable
+    action: Hashable
+    share: float  # of the width
+
 
 # A model that the data leave possible: a finite kernel, or a simulator. Whoever made it knows what
 # it is; everybody else hands it back.
@@ -508,6 +515,17 @@ Worth = Callable[[World], Floats]  # what episodes earn in a world, see Worlds.r
 
 class Worlds(Protocol):
     """What the data leave possible: with probability 1 - delta the truth is one, at all times."""
+
+    exact: bool  # whether returns are exact means, and so quick to ask for
+
+    def sized(self, runs: int, maximum: int | None) -> Worlds:
+        """Return the same with so many simulated episodes, in at most ``maximum`` worlds.
+
+        Those are the most plausible; the range is then no bound. Exact worlds stay as they are.
+        """
+
+    def rule(self, policy: object) -> PolicyRule:
+        """Return a policy in any form that a user may give; None: the one that is recommended."""
 
     def best(self, m: int) -> World:
         """Return the most plausible world of class m, from 0, alive or not."""
@@ -531,6 +549,9 @@ class Worlds(Protocol):
     def extremes(self, worth: Worth) -> tuple[float, float]:
         """Return the least and the largest mean over all worlds, errors of simulation included."""
 
+    def doubtful(self, policy: PolicyRule) -> list[DoubtfulPair]:
+        """Return the pairs that widen the range of a policy's worth most; none without pairs."""
+
 
 class Evidence(Protocol):
     """What weighs the classes of a ladder; everything that changes is in its state.
@@ -546,8 +567,11 @@ class Evidence(Protocol):
     def begin(self) -> State:
         """Return the state before any data."""
 
-    def add(self, state: State, data: Data) -> None:
-        """Weigh the classes on new data, by predictions that were fixed before them."""
+    def add(self, state: State, data: Any, /) -> None:
+        """Weigh the classes on new data, by predictions that were fixed before them.
+
+        Data are a Flow of a finite problem, or a Transition of a continuous system.
+        """
 
     def judge(self, state: State) -> Judgement:
         """Return what is ruled out; writes nothing."""
@@ -555,11 +579,30 @@ class Evidence(Protocol):
     def parameters(self, state: State, m: int) -> dict[str, Interval]:
         """Return the real parameters of class m, from 0, with intervals; empty if it has none."""
 
+    def describe(self, state: State, m: int) -> str:
+        """Return the best member of class m, from 0, in words; empty if members have no names."""
+
     def misfits(self, state: State, m: int) -> list[Misfit]:
         """Return where the best member of class m, from 0, misfits, the clearest first."""
 
     def worlds(self, state: State) -> Worlds:
         """Return what the data leave possible; raises NotAvailable where that cannot be told."""
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """A learner or controller over a ladder; its state keeps that of its evidence as "evidence"."""
+
+    @property
+    def ladder(self) -> Ladder:
+        """The classes that it selects among."""
+
+    @property
+    def delta(self) -> float:
+        """The level of its tests."""
+
+    def evidence(self, known: Any) -> Evidence:
+        """Return what weighs the classes on a problem (Known) or a System."""
 
 
 @runtime_checkable
@@ -577,6 +620,14 @@ class Ladder(Protocol):
     @property
     def kind(self) -> str:
         """What the members are: "list", "real parameters", "linear", "simulators", ..."""
+
+    @property
+    def box(self) -> Mapping[str, tuple[float, float]]:
+        """The bounds of real parameters, by name; empty without any."""
+
+    @property
+    def draws(self) -> int:
+        """From how many draws each row of a kernel was estimated; 0: it is not."""
 
     def evidence(self, known: Any, delta: float) -> Evidence:
         """Return what weighs the classes of this ladder on a problem (Known) or a System."""
@@ -608,6 +659,7 @@ class System:
     ]  # (states [N, n], actions, next states) -> [N]
     first_state: Callable[[np.random.Generator], Floats]  # -> [n]
     coordinates: tuple[str, ...]  # names of the numbers of a state [n]
+    unit: RewardMap = UNIT
     unit_name: str = ""  # of the reward
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.addresses import generator
+from occamrl.answers.verdict import Verdict
 from occamrl.control import errors, evidence
 from occamrl.control.ladder import Simulator, SimulatorLadder, checked
 from occamrl.control.planners import CEM, Planner
@@ -43,7 +44,6 @@ from occamrl.errors import (
 from occamrl.protocols import Floats
 from occamrl.running.identity import changes, identity
 from occamrl.running.storage import Reader, Writer, read_document, write_document
-from occamrl.running.verdict import Verdict
 
 if TYPE_CHECKING:
     from occamrl.control.answer import Answer

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from occamrl.addresses import generator
+from occamrl.answers.verdict import Verdict
+from occamrl.answers.wording import USE_IT as ADVICE
+from occamrl.answers.wording import count_word, format_number, listed, ordinal
 from occamrl.control import errors, evidence
 from occamrl.control.agent import OccamControl, parameters
 from occamrl.control.ladder import Simulator, checked, label_of
 from occamrl.errors import OccamRLError, ParameterError, require_integer
 from occamrl.protocols import Floats
 from occamrl.running.progress import Progress
-from occamrl.running.verdict import USE_IT, Verdict, count, format_number, listed, ordinal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +110,7 @@ class Answer:
             return "None of your simulators explains the data."
         classes = len(self.ladder.names)
         place = (
-            f"{ordinal(self.chosen)} of {count(classes)} classes"
+            f"{ordinal(self.chosen)} of {count_word(classes)} classes"
             if classes > 1
             else "the only class"
         )
@@ -177,7 +179,7 @@ class Answer:
             return [
                 "Next: add what is missing as a richer class, or list finer values of the parameters."
             ]
-        return [USE_IT]
+        return [str(ADVICE)]
 
     @property
     def rows(self) -> list[dict[str, Any]]:

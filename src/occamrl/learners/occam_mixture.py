@@ -1,7 +1,7 @@
 r"""OccamMixture: which few of many simulators the truth is a mixture of, by likelihood.
 
 P = sum_j theta_j P_j with theta on the simplex. Outcomes (s, a, s', reward) are counted, and
-likelihoods are relative to the frequencies (:mod:`occamrl.evidence.likelihood`). Every set D of at
+likelihoods are relative to the frequencies (:mod:`occamrl.evidence.counts`). Every set D of at
 most three simulators, and the set of all, predicts with weights that EM has fitted to the past,
 
 .. math:: w_j \leftarrow (w_j g_j + 1/2)/\sum, \qquad
@@ -37,8 +37,8 @@ import numpy as np
 from occamrl import bellman
 from occamrl.arrays import Bools, Floats, Ints
 from occamrl.errors import FeatureError, require_delta, require_kind, require_rewards
-from occamrl.evidence import likelihood
-from occamrl.evidence.likelihood import CountState, begin_counts
+from occamrl.evidence import counts, hulls
+from occamrl.evidence.counts import CountState, begin_counts
 from occamrl.learners.tabular import count_flow
 from occamrl.models.features import FeatureMap, PerProblem, as_dense
 from occamrl.protocols import Flow, Known, Learner, Outcomes, Plan
@@ -142,7 +142,7 @@ class OccamMixture(Learner):
         """Return the outcomes that can be told apart, and the simulators' probabilities."""
         if known not in self._settings:
             require_rewards(known)
-            symbols = likelihood.symbols_of(self.features, known)
+            symbols = counts.symbols_of(self.features, known)
             kernels = symbols.join(as_dense(self.features.matrix).T)
             self._settings[known] = Setting(symbols.outcomes, kernels)
         setting: Setting = self._settings[known]
@@ -163,12 +163,12 @@ class OccamMixture(Learner):
         outcomes, kernels = self.setting(known)
         terms = self.terms(known, state)
         of_sets = terms[:-1]
-        data = likelihood.data_of(state["count"], outcomes, kernels)
+        data = hulls.seen_by(state["count"], outcomes, kernels)
         # the set of all is the last: no mixture at all exceeds its bound
-        bound = likelihood.hull_bound(data, state["weights"][-1])
+        bound = hulls.hull_bound(data, state["weights"][-1])
         # what no simulator can produce rules them all out at once
         if len(state["novel"]) or bound < self.least(terms):
-            outcomes, law = likelihood.draw_table(state, outcomes, draw)
+            outcomes, law = hulls.draw_table(state, outcomes, draw)
             chosen = []
             misspecified = True
         else:
@@ -203,7 +203,7 @@ class OccamMixture(Learner):
         """Return the logarithms of the terms of Z: of the sets, then of the counts [n + 1]."""
         novel = float(state["novel"][:, 2].sum())
         outcomes = self.setting(known).outcomes
-        counted = likelihood.counted_evidence(state["count"], outcomes, novel)
+        counted = counts.counted_evidence(state["count"], outcomes, novel)
         return np.asarray(self.log_weights + np.append(state["score"], counted))
 
     def least(self, terms: Floats) -> float:
@@ -211,7 +211,7 @@ class OccamMixture(Learner):
         return float(np.logaddexp.reduce(terms)) + math.log(self.delta)
 
     def draw_mixture(
-        self, state: MixtureState, terms: Floats, data: likelihood.Data, draw: np.random.Generator
+        self, state: MixtureState, terms: Floats, data: hulls.Seen, draw: np.random.Generator
     ) -> tuple[Ints, Floats]:
         """Draw a set by its weight in Z, and a mixture of it; return its members and weights."""
         weight = np.exp(terms - terms.max())
@@ -223,7 +223,7 @@ class OccamMixture(Learner):
             drawn = data._replace(
                 count=draw.standard_gamma(data.count), kernels=data.kernels[members]
             )
-            weights = likelihood.hull_fit(drawn, weights, _DRAW_STEPS, 0.0)
+            weights = hulls.hull_fit(drawn, weights, _DRAW_STEPS, 0.0)
         return members, weights
 
     def score_sets(self, known: Known, state: MixtureState, before: Ints) -> None:
@@ -233,8 +233,8 @@ class OccamMixture(Learner):
         outcomes, kernels = self.setting(known)
         block = state["count"] - before
         came = np.flatnonzero(block)
-        old = likelihood.log_frequencies(before, outcomes)
-        new = likelihood.log_frequencies(state["count"], outcomes)
+        old = counts.log_frequencies(before, outcomes)
+        new = counts.log_frequencies(state["count"], outcomes)
         kept = np.flatnonzero(np.isfinite(state["score"]))
         # a set that makes something impossible gets the logarithm of 0, for good
         with np.errstate(divide="ignore"):
@@ -245,7 +245,7 @@ class OccamMixture(Learner):
     def fit_sets(self, known: Known, state: MixtureState) -> None:
         """Fit the weights of the sets that are left by some steps of EM."""
         outcomes, kernels = self.setting(known)
-        data = likelihood.data_of(state["count"], outcomes, kernels)
+        data = hulls.seen_by(state["count"], outcomes, kernels)
         kept = np.isfinite(state["score"])
         kept[-1] = True
         weights = state["weights"][kept]

@@ -9,7 +9,7 @@ outcomes, so the posterior is one as well: Dirichlet(alpha + c). A kernel is dra
 episode: to play a draw for longer saves planning and loses the exploration that rare draws are.
 
 **On lists of kernels** the posterior of a member is proportional to w(P) exp(l(P)), l its
-log-likelihood (:mod:`occamrl.evidence.likelihood`), w the prior of a ladder. There a draw lasts 2 %
+log-likelihood (:mod:`occamrl.evidence.counts`), w the prior of a ladder. There a draw lasts 2 %
 of all episodes, which cost no regret where it was measured. Once every member rules out what was
 seen, draws are tabular.
 """
@@ -23,7 +23,9 @@ import numpy as np
 from occamrl import bellman
 from occamrl.arrays import Floats
 from occamrl.errors import ParameterError, require_number, require_rewards
-from occamrl.evidence.likelihood import JEFFREYS, CountState, Members, begin_counts, draw_table
+from occamrl.evidence.counts import JEFFREYS, CountState, begin_counts
+from occamrl.evidence.hulls import draw_table
+from occamrl.evidence.lists import Members
 from occamrl.learners.tabular import count_flow, tabular_outcomes
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Flow, Known, Learner, Outcomes, Plan

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from occamrl.errors import require_number, require_undiscounted
-from occamrl.evidence.likelihood import CountState, begin_counts
+from occamrl.evidence.counts import CountState, begin_counts
 from occamrl.learners.tabular import count_flow, tabular_outcomes
 from occamrl.protocols import Flow, Known, Learner, Plan
 

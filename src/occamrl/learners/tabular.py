@@ -13,7 +13,7 @@ import numpy as np
 
 from occamrl.arrays import Floats, Ints
 from occamrl.errors import require_rewards
-from occamrl.evidence.likelihood import CountState, count_outcomes
+from occamrl.evidence.counts import CountState, count_outcomes
 from occamrl.protocols import Flow, Known, Outcomes
 
 

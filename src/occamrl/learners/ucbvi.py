@@ -31,7 +31,7 @@ from occamrl.errors import (
     require_number,
     require_undiscounted,
 )
-from occamrl.evidence.likelihood import CountState, begin_counts
+from occamrl.evidence.counts import CountState, begin_counts
 from occamrl.learners.tabular import best_actions, count_flow, largest_values, tabular_outcomes
 from occamrl.protocols import Flow, Known, Learner, Plan
 

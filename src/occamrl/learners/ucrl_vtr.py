@@ -51,6 +51,7 @@ from occamrl.errors import (
     require_rewards,
 )
 from occamrl.evidence import value
+from occamrl.evidence.starts import count_starts, law_of_starts
 from occamrl.models.families import FiniteFamily, level, off_grid
 from occamrl.protocols import Flow, Known, Learner, Plan, State
 
@@ -257,23 +258,3 @@ class UCRLVTR(Learner):
             policy[h] = q.argmax(axis=1)
             values[h] = q.max(axis=1)
         return values, policy
-
-
-def law_of_starts(known: Known, starts: Ints) -> Floats:
-    """Return the law of the first state [S].
-
-    As known; as counted so far if it is unknown, or if episodes continue each other.
-    """
-    counted = bool(starts.any())
-    if known.initial is not None and not (known.continuing and counted):
-        return known.initial
-    if counted:
-        return np.asarray(starts / starts.sum())
-    return np.full(starts.size, 1.0 / starts.size)
-
-
-def count_starts(state: State, flow: Flow) -> None:
-    """Count the episodes of a block, and their first states."""
-    begins = flow.step == 0
-    np.add.at(state["starts"], flow.state[begins], flow.count[begins])
-    state["episodes"] += flow.episodes

@@ -24,15 +24,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from occamrl.answers.answer import Answer
+from occamrl.answers.wording import count_of, format_number, times
 from occamrl.errors import OccamRLError, as_path
 from occamrl.experiments.records import Records, load, shown
+from occamrl.files import make_folder, write_whole
 from occamrl.models.model import ELSEWHERE
+from occamrl.naming import spoken
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
-from occamrl.running.answer import Answer
 from occamrl.running.result import Result
-from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import count_of, format_number, said, times
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "main.js")
 _MOST_STATES = 200  # whose actions are listed
@@ -287,7 +288,7 @@ def answer_sections(answer: Answer) -> dict[str, str]:
     if answer.misspecified and answer.misfits:
         rows = [
             {
-                name: said(each) if isinstance(each, tuple) else each
+                name: spoken(each) if isinstance(each, tuple) else each
                 for name, each in row.items()
                 if name != "nats"
             }

@@ -10,14 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from occamrl.answers.wording import times
 from occamrl.control import errors
 from occamrl.control.answer import MOST, Answer
 from occamrl.errors import as_path
+from occamrl.files import make_folder, write_whole
 from occamrl.protocols import Floats
 from occamrl.report import figures
 from occamrl.report.page import paragraphs, picture, questions, render_static, table
-from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import times
 
 _MOST_COORDINATES = 6  # of the state that are drawn
 

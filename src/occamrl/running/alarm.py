@@ -90,11 +90,12 @@ class Watch:
 
     def reference(self, state: Any, plan: Plan) -> Reference:
         """Return what is in use: a key, laws of the outcomes [.., O], and the number of steps that they rest on."""
+        state = state["evidence"]
         m, rested = int(plan.facts["chosen"]) - 1, int(state["count"].sum())
         if not plan.facts["misspecified"]:
-            left = [i for i, some in enumerate(self.evidence.judge(state).left) if some and i != m]
-            laws = np.array([self.evidence.fitted(state, i)[2] for i in (m, *left)])
-            return [m, self.evidence.likeliest(state, m)], laws, rested
+            left = [i for i, some in enumerate(self.evidence.judge(state).alive) if some and i != m]
+            laws = np.array([self.evidence.fitted(state, i) for i in (m, *left)])
+            return [m, self.evidence.fit_number(state, m)], laws, rested
         visits = np.add.reduceat(state["count"], self.outcomes.start[:-1])
         sizes = np.diff(self.outcomes.start)
         law = (state["count"] + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
@@ -108,7 +109,7 @@ class Watch:
         where: Any,
     ) -> None:
         """Take note of a step (s, a, s', reward); ``where`` are its episode and its number, from 1."""
-        (key, law, rested), (row, o) = reference, self.evidence.place(*step)
+        (key, law, rested), (row, o) = reference, self.evidence.outcome_of(*step)
         if row < 0:  # at rest
             return
         following = [where[0], where[1] + 1] if where[1] < self.known.horizon else [where[0] + 1, 1]
