@@ -196,6 +196,9 @@ def ratio(values: Floats, of: Floats) -> str:
     def of_means(some: Floats, others: Floats, axis: int = -1) -> Floats:
         return np.asarray(some.mean(axis=axis) / others.mean(axis=axis))
 
+    # of one seed, as in a tiny study, there is nothing to draw from
+    if len(values) < 2:
+        return f"{of_means(values, of):.2f}"
     draw = np.random.default_rng(0)
     ends = bootstrap(
         (values, of), of_means, paired=True, vectorized=True, method="percentile", rng=draw

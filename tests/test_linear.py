@@ -1,13 +1,14 @@
-"""Linear kernels: regression, ellipsoids, lazy planning, selection of supports and norms, likelihood of mixtures."""
+"""Linear kernels: regression, ellipsoids, lazy plans, supports, norms, mixtures by likelihood."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from scipy.stats import binom
 
 from occamrl.analysis.supports import supports
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import FeatureError, ParameterError
 from occamrl.evidence import hulls, value
 from occamrl.learners.greedy import Greedy
@@ -25,59 +27,61 @@ from occamrl.models.features import FeatureMap
 from occamrl.paper import arl_lin_dim, arl_lin_norm, ucrl_vtr_lin
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.problems.mixtures import SparseMixture
-from occamrl.protocols import Floats, Flow, Known, Plan
+from occamrl.protocols import Flow, Known, Learner, Plan, State
 from occamrl.running.flow import simulate
 from occamrl.running.run import run
 from occamrl.selectors.arl_lin import ARLLin
 from occamrl.selectors.arl_lin_dim import ARLLinDim
 from occamrl.selectors.arl_lin_norm import ARLLinNorm, smallest_region, squared_radii
 from occamrl.selectors.support_search import penalised_loss, sharp_support
+from tests.blocks import blocks, play, random_flow
 
-Seen = Callable[[Plan, dict[str, Any], Flow], None]
-
-
-def play(
-    agent: Any, mdp: FiniteMDP, episodes: int, seed: int = 0, seen: Seen | None = None
-) -> tuple[float, Any]:
-    """Play, and return the regret and the last state; ``seen`` is told of every block before it is learned from."""
-    state, k, regret = agent.begin(mdp.known), 0, 0.0
-    while k < episodes:
-        plan = agent.plan(mdp.known, state, np.random.default_rng([seed, k, 0]))
-        n = min(plan.episodes, episodes - k)
-        flow = simulate(mdp, plan.policy, n, np.random.default_rng([seed, k, 1]))
-        begins = flow.step == 0
-        starts = np.bincount(flow.state[begins], flow.count[begins], mdp.states)
-        regret += float(starts @ (mdp.optimal_values[0] - mdp.evaluate(plan.policy)[0]))
-        if seen is not None:
-            seen(plan, state, flow)
-        agent.learn(mdp.known, state, plan, flow)
-        k += n
-    return regret, state
+Kernel = Literal["stationary", "per_step"]
 
 
-def small_mixture(
-    seed: int = 0, on_transitions: bool = False
-) -> tuple[FiniteMDP, FeatureMap, Floats]:
-    """Return a mixture of three random kernels with partly impossible outcomes, its features and theta*."""
-    draw, theta = np.random.default_rng(seed), np.array([0.6, 0.3, 0.1])
+class Mixture(NamedTuple):
+    """A small mixture of three random kernels with 4 states and 2 actions."""
+
+    mdp: FiniteMDP
+    features: FeatureMap
+    theta: Floats
+
+
+class Row(NamedTuple):
+    """A row of a regression."""
+
+    step: int
+    x: Floats
+    y: float
+
+
+def small_mixture(seed: int = 0, on_transitions: bool = False) -> Mixture:
+    """Return a mixture some of whose outcomes are impossible."""
+    draw = np.random.default_rng(seed)
+    theta = np.array([0.6, 0.3, 0.1])
     kernels = draw.dirichlet(np.ones(4), size=(3, 4, 2))
-    kernels[:, :2, :, 3] = 0.0  # nobody goes from the first two states to the last
+    # nobody goes from the first two states to the last
+    kernels[:, :2, :, 3] = 0.0
     kernels /= kernels.sum(axis=3, keepdims=True)
-    reward = draw.random((4, 2, 4) if on_transitions else (4, 2))
-    mdp = FiniteMDP(transition=np.tensordot(theta, kernels, 1), reward=reward, horizon=4)
-    return mdp, FeatureMap(list(kernels)), theta
+    shape = (4, 2, 4) if on_transitions else (4, 2)
+    transition = np.tensordot(theta, kernels, 1)
+    mdp = FiniteMDP(transition=transition, reward=draw.random(shape), horizon=4)
+    return Mixture(mdp, FeatureMap(list(kernels)), theta)
 
 
-def some_flow(mdp: FiniteMDP, episodes: int = 40, seed: int = 0) -> Flow:
-    """Return what uniformly random actions count."""
-    policy = np.full((mdp.horizon, mdp.states, mdp.actions), 1.0 / mdp.actions)
-    return simulate(mdp, policy, episodes, np.random.default_rng(seed))
-
-
-def some_values(mdp: FiniteMDP, seed: int = 0) -> Floats:
+def random_values(mdp: FiniteMDP, seed: int = 0) -> Floats:
     values = np.random.default_rng(seed).random((mdp.horizon + 1, mdp.states)) * mdp.horizon
     values[-1] = 0.0
     return values
+
+
+def plan_of(agent: Learner, mdp: FiniteMDP, state: State) -> Plan:
+    return agent.plan(mdp.known, state, np.random.default_rng(0))
+
+
+def outcomes_of(features: FeatureMap, pair: int) -> slice:
+    start = features.outcomes.start
+    return slice(int(start[pair]), int(start[pair + 1]))
 
 
 # Rows and sums ------------------------------------------------------------------------------------
@@ -87,26 +91,25 @@ def some_values(mdp: FiniteMDP, seed: int = 0) -> Floats:
 @pytest.mark.parametrize("tabular", [False, True])
 def test_rows_have_range_one_and_predict_the_mean(on_transitions: bool, tabular: bool) -> None:
     mdp, features, theta = small_mixture(on_transitions=on_transitions)
+    kernel = mdp.kernel().reshape(8, 4)
     truth = theta[None]
     if tabular:
         features = FeatureMap.tabular(states=4, actions=2, support=mdp.kernel() > 0.0)
+        listed = features.outcomes
         truth = np.zeros((features.groups, features.width))
-        outcomes = features.outcomes
-        truth.ravel()[features.flat_index] = mdp.kernel().reshape(8, 4)[
-            outcomes.pair, outcomes.next_state
-        ]
-    values = some_values(mdp)[1]
+        truth.ravel()[features.flat_index] = kernel[listed.pair, listed.next_state]
+    values = random_values(mdp)[1]
     x, middle, spread = value.rows(features, mdp.known, values)
-    outcomes, kernel = features.attach(mdp.known), mdp.kernel().reshape(8, 4)
+    outcomes = features.attach(mdp.known)
     for pair in range(8):
-        at = slice(outcomes.start[pair], outcomes.start[pair + 1])
-        target = outcomes.bonus[at] + values[outcomes.next_state[at]]
+        listing = outcomes_of(features, pair)
+        next_state = outcomes.next_state[listing]
+        target = outcomes.bonus[listing] + values[next_state]
         y = (target - middle[pair]) / spread[pair]
+        mean = x[pair] @ truth[features.group[pair]]
         assert y.min() == pytest.approx(-0.5)
         assert y.max() == pytest.approx(0.5)
-        assert x[pair] @ truth[features.group[pair]] == pytest.approx(
-            kernel[pair, outcomes.next_state[at]] @ y
-        )
+        assert mean == pytest.approx(kernel[pair, next_state] @ y)
     flat = value.rows(features, mdp.known, np.ones(4))
     assert on_transitions or not flat.x.any()
 
@@ -114,112 +117,136 @@ def test_rows_have_range_one_and_predict_the_mean(on_transitions: bool, tabular:
 @pytest.mark.parametrize("on_transitions", [False, True])
 def test_sums_are_those_of_an_explicit_regression(on_transitions: bool) -> None:
     mdp, features, _ = small_mixture(on_transitions=on_transitions)
-    values, flow, known = some_values(mdp), some_flow(mdp), mdp.known
-    statistics = value.begin(features)
-    value.add(statistics, features, known, values, flow)
-    design, targets = [], []
-    for h, s, a, following, reward, n in zip(
-        flow.step, flow.state, flow.action, flow.next_state, flow.reward, flow.count, strict=True
-    ):
-        x, middle, spread = (part[s * 2 + a] for part in value.rows(features, known, values[h + 1]))
-        bonus = reward - known.base_reward[s, a] if on_transitions else 0.0
-        y = (values[h + 1, following] + bonus - middle) / spread if spread > 0.0 else 0.0
-        assert abs(y) <= 0.5 + 1e-9
-        design += [x] * n
-        targets += [y] * n
-    X, Y = np.array(design), np.array(targets)
-    assert np.allclose(statistics["gram"][0, 0], X.T @ X)
-    assert np.allclose(statistics["xy"][0, 0], X.T @ Y)
-    assert statistics["yy"][0] == pytest.approx(Y @ Y)
+    values = random_values(mdp)
+    flow = random_flow(mdp)
+    sums = value.begin(features)
+    value.add(sums, features, mdp.known, values, flow)
+    X, Y = explicit_regression(mdp.known, features, values, flow, on_transitions)
+    assert np.allclose(sums["gram"][0, 0], X.T @ X)
+    assert np.allclose(sums["xy"][0, 0], X.T @ Y)
+    assert sums["yy"][0] == pytest.approx(Y @ Y)
+
     several = np.random.default_rng(1).random((5, 1, 3))
-    expected = [((Y - X @ each[0]) ** 2).sum() - Y @ Y for each in several]
-    assert np.allclose(value.losses(several, statistics["gram"][0], statistics["xy"][0]), expected)
-    found = value.ridge(statistics["gram"], statistics["xy"], 0.7)
+    expected = [((Y - X @ theta[0]) ** 2).sum() - Y @ Y for theta in several]
+    assert np.allclose(value.losses(several, sums["gram"][0], sums["xy"][0]), expected)
+
+    fit = value.ridge(sums["gram"], sums["xy"], 0.7)
     sigma = X.T @ X + 0.7 * np.eye(3)
-    assert np.allclose(found.theta[0, 0], np.linalg.solve(sigma, X.T @ Y))
-    assert np.allclose(found.root[0, 0] @ found.root[0, 0].T, np.linalg.inv(sigma))
-    assert found.logdet[0, 0] == pytest.approx(np.linalg.slogdet(sigma / 0.7)[1])
+    assert np.allclose(fit.theta[0, 0], np.linalg.solve(sigma, X.T @ Y))
+    assert np.allclose(fit.root[0, 0] @ fit.root[0, 0].T, np.linalg.inv(sigma))
+    assert fit.logdet[0, 0] == pytest.approx(np.linalg.slogdet(sigma / 0.7)[1])
+
+
+def explicit_regression(
+    known: Known, features: FeatureMap, values: Floats, flow: Flow, on_transitions: bool
+) -> tuple[Floats, Floats]:
+    """Return the rows x and targets y of a flow, one for each transition."""
+    design = []
+    targets = []
+    for h, s, a, following, reward, n in zip(*flow.columns, strict=True):
+        rows = value.rows(features, known, values[h + 1])
+        pair = s * 2 + a
+        target = values[h + 1, following]
+        if on_transitions:
+            target += reward - known.base_reward[s, a]
+        y = 0.0
+        if rows.spread[pair] > 0.0:
+            y = (target - rows.middle[pair]) / rows.spread[pair]
+        assert abs(y) <= 0.5 + 1e-9
+        design += [rows.x[pair]] * n
+        targets += [y] * n
+    return np.array(design), np.array(targets)
 
 
 def test_the_sharp_set_is_its_inequality() -> None:
-    score, prior = np.array([3.0, 0.5, math.inf, 9.0]), np.array([0.1, 0.2, 0.3, 0.4])
-    right = -math.log(sum(w * math.exp(-x) for w, x in zip(prior, score, strict=True))) + math.log(
-        1.0 / 0.05
-    )
-    assert value.threshold(score, np.log(prior), 0.05) == pytest.approx(right)
+    score = np.array([3.0, 0.5, math.inf, 9.0])
+    prior = np.array([0.1, 0.2, 0.3, 0.4])
+    mixture = float(prior @ np.exp(-score))
+    threshold = -math.log(mixture) + math.log(1.0 / 0.05)
+    assert value.threshold(score, np.log(prior), 0.05) == pytest.approx(threshold)
 
 
 # Planning -----------------------------------------------------------------------------------------
 
 
-def explicit_plan(
-    agent: UCRLVTRLin, features: FeatureMap, known: Known, rows: list[Any]
-) -> tuple[Floats, Floats]:
-    """Plan by the formulas, coordinate by coordinate, for ``rows`` (step, x, y) in d dimensions."""
-    H, S, A, d, lam = known.horizon, known.states, known.actions, features.dimension, agent.lam
-    steps, outcomes, phi = (
-        H if agent.kernel == "per_step" else 1,
-        features.attach(known),
-        np.asarray(features.matrix),
-    )
-    values, policy = np.zeros((H + 1, S)), np.zeros((H, S))
-    for h in reversed(range(H)):
-        own = [(x, y) for step, x, y in rows if steps == 1 or step == h]
-        sigma = lam * np.eye(d) + sum((np.outer(x, x) for x, _ in own), np.zeros((d, d)))
-        theta = np.linalg.solve(sigma, sum((y * x for x, y in own), np.zeros(d)))
-        beta = 0.25 * (np.linalg.slogdet(sigma / lam)[1] + 2.0 * math.log(steps / agent.delta))
-        width = agent.scale * math.sqrt(beta + lam * agent.norm_bound**2)
-        q = np.zeros((S, A))
-        for s, a in itertools.product(range(S), range(A)):
-            listed = range(outcomes.start[s * A + a], outcomes.start[s * A + a + 1])
-            w = np.array(
-                [outcomes.bonus[o] + values[h + 1, outcomes.next_state[o]] for o in listed]
-            )
-            middle, spread = (w.min() + w.max()) / 2.0, w.max() - w.min()
-            x = (w - middle) @ phi[list(listed)] / spread if spread > 0.0 else np.zeros(d)
-            guess = x @ theta + width * math.sqrt(x @ np.linalg.solve(sigma, x))
+def explicit_plan(agent: UCRLVTRLin, known: Known, rows: list[Row]) -> tuple[Floats, Ints]:
+    """Return values and policy by the formulas, step by step and pair by pair."""
+    features = agent.features
+    values = np.zeros((known.horizon + 1, known.states))
+    policy = np.zeros((known.horizon, known.states), np.int64)
+    for h in reversed(range(known.horizon)):
+        steps = known.horizon if agent.kernel == "per_step" else 1
+        used = [row for row in rows if steps == 1 or row.step == h]
+        sigma = agent.lam * np.eye(features.dimension)
+        right = np.zeros(features.dimension)
+        for row in used:
+            sigma += np.outer(row.x, row.x)
+            right += row.y * row.x
+        theta = np.linalg.solve(sigma, right)
+        logdet = np.linalg.slogdet(sigma / agent.lam)[1]
+        beta = 0.25 * (logdet + 2.0 * math.log(steps / agent.delta))
+        width = agent.scale * math.sqrt(beta + agent.lam * agent.norm_bound**2)
+        q = np.zeros((known.states, known.actions))
+        for s, a in itertools.product(range(known.states), range(known.actions)):
+            x, middle, spread = explicit_row(features, known, values[h + 1], s * known.actions + a)
+            guess = float(x @ theta + width * math.sqrt(x @ np.linalg.solve(sigma, x)))
             q[s, a] = known.base_reward[s, a] + middle + spread * min(max(guess, -0.5), 0.5)
-        policy[h], values[h] = q.argmax(axis=1), np.clip(q.max(axis=1), 0.0, H - h)
+        policy[h] = q.argmax(axis=1)
+        values[h] = np.clip(q.max(axis=1), 0.0, known.horizon - h)
     return values, policy
+
+
+def explicit_row(
+    features: FeatureMap, known: Known, values: Floats, pair: int
+) -> tuple[Floats, float, float]:
+    """Return x, c and R of a pair."""
+    outcomes = features.attach(known)
+    listing = outcomes_of(features, pair)
+    w = outcomes.bonus[listing] + values[outcomes.next_state[listing]]
+    middle = (w.min() + w.max()) / 2.0
+    spread = w.max() - w.min()
+    if spread == 0.0:
+        return np.zeros(features.dimension), middle, spread
+    return (w - middle) @ np.asarray(features.matrix)[listing] / spread, middle, spread
 
 
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
 @pytest.mark.parametrize("on_transitions", [False, True])
 @pytest.mark.parametrize("greedy", [False, True])
-def test_plans_follow_the_formulas(kernel: Any, on_transitions: bool, greedy: bool) -> None:
+def test_plans_follow_the_formulas(kernel: Kernel, on_transitions: bool, greedy: bool) -> None:
     mdp, features, _ = small_mixture(on_transitions=on_transitions)
     agent = UCRLVTRLin(features=features, norm_bound=1.0, scale=0.3, replan=0.0, kernel=kernel)
     if greedy:  # the bonus is 0
         agent = Greedy(features=features, replan=0.0, kernel=kernel)
-    state, known = agent.begin(mdp.known), mdp.known
-    rows: list[Any] = []
+    state = agent.begin(mdp.known)
+    rows: list[Row] = []
     for k in range(6):
-        plan = agent.plan(known, state, np.random.default_rng(0))
+        plan = plan_of(agent, mdp, state)
         assert plan.episodes == 1
-        values, policy = explicit_plan(agent, features, known, rows)
+        values, policy = explicit_plan(agent, mdp.known, rows)
         assert np.allclose(np.asarray(plan.values), values)
         assert (plan.policy == policy).all()
-        flow = some_flow(mdp, 3, seed=k)  # somebody else acts
-        agent.learn(known, state, plan, flow)
-        counted = value.counted(features, known, np.asarray(plan.values), flow)
-        for h, x, n, total in zip(
-            counted.step, counted.x, counted.count, counted.total, strict=True
-        ):
-            rows += [(h, x, total / n)] * int(n)
+        # somebody else acts
+        flow = random_flow(mdp, 3, seed=k)
+        agent.learn(mdp.known, state, plan, flow)
+        counted = value.counted(features, mdp.known, np.asarray(plan.values), flow)
+        columns = (counted.step, counted.x, counted.count, counted.total)
+        for h, x, n, total in zip(*columns, strict=True):
+            rows += [Row(h, x, total / n)] * int(n)
 
 
 def test_one_kernel_per_step_is_as_many_regressions() -> None:
     mdp, features, _ = small_mixture()
-    flow, values = some_flow(mdp), some_values(mdp)
+    flow = random_flow(mdp)
+    values = random_values(mdp)
     together = value.begin(features, mdp.horizon)
     value.add(together, features, mdp.known, values, flow)
     for h in range(mdp.horizon):
-        at, alone = flow.step == h, value.begin(features)
-        names = ("step", "state", "action", "next_state", "reward", "count")
-        alone_flow = replace(flow, **{name: getattr(flow, name)[at] for name in names})
-        value.add(alone, features, mdp.known, values, alone_flow)
-        for name in ("gram", "xy", "yy"):
-            assert np.allclose(together[name][h], alone[name][0])
+        alone = value.begin(features)
+        value.add(alone, features, mdp.known, values, flow.take(flow.step == h))
+        assert np.allclose(together["gram"][h], alone["gram"][0])
+        assert np.allclose(together["xy"][h], alone["xy"][0])
+        assert np.allclose(together["yy"][h], alone["yy"][0])
 
 
 def test_groups_equal_the_same_map_written_densely() -> None:
@@ -231,146 +258,141 @@ def test_groups_equal_the_same_map_written_densely() -> None:
     for j, (s, a, following) in enumerate(cells):
         phi[s, a, following, j] = 1.0
     dense = FeatureMap(phi)
-    csr = FeatureMap.of_matrix(dense.outcomes, sp.csr_array(dense.matrix), 4)
+    sparse = FeatureMap.of_matrix(dense.outcomes, sp.csr_array(dense.matrix), 4)
     learners = [
-        UCRLVTRLin(features=each, norm_bound=2.0, scale=0.2) for each in (groups, dense, csr)
+        UCRLVTRLin(features=features, norm_bound=2.0, scale=0.2)
+        for features in (groups, dense, sparse)
     ]
     states = [learner.begin(mdp.known) for learner in learners]
     for k in range(8):
-        plans = [
-            x.plan(mdp.known, state, np.random.default_rng(0))
-            for x, state in zip(learners, states, strict=True)
-        ]
-        flow = some_flow(mdp, 5, seed=k)
-        for learner, state, plan in zip(learners, states, plans, strict=True):
-            assert np.allclose(np.asarray(plan.values), np.asarray(plans[0].values))
-            assert plan.carry.longest == pytest.approx(plans[0].carry.longest)
-            assert np.allclose(plan.carry.logdet, plans[0].carry.logdet)
+        flow = random_flow(mdp, 5, seed=k)
+        first = plan_of(learners[0], mdp, states[0])
+        for learner, state in zip(learners, states, strict=True):
+            plan = plan_of(learner, mdp, state)
+            assert np.allclose(np.asarray(plan.values), np.asarray(first.values))
+            assert plan.carry.longest == pytest.approx(first.carry.longest)
+            assert np.allclose(plan.carry.logdet, first.carry.logdet)
             learner.learn(mdp.known, state, plan, flow)
 
 
-@pytest.mark.parametrize("kernel", ["stationary", "per_step"])
-def test_a_plan_that_is_not_hurried_never_lets_the_determinant_grow_too_much(kernel: Any) -> None:
+@pytest.mark.parametrize(("kernel", "steps"), [("stationary", 1), ("per_step", 4)])
+def test_a_plan_that_is_not_hurried_never_lets_the_determinant_grow_too_much(
+    kernel: Kernel, steps: int
+) -> None:
     mdp, features, _ = small_mixture()
-    agent, steps = (
-        UCRLVTRLin(features=features, norm_bound=1.0, kernel=kernel),
-        4 if kernel == "per_step" else 1,
-    )
-    before, long = None, 0
+    agent = UCRLVTRLin(features=features, norm_bound=1.0, kernel=kernel)
     state = agent.begin(mdp.known)
+    before = None
+    long_plans = 0
     for k in range(150):
+        # a fresh pace counts on the worst path
         state["pace"] = Pace(np.zeros(steps))
-        plan = agent.plan(mdp.known, state, np.random.default_rng(0))
+        plan = plan_of(agent, mdp, state)
         logdet = plan.carry.logdet
         if before is not None:
             assert (logdet - before).max() <= math.log(1.2) + 1e-9
-        before = logdet if plan.episodes > 1 else None
-        long += plan.episodes > 1
-        agent.learn(
-            mdp.known,
-            state,
-            plan,
-            simulate(mdp, plan.policy, plan.episodes, np.random.default_rng(k)),
-        )
-    assert long > 50
+        before = None
+        if plan.episodes > 1:
+            before = logdet
+            long_plans += 1
+        flow = simulate(mdp, plan.policy, plan.episodes, np.random.default_rng(k))
+        agent.learn(mdp.known, state, plan, flow)
+    assert long_plans > 50
 
 
 def test_plans_grow_with_the_logarithm_of_episodes() -> None:
     mdp, features, _ = small_mixture()
-    agent, made = UCRLVTRLin(features=features, norm_bound=1.0, replan=1.0), []
-    _, state = play(agent, mdp, 10**12, seen=lambda plan, *_: made.append(plan.episodes))
+    agent = UCRLVTRLin(features=features, norm_bound=1.0, replan=1.0)
+    plans = 0
+    for block in blocks(agent, mdp, 10**12):
+        plans += 1
+        state = block.state
     logdet = value.ridge(state["gram"], state["xy"], 1.0).logdet.sum()
-    assert sum(made) >= 10**12
-    assert len(made) <= 20 + 2.0 * logdet / math.log(2.0)
+    assert plans <= 20 + 2.0 * logdet / math.log(2.0)
 
 
 def test_ellipsoids_hold_the_truth_and_plans_are_optimistic() -> None:
-    delta, runs, missed, control, pessimistic = 0.5, 30, 0, 0, 0
+    delta = 0.5
+    runs = 30
+    worst = np.zeros(runs)  # squared distance of the truth, in squared radii
     for seed in range(runs):
         mdp, features, theta = small_mixture(seed)
-        agent = UCRLVTRLin(
-            features=features, norm_bound=float(np.linalg.norm(theta)), delta=delta, replan=1.0
-        )
-        worst = [0.0]
-
-        def look(
-            plan: Plan,
-            state: dict[str, Any],
-            flow: Flow,
-            theta: Any = theta,
-            mdp: Any = mdp,
-            worst: Any = worst,
-        ) -> None:
-            nonlocal pessimistic
-            found = value.ridge(state["gram"][0, 0], state["xy"][0, 0], 1.0)
-            sigma, away = state["gram"][0, 0] + np.eye(3), theta - found.theta
-            beta = value.squared_radius(found.logdet, delta, 1.0, float(np.linalg.norm(theta)))
-            worst[0] = max(worst[0], float(away @ sigma @ away) / float(beta))
-            inside = away @ sigma @ away <= beta
-            pessimistic += bool(inside and (plan.values[0] < mdp.optimal_values[0] - 1e-9).any())  # type: ignore[index]
-
-        play(agent, mdp, 300, seed, look)
-        missed, control = missed + (worst[0] > 1.0), control + (worst[0] > 0.05**2)
-    assert pessimistic == 0
+        norm = float(np.linalg.norm(theta))
+        agent = UCRLVTRLin(features=features, norm_bound=norm, delta=delta, replan=1.0)
+        for block in blocks(agent, mdp, 300, seed):
+            gram = block.state["gram"][0, 0]
+            fit = value.ridge(gram, block.state["xy"][0, 0], 1.0)
+            error = theta - fit.theta
+            beta = float(value.squared_radius(fit.logdet, delta, 1.0, norm))
+            distance = float(error @ (gram + np.eye(3)) @ error) / beta
+            worst[seed] = max(worst[seed], distance)
+            if distance <= 1.0:
+                assert (block.values[0] >= mdp.optimal_values[0] - 1e-9).all()
+    missed = int((worst > 1.0).sum())
     assert binom.sf(missed - 1, runs, delta) > 1e-3
-    assert (
-        binom.sf(control - 1, runs, delta) < 1e-6
-    )  # an ellipsoid of a twentieth of the radius is not valid
+    # an ellipsoid of a twentieth of the radius is not valid
+    control = int((worst > 0.05**2).sum())
+    assert binom.sf(control - 1, runs, delta) < 1e-6
 
 
 def test_rewards_on_transitions_are_learned_from() -> None:
     mdp, features, _ = small_mixture(on_transitions=True)
     agent = UCRLVTRLin(features=features, norm_bound=1.0)
-    short, long = (play(agent, mdp, episodes)[0] for episodes in (2_000, 200_000))
-    assert long <= 10.0 * short  # a hundred times the episodes: no more than the square root of it
+    short = play(agent, mdp, 2_000).regret
+    long = play(agent, mdp, 200_000).regret
+    # a hundred times the episodes: no more than the square root of it
+    assert long <= 10.0 * short
     with pytest.raises(ParameterError, match="wrap the agent"):
         agent.begin(Known.of_sizes(states=4, actions=2, horizon=4))
 
 
 def test_greedy_and_the_paper_agree_when_data_are_plenty() -> None:
     mdp, features, _ = small_mixture()
-    papers = ucrl_vtr_lin.UCRLVTRLin(features=features, norm_bound=1.0, paper_constant=1e-12)
+    letter = ucrl_vtr_lin.UCRLVTRLin(features=features, norm_bound=1.0, paper_constant=1e-12)
+    agents: list[Learner] = [Greedy(features=features), letter]
     plans = []
-    for agent in (Greedy(features=features), papers):
-        state: Any = agent.begin(mdp.known)
-        agent.learn(mdp.known, state, _plan_for(agent, mdp, state), some_flow(mdp, 10**8))
-        plans.append(agent.plan(mdp.known, state, np.random.default_rng(0)))
+    for agent in agents:
+        state = agent.begin(mdp.known)
+        # values that show every direction
+        plan = replace(plan_of(agent, mdp, state), values=random_values(mdp))
+        agent.learn(mdp.known, state, plan, random_flow(mdp, 10**8))
+        plans.append(plan_of(agent, mdp, state))
     for plan in plans:
         assert np.allclose(np.asarray(plan.values), mdp.optimal_values, atol=1e-2)
     assert (plans[0].policy == plans[1].policy).all()
-
-
-def _plan_for(agent: Any, mdp: FiniteMDP, state: Any) -> Plan:
-    """Return the agent's plan with other values, that show every direction."""
-    own: Plan = agent.plan(mdp.known, state, np.random.default_rng(0))
-    return replace(own, values=some_values(mdp))
 
 
 # Selection ----------------------------------------------------------------------------------------
 
 
 def test_penalised_losses_and_the_search_against_all_sets() -> None:
-    d, exact = 7, 0
-    sets = [list(each) for m in range(1, d + 1) for each in itertools.combinations(range(d), m)]
+    d = 7
+    lam = 0.5
+    exact = 0
+    sets: list[tuple[int, ...]] = []
+    for m in range(1, d + 1):
+        sets += itertools.combinations(range(d), m)
     for seed in range(20):
         draw = np.random.default_rng(seed)
         x = draw.normal(size=(60, d)) @ draw.normal(size=(d, d)) * 0.3
         y = 0.4 * x[:, 1] - 0.3 * x[:, 4] + 0.3 * draw.normal(size=60)
-        sigma, xy = x.T @ x + 0.5 * np.eye(d), x.T @ y
-        losses = [penalised_loss(sigma, xy, 0.5, chosen) for chosen in sets]
-        chosen = sharp_support(sigma, xy, 0.5, last=[0])
-        mine = penalised_loss(sigma, xy, 0.5, chosen)
-        exact += mine <= min(losses) + 1e-9
-        assert mine <= losses[-1] + 1e-9  # never worse than all coordinates
-    at = [1, 4]
-    theta = np.linalg.solve(x[:, at].T @ x[:, at] + 0.5 * np.eye(2), x[:, at].T @ y)
-    ridge = ((y - x[:, at] @ theta) ** 2).sum() + 0.5 * theta @ theta - y @ y
-    logdet = np.linalg.slogdet(np.eye(2) + x[:, at].T @ x[:, at] / 0.5)[1]
-    price = math.log((d + 1) * math.comb(d, 2))
-    assert penalised_loss(sigma, xy, 0.5, at) == pytest.approx(
-        ridge + 0.25 * (logdet + 2.0 * price)
-    )
+        sigma = x.T @ x + lam * np.eye(d)
+        xy = x.T @ y
+        losses = [penalised_loss(sigma, xy, lam, chosen) for chosen in sets]
+        found_loss = penalised_loss(sigma, xy, lam, sharp_support(sigma, xy, lam, last=[0]))
+        exact += int(found_loss <= min(losses) + 1e-9)
+        # never worse than all coordinates, the last of the sets
+        assert found_loss <= losses[-1] + 1e-9
     assert exact >= 19
+
+    pair = [1, 4]
+    part = x[:, pair]
+    theta = np.linalg.solve(part.T @ part + lam * np.eye(2), part.T @ y)
+    ridge = ((y - part @ theta) ** 2).sum() + lam * theta @ theta - y @ y
+    logdet = np.linalg.slogdet(np.eye(2) + part.T @ part / lam)[1]
+    price = math.log((d + 1) * math.comb(d, 2))
+    expected = ridge + 0.25 * (logdet + 2.0 * price)
+    assert penalised_loss(sigma, xy, lam, pair) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("degenerate", [False, True])
@@ -378,22 +400,18 @@ def test_the_largest_norm_against_the_boundary(degenerate: bool) -> None:
     draw = np.random.default_rng(0)
     for _ in range(5):
         root = draw.normal(size=(2, 2))
-        sigma, center, beta = (
-            root @ root.T + 0.1 * np.eye(2),
-            draw.normal(size=2),
-            float(draw.random() * 3.0),
-        )
+        sigma = root @ root.T + 0.1 * np.eye(2)
+        center = draw.normal(size=2)
+        beta = float(draw.random() * 3.0)
+        eigenvalues, axes = np.linalg.eigh(sigma)
         if degenerate:  # no part along the longest axis
-            center = np.linalg.eigh(sigma)[1][:, 1] * 0.01
+            center = axes[:, 1] * 0.01
         angle = np.linspace(0.0, 2.0 * math.pi, 200_001)
         circle = math.sqrt(beta) * np.stack([np.cos(angle), np.sin(angle)])
         boundary = center[:, None] + np.linalg.solve(np.linalg.cholesky(sigma).T, circle)
-        expected = np.linalg.norm(boundary, axis=0).max()
-        eigenvalues, axes = np.linalg.eigh(sigma)
-        assert value.largest_norm(eigenvalues, axes.T @ center, beta) == pytest.approx(
-            expected, rel=1e-6
-        )
-        assert arl_lin_norm.largest_norm(center, sigma, beta) == pytest.approx(expected, rel=1e-6)
+        expected = pytest.approx(np.linalg.norm(boundary, axis=0).max(), rel=1e-6)
+        assert value.largest_norm(eigenvalues, axes.T @ center, beta) == expected
+        assert arl_lin_norm.largest_norm(center, sigma, beta) == expected
     assert value.largest_norm(np.array([1.0, 4.0]), np.zeros(2), 9.0) == pytest.approx(3.0)
     assert value.largest_norm(np.ones(2), np.array([3.0, 4.0]), 0.0) == pytest.approx(5.0)
 
@@ -408,74 +426,66 @@ def test_the_support_is_found_and_pays() -> None:
     support = np.flatnonzero(problem.theta).tolist()
     selector = ARLLinDim(features=features, norm_bound=1.3)
     regret, state = play(selector, problem.mdp, 10_000)
-    assert {*support[1:]} <= {*state["active"]} <= {*support}
-    everything = play(UCRLVTRLin(features=features, norm_bound=1.3), problem.mdp, 10_000)[0]
-    oracle = play(
-        UCRLVTRLin(features=features.restrict(support), norm_bound=1.3), problem.mdp, 10_000
-    )[0]
-    assert oracle < regret < 0.7 * everything
+    # the first coordinate, a base law, may be left out
+    assert set(support[1:]) <= set(state["active"]) <= set(support)
+    whole = UCRLVTRLin(features=features, norm_bound=1.3)
+    oracle = UCRLVTRLin(features=features.restrict(support), norm_bound=1.3)
+    without_selection = play(whole, problem.mdp, 10_000).regret
+    assert play(oracle, problem.mdp, 10_000).regret < regret < 0.7 * without_selection
 
 
 def test_a_support_that_is_wrong_is_left_again() -> None:
     problem, features = reference()
-    support, agent = (
-        np.flatnonzero(problem.theta).tolist(),
-        ARLLinDim(features=features, norm_bound=1.3),
-    )
-    _, state = play(agent, problem.mdp, 3_000)
+    mdp = problem.mdp
+    support = np.flatnonzero(problem.theta).tolist()
+    agent = ARLLinDim(features=features, norm_bound=1.3)
+    _, state = play(agent, mdp, 3_000)
     state["active"] = [j for j in range(8) if j not in support]
-    while state["label"] == "exploitation" or state["left"] > 0:
-        plan = agent.plan(problem.mdp.known, state, np.random.default_rng(0))
-        draw = np.random.default_rng(state["left"])
-        epoch = state["epoch"]
-        agent.learn(
-            problem.mdp.known, state, plan, simulate(problem.mdp, plan.policy, plan.episodes, draw)
-        )
-        if state["epoch"] > epoch:
-            break
-    assert {*support[1:]} <= {*state["active"]}
+    epoch = state["epoch"]
+    while state["epoch"] == epoch:
+        plan = plan_of(agent, mdp, state)
+        flow = simulate(mdp, plan.policy, plan.episodes, np.random.default_rng(state["left"]))
+        agent.learn(mdp.known, state, plan, flow)
+    assert set(support[1:]) <= set(state["active"])
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_norm_bounds_fall_and_stay_valid(both: bool) -> None:
+def test_norm_bounds_fall_and_stay_valid() -> None:
     problem, features = reference()
     norm = float(np.linalg.norm(problem.theta))
-    bounds: list[float] = []
-    outside: list[bool] = []
     alone = ARLLinNorm(features=features, norm_bound=100.0)
-    together = ARLLin(features=features, norm_bound=100.0)
-    agent, grid = (together, together.grid(8)) if both else (alone, alone.grid())
-
-    def look(plan: Plan, state: Any, flow: Flow) -> None:
-        bounds.append(plan.diagnostics["carried_bound"])
-        region = smallest_region(state, list(range(8)), grid, bounds[-1])
-        error = problem.theta - region.spectrum.ellipsoid(region.regularization).theta
-        sigma = state["gram"][0, 0] + region.regularization * np.eye(8)
-        outside.append(bool(error @ sigma @ error > region.squared_radius))
-
-    play(agent, problem.mdp, 20_000, seen=look)
-    assert not any(outside)
-    assert min(bounds) >= norm
-    assert (np.diff(bounds) <= 0.0).all()
-    assert bounds[-1] < 10.0  # from 100
+    both = ARLLin(features=features, norm_bound=100.0)
+    for agent, grid in ((alone, alone.grid()), (both, both.grid(8))):
+        bounds: list[float] = []
+        for block in blocks(agent, problem.mdp, 20_000):
+            bounds.append(block.plan.diagnostics["carried_bound"])
+            region = smallest_region(block.state, list(range(8)), grid, bounds[-1])
+            error = problem.theta - region.spectrum.ellipsoid(region.regularization).theta
+            sigma = block.state["gram"][0, 0] + region.regularization * np.eye(8)
+            assert error @ sigma @ error <= region.squared_radius
+        assert min(bounds) >= norm
+        assert (np.diff(bounds) <= 0.0).all()
+        assert bounds[-1] < 10.0  # from 100
 
 
 def test_combined_radii_are_differences_of_losses() -> None:
     mdp, features, _ = small_mixture()
     agent = ARLLinNorm(features=features, norm_bound=8.0)
     state = agent.begin(mdp.known)
-    value.add(state, features, mdp.known, some_values(mdp), some_flow(mdp))
-    gram, xy = state["gram"][0, 0], state["xy"][0, 0]
+    value.add(state, features, mdp.known, random_values(mdp), random_flow(mdp))
+    gram = state["gram"][0, 0]
+    xy = state["xy"][0, 0]
     grid = agent.grid()
     betas = squared_radii(value.Spectrum.of(gram, xy), grid, 8.0)
+
+    def smallest_loss(lam: float) -> float:
+        theta = np.linalg.solve(gram + lam * np.eye(3), xy)
+        loss = value.losses(theta[None, None], gram[None], xy[None])[0]
+        return float(loss + lam * theta @ theta)
+
     for (i, lam), (j, other) in itertools.product(enumerate(grid.lams), repeat=2):
-        best, logdet = {}, np.linalg.slogdet(np.eye(3) + gram / other)[1]
-        for each in (lam, other):
-            theta = np.linalg.solve(gram + each * np.eye(3), xy)
-            best[each] = (
-                value.losses(theta[None, None], gram[None], xy[None])[0] + each * theta @ theta
-            )
-        expected = best[other] - best[lam] + 0.25 * (logdet + 2.0 * grid.log_level) + lam * 64.0
+        logdet = np.linalg.slogdet(np.eye(3) + gram / other)[1]
+        noise = 0.25 * (logdet + 2.0 * grid.log_level)
+        expected = smallest_loss(other) - smallest_loss(lam) + noise + lam * 64.0
         assert betas[i, j] == pytest.approx(expected)
 
 
@@ -487,6 +497,9 @@ def test_wrong_parameters_of_selectors_are_refused() -> None:
         ARLLinDim(features=FeatureMap.tabular(states=3, actions=2), norm_bound=2.0)
     with pytest.raises(ParameterError, match="growth"):
         ARLLin(features=features, norm_bound=2.0, growth=0.5)
+    for kind in (ARLLin, ARLLinDim):
+        with pytest.raises(ParameterError, match="estimation_growth"):
+            kind(features=features, norm_bound=2.0, estimation_growth=0.5)
 
 
 # The paper ----------------------------------------------------------------------------------------
@@ -494,98 +507,92 @@ def test_wrong_parameters_of_selectors_are_refused() -> None:
 
 def test_the_papers_epochs_supports_and_bounds() -> None:
     mdp, features, _ = small_mixture()
-    lengths: dict[Any, int] = {}
-
-    def look(plan: Plan, state: dict[str, Any], flow: Flow) -> None:
-        facts, diagnostics = plan.facts, plan.diagnostics
-        key = facts["epoch"], facts.get("label")
-        lengths[key] = lengths.get(key, 0) + flow.episodes
-        if "chosen" in facts:
-            above = [
-                j
-                for j, each in enumerate(diagnostics["statistics"])
-                if each >= diagnostics["threshold"]
-            ]
-            assert facts["chosen"] == (above or [0, 1, 2])
-
     selector = arl_lin_dim.ARLLinDim(
         features=features, norm_bound=1.0, initial_episodes=1, growth=4, estimation_growth=2
     )
-    play(selector, mdp, 30, seen=look)
-    expected = {
+    lengths: Counter[tuple[int, str]] = Counter()
+    for block in blocks(selector, mdp, 30):
+        facts = block.plan.facts
+        lengths[facts["epoch"], facts["label"]] += block.flow.episodes
+        statistics = np.array(block.plan.diagnostics["statistics"])
+        above = np.flatnonzero(statistics >= block.plan.diagnostics["threshold"]).tolist()
+        assert facts["chosen"] == (above or [0, 1, 2])
+    assert lengths == {
         (0, "exploitation"): 1,
         (0, "estimation"): 1,
         (1, "exploitation"): 4,
         (1, "estimation"): 2,
-    }
-    assert lengths == expected | {
         (2, "exploitation"): 16,
         (2, "estimation"): 4,
         (3, "exploitation"): 2,
     }
-    for estimate in ("maximum", "sum"):
-        lengths.clear()
-        norm = arl_lin_norm.ARLLinNorm(
-            features=features, norm_bound=9.0, initial_episodes=4, norm_estimate=estimate
-        )
-        _, state = play(norm, mdp, 12, seen=look)
-        assert lengths == {(1, None): 4, (2, None): 8}
-        assert state["norm_bound"] > 9.0  # the letter lets it grow
+
+
+@pytest.mark.parametrize("estimate", ["maximum", "sum"])
+def test_the_papers_norm_bounds_may_grow(estimate: str) -> None:
+    mdp, features, _ = small_mixture()
+    selector = arl_lin_norm.ARLLinNorm(
+        features=features, norm_bound=9.0, initial_episodes=4, norm_estimate=estimate
+    )
+    lengths: Counter[int] = Counter()
+    for block in blocks(selector, mdp, 12):
+        lengths[block.plan.facts["epoch"]] += block.flow.episodes
+        state = block.state
+    assert lengths == {1: 4, 2: 8}
+    assert state["norm_bound"] > 9.0
 
 
 @pytest.mark.parametrize("radius", ["paper", "ayoub"])
 def test_the_papers_learner_is_optimistic(radius: str) -> None:
     mdp, features, _ = small_mixture()
-    agent = ucrl_vtr_lin.UCRLVTRLin(features=features, norm_bound=1.0, radius=radius)
-
-    def look(plan: Plan, state: dict[str, Any], flow: Flow) -> None:
-        assert plan.values is not None
-        assert (plan.values[0] >= mdp.optimal_values[0]).all()
-        assert plan.episodes == 1
-
-    play(agent, mdp, 40, seen=look)
-    tabular = ucrl_vtr_lin.UCRLVTRLin(
-        features=FeatureMap.tabular(states=4, actions=2), norm_bound=3.0, radius=radius
-    )
-    play(tabular, mdp, 5, seen=look)
+    one_hot = FeatureMap.tabular(states=4, actions=2)
+    dense = ucrl_vtr_lin.UCRLVTRLin(features=features, norm_bound=1.0, radius=radius)
+    tabular = ucrl_vtr_lin.UCRLVTRLin(features=one_hot, norm_bound=3.0, radius=radius)
+    for agent, episodes in ((dense, 40), (tabular, 5)):
+        for block in blocks(agent, mdp, episodes):
+            assert (block.values[0] >= mdp.optimal_values[0]).all()
+            assert block.plan.episodes == 1
 
 
 # Likelihood ---------------------------------------------------------------------------------------
 
 
-def test_compatible_sets_hold_the_truth_and_become_small() -> None:
-    draw, missed, runs, delta = np.random.default_rng(0), 0, 10, 0.3
+def four_simulators(draw: np.random.Generator) -> tuple[Floats, FiniteMDP]:
+    """Return four kernels, and a problem that is a mixture of the second and the last."""
+    kernels = draw.dirichlet(np.ones(3), size=(4, 3, 2))
+    truth = 0.6 * kernels[1] + 0.4 * kernels[3]
+    return kernels, FiniteMDP(transition=truth, reward=np.eye(3)[:, :2], horizon=5)
+
+
+def test_compatible_sets_hold_the_truth() -> None:
+    draw = np.random.default_rng(0)
+    delta = 0.3
+    runs = 10
+    missed = 0
     for seed in range(runs):
-        kernels = draw.dirichlet(np.ones(3), size=(4, 3, 2))
-        mdp = FiniteMDP(
-            transition=0.6 * kernels[1] + 0.4 * kernels[3], reward=np.eye(3)[:, :2], horizon=5
-        )
-        agent, behind = OccamMixture(features=FeatureMap(list(kernels)), delta=delta), [-math.inf]
-
-        def look(
-            plan: Plan,
-            state: Any,
-            flow: Flow,
-            agent: Any = agent,
-            mdp: Any = mdp,
-            behind: Any = behind,
-        ) -> None:
-            outcomes, columns = agent.setting(mdp.known)
-            data = hulls.seen_by(state["count"], outcomes, columns[[1, 3]])
+        kernels, mdp = four_simulators(draw)
+        agent = OccamMixture(features=FeatureMap(list(kernels)), delta=delta)
+        outcomes, columns = agent.setting(mdp.known)
+        behind = -math.inf
+        for block in blocks(agent, mdp, 40, seed):
+            data = hulls.seen_by(block.state["count"], outcomes, columns[[1, 3]])
             truth = hulls.hull_likelihood(data, np.array([0.6, 0.4]))[0]
-            behind[0] = max(behind[0], agent.least(agent.terms(mdp.known, state)) - truth)
-
-        play(agent, mdp, 40, seed, look)
-        missed += behind[0] > 0.0
+            terms = agent.terms(mdp.known, block.state)
+            behind = max(behind, agent.least(terms) - truth)
+        missed += int(behind > 0.0)
     assert binom.sf(missed - 1, runs, delta) > 1e-3
-    assert [one.members for one in supports(run(agent, mdp, episodes=3_000)).smallest] == [
-        ("2", "4")
-    ]
-    outside = FiniteMDP(
-        transition=draw.dirichlet(np.ones(3), size=(3, 2)), reward=np.eye(3)[:, :2], horizon=5
-    )
+
+
+def test_compatible_sets_become_small_and_a_truth_outside_is_noticed() -> None:
+    draw = np.random.default_rng(0)
+    kernels, mdp = four_simulators(draw)
+    agent = OccamMixture(features=FeatureMap(list(kernels)), delta=0.3)
+    report = supports(run(agent, mdp, episodes=3_000, progress=False))
+    assert [one.members for one in report.smallest] == [("2", "4")]
+    elsewhere = draw.dirichlet(np.ones(3), size=(3, 2))
+    outside = FiniteMDP(transition=elsewhere, reward=np.eye(3)[:, :2], horizon=5)
     _, state = play(agent, outside, 1_000)
-    assert agent.plan(outside.known, state, draw).facts == {"chosen": [], "misspecified": True}
+    assert plan_of(agent, outside, state).facts == {"chosen": [], "misspecified": True}
     with pytest.raises(FeatureError, match="kernel in every coordinate"):
         OccamMixture(features=reference()[1])
 
@@ -603,43 +610,57 @@ def test_the_set_of_all_plays_on_when_it_predicts_worse_than_counts() -> None:
 
 def test_variance_weights_by_hand() -> None:
     mdp, features, _ = small_mixture()
-    agent, known = UCRLVTRPlus(features=features, norm_bound=1.0, scale=0.01), mdp.known
+    agent = UCRLVTRPlus(features=features, norm_bound=1.0, scale=0.01)
     _, state = play(agent, mdp, 5)
-    before, phi, H = copy.deepcopy(state), np.asarray(features.matrix), 4.0
-    plan, flow = agent.plan(known, state, np.random.default_rng(0)), some_flow(mdp, 1)
-    agent.learn(known, state, plan, flow)
-    sigma, tilde = (before["sigma"][m, 0] + np.eye(3) for m in (0, 1))
-    hat, square = (
-        np.linalg.solve(sigma, before["xy"][0, 0]),
-        np.linalg.solve(tilde, before["xy"][1, 0]),
-    )
-    _, check, squares = agent.radii(4, 6)
+    before = copy.deepcopy(state)
+    plan = plan_of(agent, mdp, state)
+    flow = random_flow(mdp, 1)
+    agent.learn(mdp.known, state, plan, flow)
+
+    H = 4.0
+    phi = np.asarray(features.matrix)
+    values = np.asarray(plan.values)
+    radii = agent.radii(4, 6)
+    sigma = before["sigma"][0, 0] + np.eye(3)
+    tilde = before["sigma"][1, 0] + np.eye(3)
+    theta = np.linalg.solve(sigma, before["xy"][0, 0])
+    theta_of_squares = np.linalg.solve(tilde, before["xy"][1, 0])
     expected = before["sigma"][0, 0].copy()
     for h, s, a in zip(flow.step, flow.state, flow.action, strict=True):
-        at = slice(features.outcomes.start[s * 2 + a], features.outcomes.start[s * 2 + a + 1])
-        w = plan.values[h + 1][features.outcomes.next_state[at]]  # type: ignore[index]
-        x, z = w @ phi[at], w**2 @ phi[at]
-        variance = min(max(z @ square, 0.0), H**2) - min(max(x @ hat, 0.0), H) ** 2
-        error = min(H**2, 2.0 * H * check * math.sqrt(x @ np.linalg.solve(sigma, x)))
-        error += min(H**2, squares * math.sqrt(z @ np.linalg.solve(tilde, z)))
+        listing = outcomes_of(features, s * 2 + a)
+        w = values[h + 1][features.outcomes.next_state[listing]]
+        x = w @ phi[listing]
+        z = w**2 @ phi[listing]
+        square = min(max(z @ theta_of_squares, 0.0), H**2)
+        variance = square - min(max(x @ theta, 0.0), H) ** 2
+        error = min(H**2, 2.0 * H * radii.check * math.sqrt(x @ np.linalg.solve(sigma, x)))
+        error += min(H**2, radii.tilde * math.sqrt(z @ np.linalg.solve(tilde, z)))
         expected += np.outer(x, x) / max(H**2 / 3.0, variance + error)
     assert np.allclose(state["sigma"][0, 0], expected)
 
 
-@pytest.mark.parametrize(
-    "make", [UCRLVTRLin, ARLLin, ARLLinDim, ARLLinNorm, UCRLVTRPlus, Greedy, OccamMixture]
-)
-def test_plans_write_nothing_and_depend_on_nothing_else(make: Any) -> None:
+MAKERS: dict[str, Callable[[FeatureMap], Learner]] = {
+    "UCRLVTRLin": lambda features: UCRLVTRLin(features=features, norm_bound=3.0),
+    "ARLLin": lambda features: ARLLin(features=features, norm_bound=3.0),
+    "ARLLinDim": lambda features: ARLLinDim(features=features, norm_bound=3.0),
+    "ARLLinNorm": lambda features: ARLLinNorm(features=features, norm_bound=3.0),
+    "UCRLVTRPlus": lambda features: UCRLVTRPlus(features=features, norm_bound=3.0),
+    "Greedy": lambda features: Greedy(features=features),
+    "OccamMixture": lambda features: OccamMixture(features=features),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_plans_write_nothing_and_depend_on_nothing_else(name: str) -> None:
     mdp, features, _ = small_mixture(on_transitions=True)
-    bound = {} if make in (Greedy, OccamMixture) else {"norm_bound": 3.0}
-    agent = make(features=features, **bound)
+    agent = MAKERS[name](features)
     _, state = play(agent, mdp, 30)
     before = copy.deepcopy(state)
-    plans = [agent.plan(mdp.known, state, np.random.default_rng(7)) for _ in range(2)]
-    assert (plans[0].policy == plans[1].policy).all()
-    assert plans[0].episodes == plans[1].episodes
-    for name, part in before.items():
-        np.testing.assert_equal(state[name], part)
+    first = plan_of(agent, mdp, state)
+    again = plan_of(agent, mdp, state)
+    assert (first.policy == again.policy).all()
+    assert first.episodes == again.episodes
+    np.testing.assert_equal(state, before)
 
 
 def test_sums_along_paths_are_those_of_all_paths() -> None:
@@ -647,20 +668,23 @@ def test_sums_along_paths_are_those_of_all_paths() -> None:
     P = draw.dirichlet(np.ones(3), size=(3, 2))
     P[0, 0] = [0.0, 0.5, 0.5]
     mdp = FiniteMDP(transition=P, reward=np.zeros((3, 2)), horizon=3, initial_state=0)
-    features = FeatureMap(
-        P[..., None]
-    )  # one feature: the estimate 2.0 is the kernel, once normalised
-    policy, norms = draw.integers(2, size=(3, 3)), draw.random((3, 3))
-    sums, chances = [], []
+    # with one feature the estimate 2.0 is the kernel, once normalised
+    features = FeatureMap(P[..., None])
+    policy = draw.integers(2, size=(3, 3))
+    norms = draw.random((3, 3))
+    largest = 0.0
+    expected = 0.0
     for path in itertools.product(range(3), repeat=3):
-        chance, s, total = 1.0, 0, 0.0
-        for h, after in enumerate(path):
+        chance = 1.0
+        total = 0.0
+        s = 0
+        for h, following in enumerate(path):
             total += norms[h, s]
-            chance, s = chance * P[s, policy[h, s], after], after
-        sums.append(total)
-        chances.append(chance)
+            chance *= P[s, policy[h, s], following]
+            s = following
+        expected += chance * total
+        if chance > 0.0:
+            largest = max(largest, total)
     worst, mean = path_sums(features, mdp.known, np.array([[2.0]]), policy, norms)
-    assert worst == pytest.approx(
-        max(total for total, chance in zip(sums, chances, strict=True) if chance > 0.0)
-    )
-    assert mean == pytest.approx(float(np.dot(sums, chances)))
+    assert worst == pytest.approx(largest)
+    assert mean == pytest.approx(expected)

@@ -201,9 +201,8 @@ class OccamMixture(Learner):
 
     def terms(self, known: Known, state: MixtureState) -> Floats:
         """Return the logarithms of the terms of Z: of the sets, then of the counts [n + 1]."""
-        novel = float(state["novel"][:, 2].sum())
         outcomes = self.setting(known).outcomes
-        counted = counts.counted_evidence(state["count"], outcomes, novel)
+        counted = counts.counted_evidence(state["count"], outcomes, counts.novel_count(state))
         return np.asarray(self.log_weights + np.append(state["score"], counted))
 
     def least(self, terms: Floats) -> float:

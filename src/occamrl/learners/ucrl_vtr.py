@@ -51,8 +51,8 @@ from occamrl.errors import (
     require_rewards,
 )
 from occamrl.evidence import value
-from occamrl.evidence.starts import count_starts, law_of_starts
-from occamrl.models.families import FiniteFamily, level, off_grid
+from occamrl.evidence.starts import StartState, begin_starts, count_starts, law_of_starts
+from occamrl.models.families import FiniteFamily
 from occamrl.protocols import Flow, Known, Learner, Plan, State
 
 _TOGETHER = 2**23  # numbers that are worked on at once
@@ -62,12 +62,10 @@ _OF_ALL = (
 )
 
 
-class ListState(value.SumState):
+class UCRLVTRState(value.SumState, StartState):
     """The sums over rows, and counts; T is 1, or H with one kernel per step."""
 
     rows: Floats  # [T] how many rows carry something
-    episodes: int
-    starts: Ints  # [S] in which episodes began
     plays: Ints  # [m] episodes that each member has played
 
 
@@ -124,19 +122,18 @@ class UCRLVTR(Learner):
             return np.full(self.family.size, -math.log(self.family.size))
         return np.log(as_floats("prior", self.prior))
 
-    def begin(self, known: Known) -> ListState:
+    def begin(self, known: Known) -> UCRLVTRState:
         """Return the state before any data."""
         require_rewards(known, self.family.features)
         steps = known.horizon if self.kernel == "per_step" else 1
         return {
             **value.begin(self.family.features, steps),
+            **begin_starts(known),
             "rows": np.zeros(steps),
-            "episodes": 0,
-            "starts": np.zeros(known.states, np.int64),
             "plays": np.zeros(self.family.size, np.int64),
         }
 
-    def plan(self, known: Known, state: ListState, draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: UCRLVTRState, draw: np.random.Generator) -> Plan:
         """Plan optimistically over the confidence set."""
         inside = self.confidence_set(state)
         diagnostics = {"alive": inside.sum(axis=1).tolist()}
@@ -147,27 +144,32 @@ class UCRLVTR(Learner):
         episodes = max(1, int(_OF_ALL * self.replan * state["episodes"]))
         return Plan(policy=policy, values=values, episodes=episodes, diagnostics=diagnostics)
 
-    def learn(self, known: Known, state: ListState, plan: Plan, flow: Flow) -> None:
+    def learn(self, known: Known, state: UCRLVTRState, plan: Plan, flow: Flow) -> None:
         """Add the rows of the block."""
-        self.record_block(known, state, plan, flow)
+        rows = value.add(state, self.family.features, known, plan.values, flow)
+        # rows without range say nothing, and covers are not charged for them
+        carries = rows.x.any(axis=1) | (rows.square > 0.0)
+        np.add.at(state["rows"], rows.step % len(state["rows"]), rows.count * carries)
+        count_starts(state, flow)
+        if "member" in plan.diagnostics:
+            state["plays"][plan.diagnostics["member"]] += flow.episodes
 
     def losses(self, state: value.SumState) -> Floats:
         """Return L(P), minus the sum of y^2, of every step and member [T, m]."""
         sums = zip(state["gram"], state["xy"], strict=True)
         return np.array([value.losses(self.family.theta, gram, xy) for gram, xy in sums])
 
-    def thresholds(self, state: ListState, losses: Floats) -> Floats:
+    def thresholds(self, state: UCRLVTRState, losses: Floats) -> Floats:
         """Return the largest loss, minus the sum of y^2, in the sharp set of every step [T]."""
         # a union bound over the steps, where each has a set of its own
         delta = self.delta / len(losses)
         reach = self.family.reach
         thresholds = []
         for loss, rows in zip(losses, state["rows"], strict=True):
-            sharp = 0.5 * value.threshold(2.0 * loss, self.log_prior, level(reach, delta))
-            thresholds.append(sharp + off_grid(reach, rows, delta))
+            thresholds.append(value.sharp_threshold(loss, self.log_prior, reach, rows, delta))
         return np.array(thresholds)
 
-    def confidence_set(self, state: ListState) -> Bools:
+    def confidence_set(self, state: UCRLVTRState) -> Bools:
         """Return which members are in the sharp set of every step [T, m]; some always are."""
         losses = self.losses(state)
         return np.asarray(losses <= self.thresholds(state, losses)[:, None])
@@ -205,17 +207,6 @@ class UCRLVTR(Learner):
         episodes = self._episodes(state["plays"][played], shares)
         starts = {int(s): parts[i] for s, i in zip(possible, part, strict=True)}
         return replace(whole, episodes=episodes, starts=starts)
-
-    def record_block(self, known: Known, state: State, plan: Plan, flow: Flow) -> value.Counted:
-        """Add the rows of a block to a state, and return them."""
-        rows = value.add(state, self.family.features, known, plan.values, flow)
-        # rows without range say nothing, and covers are not charged for them
-        carries = rows.x.any(axis=1) | (rows.square > 0.0)
-        np.add.at(state["rows"], rows.step % len(state["rows"]), rows.count * carries)
-        count_starts(state, flow)
-        if "member" in plan.diagnostics:
-            state["plays"][plan.diagnostics["member"]] += flow.episodes
-        return rows
 
     def _optimal(
         self, known: Known, member: int, facts: Mapping[str, Any], diagnostics: Mapping[str, Any]
