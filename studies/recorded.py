@@ -429,7 +429,7 @@ def main() -> int:
             orl.run(agent, target, episodes=episodes, seed=seed, progress=False) for seed in seeds
         ]
         found[name] = [
-            float(result.total_regret) / result.known.unit.scale for result in runs
+            float(result.total_regret) / result.finite.unit.scale for result in runs
         ]  # as version 2 had it
         old = before[name]["regret"]
         p = compare(old, found[name])

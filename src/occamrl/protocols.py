@@ -37,7 +37,7 @@ outcome, and each formula is written once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -473,15 +473,22 @@ class OutcomeMisfit(NamedTuple):
 class ErrorMisfit(NamedTuple):
     """Errors of a simulator that depend on a feature of state and action, or their width."""
 
-    coordinates: tuple[str, ...]  # of the state, which err together
+    coordinates: tuple[str, ...]  # of the state, which err together; of the view, if noise misfits
     feature: str  # on which the errors depend most; "" for none
     at_high: tuple[float, ...]  # mean errors where the feature is high; everywhere, without one
     at_low: tuple[float, ...]
     deviations: float  # the size of the effect in standard deviations of the noise
     wider: float | None = None  # how many times as wide as it says the noise is, if that misfits
+    of_action: bool = False  # whether "high" is the upper end of the feature, not a spread above
 
 
-Misfit = OutcomeMisfit | ErrorMisfit
+class RewardMisfit(NamedTuple):
+    """Rewards of a continuous system that are not what its reward function says."""
+
+    gap: float  # the mean distance, a step
+
+
+Misfit = OutcomeMisfit | ErrorMisfit | RewardMisfit
 
 
 class Transition(NamedTuple):
@@ -491,6 +498,7 @@ class Transition(NamedTuple):
     action: Floats  # [m]
     reward: float | None  # None: that of the system
     next_state: Floats  # [n]
+    step: int  # of its episode, from 0
     ended: bool  # whether the episode is over
     address: Address  # of random numbers that weighing it takes
 
@@ -582,6 +590,21 @@ class Ladder(Protocol):
         """Return what weighs the classes of this ladder on a problem (Known) or a System."""
 
 
+@runtime_checkable
+class Selector(Protocol):
+    """A learner or controller that finds out which class of a ladder is needed.
+
+    Its state is a state of its evidence, with more beside.
+    """
+
+    @property
+    def ladder(self) -> Ladder:
+        """The classes."""
+
+    def evidence(self, known: Any) -> Evidence:
+        """Return what weighs them on a problem (Known) or a System."""
+
+
 # Controllers of continuous systems ----------------------------------------------------------------
 
 
@@ -596,6 +619,13 @@ class ActionSpace(Protocol):
         """Return actions drawn uniformly [rows, m]."""
 
 
+# step(states [N, n], actions [N, m], rng) -> next_states [N, n]: row i is a draw of what follows
+# row i, independent of the other rows
+Simulator = Callable[[Floats, Floats, np.random.Generator], Floats]
+# reward(states [N, n], actions [N, m], next_states [N, n]) -> [N]
+RewardFunction = Callable[[Floats, Floats, Floats], Floats]
+
+
 @dataclass(frozen=True, eq=False)
 class System:
     """What a controller may know of a continuous system: its task, never its dynamics."""
@@ -603,9 +633,7 @@ class System:
     dimension: int  # n numbers of a state
     horizon: int  # steps of an episode
     actions: ActionSpace
-    reward: Callable[
-        [Floats, Floats, Floats], Floats
-    ]  # (states [N, n], actions, next states) -> [N]
+    reward: RewardFunction
     first_state: Callable[[np.random.Generator], Floats]  # -> [n]
     coordinates: tuple[str, ...]  # names of the numbers of a state [n]
     unit_name: str = ""  # of the reward
@@ -619,18 +647,47 @@ class Controller(Protocol):
         """Return a fresh state."""
 
     def act(
-        self,
-        system: System,
-        state: State,
-        observation: Floats,
-        step: int,
-        draw: np.random.Generator,
+        self, system: System, state: State, observation: Floats, step: int, address: Address
     ) -> Floats:
         """Return the action [m] in a state [n] at a step of the episode, from 0.
 
         May write to the state what the next action of the episode begins with; nothing that
-        learning depends on.
+        learning depends on. Random numbers are those of ``address.generator(purpose)``.
         """
 
     def learn(self, system: System, state: State, transition: Transition) -> None:
         """Take note, in the state, of a real step, whoever chose its action."""
+
+
+@runtime_checkable
+class Planner(Protocol):
+    """What plans in a simulator: CEM, MPPI, or an object of yours with this one method."""
+
+    def plan(
+        self,
+        simulate: Simulator,
+        reward: RewardFunction,
+        state: Floats,
+        horizon_left: int,
+        actions: Any,
+        rng: np.random.Generator,
+        warm: Any,
+        /,
+    ) -> tuple[Floats, Any]:
+        """Return an action [m] in a state [n], and what to begin with at the next step.
+
+        ``warm`` is what the last call of this episode returned, None at its beginning: arrays,
+        plain data and NamedTuples, so that a file can hold it. ``actions`` is a
+        :class:`~occamrl.Box` or a list ``.values``.
+        """
+
+
+@runtime_checkable
+class Logged(Protocol):
+    """A log, as agents learn from it: what :func:`occamrl.read_log` returns."""
+
+    def flows(self, known: Known, outcomes: Outcomes | None = None) -> Iterator[Flow]:
+        """Return its episodes as a learner takes them."""
+
+    def transitions(self, system: System) -> Iterator[Transition]:
+        """Return its steps as a controller takes them."""

@@ -493,7 +493,7 @@ def _read(
         if simulators is not None and simulators.features.fingerprint != features.fingerprint:
             expected = "those whose features the run learned with"
             raise ParameterError("simulators", got="other kernels", expected=expected)
-        return features, source.known, source.state, source.next_plan.values, source.total_episodes
+        return features, source.finite, source.state, source.next_plan.values, source.total_episodes
     require_kind("source", source, Log)
     if simulators is None or known is None:
         raise ParameterError(

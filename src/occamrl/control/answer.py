@@ -15,22 +15,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from occamrl.addresses import generator
-from occamrl.control import errors, evidence
-from occamrl.control.agent import OccamControl, parameters
-from occamrl.control.ladder import Simulator, checked, label_of
+from occamrl.control.contract import call_checked
+from occamrl.control.controller import ControlState, OccamControl
 from occamrl.errors import OccamRLError, ParameterError, require_integer
-from occamrl.protocols import Floats
+from occamrl.evidence.simulated import label_of
+from occamrl.evidence.simulator_worlds import Act, mean_and_error
+from occamrl.protocols import ErrorMisfit, Floats, RewardMisfit
 from occamrl.running.progress import Progress
 from occamrl.running.verdict import USE_IT, Verdict, count, format_number, listed, ordinal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SURE = 4.0  # standard errors from which on a misfit is named
-WIDER = 0.3  # of the log of the width of the noise that fits to few draws may miss
 MOST = 8  # simulators in which the page runs policies
 
 Policy = Callable[[Floats, int], Floats] | str | None
@@ -53,22 +49,40 @@ class Worth(NamedTuple):
 class Answer:
     """What the data say so far: print it, ask what a policy is worth, write a ``page``."""
 
-    def __init__(self, agent: OccamControl) -> None:
-        self.agent, self.ladder, self.delta = agent, agent.ladder, agent.delta
-        self.facts, self.evidence = agent.facts(), agent.state["evidence"]
-        self.threshold, self.history = math.log(1 / self.delta), agent.state["history"]
-        self.chosen: int = self.facts["chosen"]  # from 1
-        self.misspecified: bool = self.facts["misspecified"]
+    def __init__(self, controller: OccamControl, state: ControlState, returns: Floats) -> None:
+        self.controller = controller
+        self.ladder = controller.ladder
+        self.delta = controller.delta
+        self.weigher = controller.evidence()
+        self.evidence = self.weigher.kind
+        self.state = state
+        self.returns = returns
+        self.history = state["history"]
+        self.threshold = math.log(1 / self.delta)
+        self.judgement = self.weigher.judge(state)
+        self.chosen = self.judgement.chosen  # from 1
+        self.misspecified = self.judgement.misspecified
         self.name = self.ladder.names[self.chosen - 1]  # of the class that is needed
-        order = evidence.ranking(self.evidence)
-        inside = order if self.misspecified else order[self.evidence["level"][order] < self.chosen]
-        self.index = int(inside[0])  # the heaviest of the class
-        self.planned = int(order[0])  # the heaviest of all, which the agent plans with
-        self.member, self.parameters = (
-            label_of(agent.members[self.index]),
-            parameters(agent.members[self.index]),
-        )
-        self._played: dict[Any, Floats] = {}
+        simulators = self.weigher.simulators(state)
+        self.simulators = len(simulators)
+        members = state["members"]
+        self.member = label_of(simulators[members.heaviest(self.chosen - 1)])
+        self.planned = label_of(simulators[int(members.ranking[0])])  # the heaviest of all
+        intervals = self.weigher.parameters(state, self.chosen - 1)
+        self.parameters = {name: interval.value for name, interval in intervals.items()}
+        self.worlds = self.weigher.worlds(state)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was decided, by name."""
+        return {
+            "names": list(self.ladder.names),
+            "chosen": self.chosen,
+            "misspecified": self.misspecified,
+            "statistics": self.judgement.against.tolist(),
+            "alive": list(self.judgement.alive),
+            "rejected_after": list(self.judgement.rejected_after),
+        }
 
     # Which simulator ------------------------------------------------------------------------------
 
@@ -102,7 +116,7 @@ class Answer:
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
-        if not self.evidence["steps"]:
+        if not self.state["steps"]:
             return "Nothing has been observed yet."
         if self.misspecified:
             return "None of your simulators explains the data."
@@ -117,8 +131,8 @@ class Answer:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The answer in words."""
-        returns = self.agent.returns
-        if not self.evidence["steps"]:
+        returns = self.returns
+        if not self.state["steps"]:
             return (self.headline,)
         found = [self.headline, *self._which(), *self._next()]
         if returns.any():
@@ -131,16 +145,17 @@ class Answer:
             found.append(
                 f"{episodes} earned {lately.mean():,.4g}{' on average' * (lately.size > 1)}."
             )
-        off = self.agent.state["off"] / self.evidence["steps"]
-        if off > 1e-6 * np.abs(returns).max(initial=1.0):
-            found.append(
-                f"The rewards that came differ from the ladder's reward by {off:.3g} per step on average."
-            )
+        for misfit in self.weigher.misfits(self.state, self.chosen - 1):
+            if isinstance(misfit, RewardMisfit):
+                found.append(
+                    "The rewards that came differ from the ladder's reward by "
+                    f"{misfit.gap:.3g} per step on average."
+                )
         return tuple(found)
 
     def _which(self) -> list[str]:
         """Say what was ruled out, and what is left."""
-        facts, members, left = self.facts, len(self.agent.members), self.facts["alive"][-1]
+        facts, members, left = self.facts, self.simulators, self.facts["alive"][-1]
         out = [
             f"{name!r} after {n:,} step{'s' * (n != 1)}"
             for name, n in zip(facts["names"], facts["rejected_after"], strict=True)
@@ -158,15 +173,15 @@ class Answer:
             ]
             if self.chosen < len(facts["names"]):
                 found.append(
-                    f"Richer classes are not excluded: {self.evidence['steps']:,} steps did not need them."
+                    f"Richer classes are not excluded: {self.state['steps']:,} steps did not need them."
                 )
-        if added := len(self.agent.state["added"]):
+        if added := len(self.state["added"]):
             found.append(
                 f"{added} simulators were added between listed ones; the guarantee is for those listed."
             )
             if (
                 not self.misspecified
-                and (self.evidence["rejected"][: len(self.ladder.members)] >= 0).all()
+                and (self.state["members"].rejected[: len(self.ladder.members)] >= 0).all()
             ):
                 found.append("All listed simulators are ruled out: those left were added.")
         return found
@@ -186,7 +201,8 @@ class Answer:
             self.facts,
             ("class", "name", "size", "left", "evidence_against", "rejected_after"),
         )
-        sizes = [int((self.evidence["level"] <= m).sum()) for m in range(len(facts["names"]))]
+        level = self.state["members"].level
+        sizes = [int((level <= m).sum()) for m in range(len(facts["names"]))]
         columns = (
             facts["names"],
             sizes,
@@ -201,44 +217,13 @@ class Answer:
 
     # Where it misfits -----------------------------------------------------------------------------
 
-    def strongest(self) -> tuple[int, Floats, Floats, Floats]:
-        """Return the feature with the clearest effect on the errors, all effects, their z-scores and the noise."""
-        beta, error, scale = errors.coefficients(self.evidence, self.index)
-        strength = np.abs(beta) / error
-        return int(strength.max(axis=1).argmax()), beta, strength, scale
-
     @property
     def misfit(self) -> str:
-        """Where, in which coordinate and in which direction the member named misfits, in a sentence."""
-        ladder, (k, beta, strength, scale) = self.ladder, self.strongest()
-        if strength[k].max() < SURE:
-            counted = errors.PRIOR + self.evidence["awake"][self.index]
-            wide = np.sqrt(self.evidence["squares"][self.index, 1] / counted)
-            j = int(np.abs(np.log(wide)).argmax())
-            if abs(math.log(wide[j])) < max(WIDER, SURE / math.sqrt(2 * counted)):
-                return "No linear misfit of its mean is visible."
-            return f"Its mean fits; the noise of {ladder.features[j]} is {wide[j]:.2g} times as wide as it says."
-        which = np.flatnonzero(strength[k] > 0.8 * strength[k].max())
-
-        def off(error: Floats) -> str:
-            names, signs = ladder.coordinates, ("lower", "higher")
-            return listed(
-                [
-                    f"{names[i]} comes out {abs(error[i]):.3g} {signs[int(error[i] > 0)]}"
-                    for i in which
-                ]
-            )
-
-        size = (
-            f"than it says ({np.abs(beta[k, which] / scale[which]).max():.2g} standard deviations)"
-        )
-        if k == 0:
-            return f"On average {off(beta[0])} {size}."
-        spread = k <= ladder.resolution.size
-        up = "one typical spread above its middle" if spread else "at its upper end"
-        down = "one below it" if spread else "at its lower end"
-        high, low = off(beta[0] + beta[k]), off(beta[0] - beta[k])
-        return f"Where {ladder.features[k - 1]} is {up}, {high}; {down}, {low} {size}."
+        """Where, in which coordinate and in which direction the member named misfits."""
+        for misfit in self.weigher.misfits(self.state, self.chosen - 1):
+            if isinstance(misfit, ErrorMisfit):
+                return misfit_sentence(misfit)
+        return "No linear misfit of its mean is visible."
 
     # What it is worth -----------------------------------------------------------------------------
 
@@ -257,79 +242,62 @@ class Answer:
             Only in so many of the simulators that are left, the most plausible: the range is then
             no bound.
         """
-        return self._worth(self._returns(policy, runs, most))
+        return self._worth(self._policy(policy), None, runs, most)
 
     def compared_with(self, policy: Policy, *, runs: int = 8, most: int | None = None) -> Worth:
         """Return how much more the planner earns than a policy, simulator by simulator."""
-        return self._worth(self._returns(None, runs, most) - self._returns(policy, runs, most))
+        return self._worth(self._policy(None), self._policy(policy), runs, most)
 
     def price_of_simplicity(self, *, runs: int = 8, most: int | None = None) -> dict[str, Worth]:
         """Return what planning with the best simulator of each class that was ruled out would lose."""
         simpler = self.ladder.names[: self.chosen - (not self.misspecified)]
         return {name: self.compared_with(name, runs=runs, most=most) for name in simpler}
 
-    def _worlds(self, most: int | None) -> list[tuple[str, float, Simulator]]:
-        """Return what may be true: the simulators that are left, by weight, or the best one corrected."""
-        if self.misspecified:
-            return [(f"{self.member}, corrected", 1.0, self.agent.corrected(self.index))]
-        members, left = self.agent.members, evidence.ranking(self.evidence)[:most]
-        weight = np.exp(self.evidence["log_weight"][left])
-        return [
-            (label_of(members[i]), w, members[i])
-            for i, w in zip(left, (weight / weight.sum()).tolist(), strict=True)
-        ]
-
-    def _returns(self, policy: Policy, runs: int, most: int | None) -> Floats:
-        """Return what every run earned in each of the worlds [worlds, runs]; their noise is common to all policies."""
-        most = most if most is None else require_integer("most", most, 1)
-        agent, ladder, worlds = self.agent, self.ladder, self._worlds(most)
-        key = (
-            id(policy) if callable(policy) else repr(policy),
-            require_integer("runs", runs, 2),
-            len(worlds),
-        )
-        if key in self._played:
-            return self._played[key]
+    def _policy(self, policy: Policy) -> Act:
+        """Return a policy, or the planner in the heaviest world or that of a class, as a function."""
         if policy is None:
-            model = worlds[0][2]
-        elif isinstance(policy, str) and policy in ladder.names:
-            inside = np.flatnonzero(self.evidence["level"] <= ladder.names.index(policy))
-            model = agent.members[int(inside[self.evidence["log_weight"][inside].argmax()])]
-        elif not callable(policy):
-            expected = f"a function policy(states, step), or a class of {', '.join(ladder.names)}"
+            return self.worlds.recommend(None)
+        if isinstance(policy, str) and policy in self.ladder.names:
+            return self.worlds.policy(self.worlds.best(self.ladder.names.index(policy)))
+        if not callable(policy):
+            expected = (
+                f"a function policy(states, step), or a class of {', '.join(self.ladder.names)}"
+            )
             raise ParameterError("policy", got=repr(policy), expected=expected)
-        bar = Progress("worth", len(worlds) * ladder.horizon, None, "steps")
-        found, shape = np.zeros((len(worlds), runs)), (runs, ladder.actions.dimension)
-        for n, (_, _, simulate) in enumerate(worlds):
-            noise, own = generator(agent.seed, "worth"), generator(agent.seed, "worth", 1)
-            states, warm = np.stack([ladder.first_state(noise) for _ in range(runs)]), [None] * runs
-            for t in range(ladder.horizon):
-                if callable(policy):
-                    actions = checked("policy", policy, (states, t), shape)
-                else:
-                    actions = np.empty(shape)
-                    for r in range(runs):
-                        actions[r], warm[r] = agent.plan(
-                            model, states[r], ladder.horizon - t, own, warm[r]
-                        )
-                after = simulate(states, actions, noise)
-                found[n] += ladder.reward(states, actions, after)
-                states = after
-                bar.update(n * ladder.horizon + t + 1)
-        bar.close()
-        self._played[key] = found
-        return found
+        given: Act = policy
 
-    def _worth(self, found: Floats) -> Worth:
-        """Return means over runs [worlds, runs], and their range."""
-        mean, error = found.mean(axis=1), found.std(axis=1, ddof=1) / math.sqrt(found.shape[1])
-        names = "simulator", "weight", "worth", "standard_error"
-        labels, weights, _ = zip(*self._worlds(len(found)), strict=True)
-        numbers = zip(labels, weights, mean.tolist(), error.tolist(), strict=True)
-        rows = [dict(zip(names, row, strict=True)) for row in numbers]
-        return Worth(
-            float(mean[0]), float((mean - 2 * error).min()), float((mean + 2 * error).max()), rows
-        )
+        def checked(states: Floats, step: int) -> Floats:
+            shape = (len(states), self.ladder.actions.dimension)
+            return call_checked("policy", given, (states, step), shape)
+
+        return checked
+
+    def _worth(self, policy: Act, other: Act | None, runs: int, most: int | None) -> Worth:
+        """Return what a policy earns, or how much more than another: means and their range."""
+        self.worlds.runs = require_integer("runs", runs, 2)
+        if most is not None:
+            require_integer("most", most, 1)
+        worlds = self.worlds.worlds[:most]
+        bar = Progress("worth", len(worlds), None, "simulators")
+        rows: list[dict[str, Any]] = []
+        for done, world in enumerate(worlds, start=1):
+            returns = self.worlds.returns(policy, world)
+            if other is not None:
+                returns = returns - self.worlds.returns(other, world)
+            mean, error = mean_and_error(returns)
+            rows.append(
+                {
+                    "simulator": world.label,
+                    "weight": world.weight,
+                    "worth": mean,
+                    "standard_error": error,
+                }
+            )
+            bar.update(done)
+        bar.close()
+        low = min(row["worth"] - 2 * row["standard_error"] for row in rows)
+        high = max(row["worth"] + 2 * row["standard_error"] for row in rows)
+        return Worth(rows[0]["worth"], low, high, rows)
 
     # Pictures and the page ------------------------------------------------------------------------
 
@@ -341,13 +309,13 @@ class Answer:
             if self.misspecified
             else "the most plausible that is left"
         )
-        label = label_of(self.agent.members[self.planned])
+        label = self.planned
         found["What to do?"] = [
             f"Plan with {label}, {how}: agent.act(state) does that at every step."
         ]
-        if self.agent.acting != "plausible" and not self.misspecified:
+        if self.controller.acting != "plausible" and not self.misspecified:
             found["What to do?"] = [
-                f"Plan by {self.agent.acting}, as agent.act(state) does; {label} is {how}."
+                f"Plan by {self.controller.acting}, as agent.act(state) does; {label} is {how}."
             ]
         if runs:
             worth, prices = (
@@ -395,7 +363,7 @@ class Answer:
         return written
 
     def _drawn(self, what: str, axes: Axes | None) -> Axes:
-        if not self.evidence["steps"]:
+        if not self.state["steps"]:
             raise OccamRLError("there is nothing to draw: no step has been observed yet")
         drawn: Axes = getattr(importlib.import_module("occamrl.report.simulators"), f"draw_{what}")(
             self, axes
@@ -413,3 +381,25 @@ def _loss(price: Worth) -> str:
     if price.high < 0.0:
         return f"earn {Worth(-price.value, -price.high, -price.low, price.rows)} more"
     return f"earn about as much (the difference is {price})"
+
+
+def misfit_sentence(misfit: ErrorMisfit) -> str:
+    """Say how the errors of a simulator are not as it says."""
+    if misfit.wider is not None:
+        name = misfit.coordinates[0]
+        return f"Its mean fits; the noise of {name} is {misfit.wider:.2g} times as wide as it says."
+    size = f"than it says ({misfit.deviations:.2g} standard deviations)"
+    high = _errors(misfit.coordinates, misfit.at_high)
+    if not misfit.feature:
+        return f"On average {high} {size}."
+    up = "at its upper end" if misfit.of_action else "one typical spread above its middle"
+    down = "at its lower end" if misfit.of_action else "one below it"
+    low = _errors(misfit.coordinates, misfit.at_low)
+    return f"Where {misfit.feature} is {up}, {high}; {down}, {low} {size}."
+
+
+def _errors(coordinates: tuple[str, ...], errors: tuple[float, ...]) -> str:
+    words = []
+    for name, error in zip(coordinates, errors, strict=True):
+        words.append(f"{name} comes out {abs(error):.3g} {'higher' if error > 0 else 'lower'}")
+    return listed(words)

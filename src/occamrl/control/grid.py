@@ -17,9 +17,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl.addresses import generator
-from occamrl.control.ladder import Choices, SimulatorLadder, called, checked, label_of
+from occamrl.control.contract import call_checked, step_checked
+from occamrl.control.ladder import SimulatorLadder
+from occamrl.control.system import Choices
 from occamrl.envs.wrapper import Discretiser
 from occamrl.errors import ParameterError, ShapeError, require_integer
+from occamrl.evidence.simulated import label_of
 from occamrl.models.families import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.grids import Grid
@@ -93,8 +96,8 @@ class OnGrid:
         states = np.repeat(grid.vertices, self._draws, axis=0)
         for a, action in enumerate(self.actions):
             chosen = np.tile(action, (len(states), 1))
-            after = called(member, states, chosen, rng, label_of(member))
-            money = checked(
+            after = step_checked(member, states, chosen, rng, label_of(member))
+            money = call_checked(
                 "reward", self._simulators.reward, (states, chosen, after), (len(states),)
             )
             inside = np.where(grid.circle, after, np.clip(after, grid.low, grid.high))

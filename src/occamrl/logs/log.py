@@ -33,7 +33,7 @@ from occamrl.logs import table as cells
 from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, open_table, refuse
 from occamrl.models.model import ELSEWHERE
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp
-from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
+from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes, System, Transition
 from occamrl.running.flow import simulate
 from occamrl.running.verdict import count_of
 
@@ -345,6 +345,12 @@ class Log:
                     done, parts = done + due, []
         if parts:
             yield Flow.joined(parts)
+
+    def transitions(self, system: System) -> Iterator[Transition]:
+        """Return its steps as a controller of a continuous system can learn from them."""
+        from occamrl.logs.continuous import transitions_of  # which needs this module
+
+        return transitions_of(self, system)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return all of it in memory, by column; episodes are numbered from 0."""

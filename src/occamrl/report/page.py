@@ -171,7 +171,7 @@ def render_static(title: str, sections: Mapping[str, str], head: str = "") -> st
 
 def render_result(result: Result) -> str:
     """Return the page of a result of ``run`` or ``learn``: the answer, where there is one, and the run."""
-    verdict, known = result.verdict, result.known
+    verdict, known = result.verdict, result.finite
     where = "the simulator" if result.environment is None else result.environment.name
     try:
         answered = (

@@ -10,10 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from occamrl.control import errors
 from occamrl.control.answer import MOST, Answer
 from occamrl.errors import as_path
-from occamrl.protocols import Floats
+from occamrl.evidence.simulator_errors import shift_of
 from occamrl.report import figures
 from occamrl.report.page import paragraphs, picture, questions, render_static, table
 from occamrl.running.storage import make_folder, write_whole
@@ -29,25 +28,26 @@ def draw_evidence(answer: Answer, axes: Axes | None = None) -> Axes:
     return axes
 
 
-def last_episode(answer: Answer) -> tuple[Floats, Floats]:
-    """Return the features of every step, and what came, what was predicted and its scale [T, 3, n]."""
-    rows, n = np.array(answer.agent.state["path"]), answer.agent.dimension
-    return rows[:, : -3 * n], rows[:, -3 * n :].reshape(-1, 3, n)
-
-
 def draw_predictions(answer: Answer, axes: Axes | None = None) -> Axes:
     """Draw the last episode, a strip for each coordinate, and what was predicted a step before, ± two deviations."""
-    axes, path = plt.gca() if axes is None else axes, last_episode(answer)[1]
+    axes, path = plt.gca() if axes is None else axes, answer.weigher.predictions(answer.state)
     names = answer.ladder.coordinates[:_MOST_COORDINATES]
     for i in range(len(names)):
-        came, mean, scale = path[:, :, i].T
+        came, mean, scale = path.observed[:, i], path.mean[:, i], path.deviation[:, i]
         low, high = mean - 2 * scale, mean + 2 * scale
         bottom, height = min(low.min(), came.min()), max(np.ptp([low, high, came]), 1e-300)
         at = [len(names) - 1 - i + 0.85 * (each - bottom) / height for each in (low, high, came)]
         band = axes.fill_between(
-            np.arange(1, 1 + len(path)), at[0], at[1], alpha=0.35, color=f"C{i}", linewidth=0.0
+            np.arange(1, 1 + len(path.observed)),
+            at[0],
+            at[1],
+            alpha=0.35,
+            color=f"C{i}",
+            linewidth=0.0,
         )
-        points = axes.plot(np.arange(1, 1 + len(path)), at[2], ".", markersize=3, color=f"C{i}")
+        points = axes.plot(
+            np.arange(1, 1 + len(path.observed)), at[2], ".", markersize=3, color=f"C{i}"
+        )
         axes.annotate(f"{bottom:.3g} to {bottom + height:.3g}", (1.01, (len(names) - 0.55 - i) / (len(names) + 0.55)),
                       xycoords="axes fraction", fontsize="x-small", va="center")  # fmt: skip
     axes.legend(
@@ -61,20 +61,23 @@ def draw_predictions(answer: Answer, axes: Axes | None = None) -> Axes:
 def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
     """Draw the errors of the last episode against the feature that they depend on most, with what was learned."""
     axes = plt.gca() if axes is None else axes
-    (k, beta, strength, _), (phi, path) = answer.strongest(), last_episode(answer)
+    member = answer.state["members"].heaviest(answer.chosen - 1)
+    shift, path = shift_of(answer.state["errors"], member), answer.weigher.predictions(answer.state)
+    k, beta, strength, phi = shift.clearest, shift.effects, shift.strength, path.features
     i = int(strength[k].argmax())
-    where = errors.in_units(answer.ladder, phi)[:, k - 1] if k else np.arange(1.0, 1.0 + len(phi))
+    features = answer.ladder.error_features
+    where = features.in_units(phi)[:, k - 1] if k else np.arange(1.0, 1.0 + len(phi))
     order, parts = np.argsort(where), [0, k] if k else [0]  # other features are at their middle
     learned = phi[order][:, parts] @ beta[parts, i]
-    error = 2 * np.sqrt((phi[order][:, parts] ** 2) @ (beta[parts, i] / strength[parts, i]) ** 2)
+    error = 2 * np.sqrt((phi[order][:, parts] ** 2) @ shift.standard_errors[parts, i] ** 2)
     axes.axhline(0.0, color="grey", linewidth=1.0)
-    axes.plot(where, path[:, 0, i] - path[:, 1, i], ".", label="last episode")
+    axes.plot(where, path.observed[:, i] - path.mean[:, i], ".", label="last episode")
     line = axes.plot(where[order], learned, label="learned so far, ± two standard errors")[0]
     axes.fill_between(
         where[order], learned - error, learned + error, alpha=0.3, color=line.get_color()
     )
     axes.set(
-        xlabel=answer.ladder.features[k - 1] if k else "step of the last episode",
+        xlabel=features.names[k - 1] if k else "step of the last episode",
         ylabel=f"{answer.ladder.coordinates[i]}: observed - predicted",
     )
     axes.legend(fontsize="small")
@@ -84,8 +87,8 @@ def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
 def draw_returns(answer: Answer, axes: Axes) -> None:
     """Draw the return of every episode."""
     axes.plot(
-        np.arange(1, answer.agent.total_episodes + 1),
-        answer.agent.returns,
+        np.arange(1, answer.returns.size + 1),
+        answer.returns,
         marker="o",
         markersize=3,
     )
@@ -106,7 +109,7 @@ def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
         for row in answer.rows
     ]
     sections, asked = {"Evidence over time": table(shown)}, {}
-    if answer.evidence["steps"]:
+    if answer.state["steps"]:
         asked = answer.questions(runs)
         sections["Evidence over time"] += picture(answer.plot, "the evidence against each class")
         sections["Where it misfits" if answer.misspecified else "Does it fit?"] = (
@@ -119,7 +122,7 @@ def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
             sections["What it is worth"] = table(
                 [{k.replace("_", " "): v for k, v in row.items()} for row in rows]
             )
-    if answer.agent.returns.any():
+    if answer.returns.any():
         sections["Returns"] = picture(
             lambda axes: draw_returns(answer, axes), "the return of every episode"
         )

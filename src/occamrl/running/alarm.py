@@ -1,13 +1,14 @@
 r"""An alarm for systems that change: Shiryaev and Roberts' statistic against the model in use.
 
-At every step :math:`M \leftarrow (M + 1)\, e`, :math:`e = .01 + .99\, q(o)/p(o)`, where o is the outcome, p the law of
-the model in use and q a law that follows what happened lately, both fixed before o is seen; an alarm is raised when
-:math:`M \ge 1/\alpha`. If p is right and nothing changes, e has mean 1 at most, :math:`M_n - n` is a supermartingale,
-and **the mean time to a false alarm is at least** :math:`1/\alpha` **steps**; within n steps there is one with
-probability at most :math:`n\alpha`.
+At every step :math:`M \leftarrow (M + 1)\, e`, :math:`e = .01 + .99\, q(o)/p(o)`, where o is the
+outcome, p the law of the model in use and q a law that follows what happened lately, both fixed
+before o is seen; an alarm is raised when :math:`M \ge 1/\alpha`. If p is right and nothing changes,
+e has mean 1 at most, :math:`M_n - n` is a supermartingale, and **the mean time to a false alarm is
+at least** :math:`1/\alpha` **steps**; within n steps there is one with probability at most
+:math:`n\alpha`.
 
-p is the largest probability that the best fits of the classes that are left give to o: e has mean 1
-at most if any of them is right, so that a class that is too simple is no change. Where no class
+p is the largest probability that the best fits of the classes that are alive give to o: e has mean
+1 at most if any of them is right, so that a class that is too simple is no change. Where no class
 fits, it is that of a table of counts. It is as it was when the plan in force was made; M begins
 when that rests on 100 steps, and anew when another class or member of a list, or a fit to twice the
 data, takes the place of what is in use. q mixes counts over about the last 50 visits of each pair
@@ -21,24 +22,24 @@ does.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_number
-from occamrl.protocols import Floats, Known, Learner, Plan
+from occamrl.learners.occam import Occam
+from occamrl.protocols import Floats, Known, Learner, Plan, State
 
 WINDOW = 50.0  # visits of a pair that count
 _FIRST = 100  # steps that the model in use rests on before it can be accused
 _REFIT = 20  # steps between fits to what happened lately
-_SHARE, _BLUR = (
-    0.02,
-    0.02,
-)  # of the weights, and of the counts in each fit, that keep every law possible
-_KEPT = 0.01  # of every bet
+_SHARED = 0.02  # of the weights, so that no law dies out
+_BLUR = 0.02  # of the counts in each fit, so that every outcome stays possible
+_HELD_BACK = 0.01  # of every bet
+_UNLISTED = 0.01  # visits that q gives to outcomes that are not listed
 _TINY = 1e-12
-
-Reference = tuple[list[int], Floats, int]
+_LARGEST = 1e300
+_TABLE = -1  # the class of a table of counts
 
 
 class Alarm(NamedTuple):
@@ -51,111 +52,160 @@ class Alarm(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"The system seems to have changed in about episode {self.since:,}, step {self.step}: what happened up to "
-            f"episode {self.raised[0]:,}, step {self.raised[1]} speaks against the model in use. "
-            'Next: agent.forget(since="the change"), or agent.dismiss() if you know better.'
+            f"The system seems to have changed in about episode {self.since:,}, step {self.step}: "
+            f"what happened up to episode {self.raised[0]:,}, step {self.raised[1]} speaks against "
+            'the model in use. Next: agent.forget(since="the change"), or agent.dismiss() if you '
+            "know better."
         )
+
+
+class Reference(NamedTuple):
+    """What is in use, and accused of no longer being right."""
+
+    key: list[int]  # the class, and which member or fit of it; another one begins anew
+    laws: Floats  # [laws, O] of the outcomes; the largest counts
+    rests_on: int  # steps
+
+
+class WatchState(TypedDict):
+    """What a watch remembers between two steps."""
+
+    key: list[int]  # of the reference
+    steps: int
+    statistic: float  # M
+    product: float  # the logarithm of all bets
+    least: float  # the smallest product so far
+    since: list[int]  # the episode and the step after which it was smallest
+    count: Floats  # [O] of what happened lately
+    fits: Floats  # [classes, O] to these counts
+    weights: Floats  # [1 + classes] of the counts and the fits in q
+    alarm: list[int]  # since when, and when it was raised; empty: none
 
 
 class Watch:
-    """What raises alarms; its memory is a dict of plain data."""
+    """What raises alarms about the model that Occam uses."""
 
     def __init__(self, algorithm: Learner, known: Known, alpha: float) -> None:
-        self.alpha, self.known = require_number("alarm", alpha, 0.0, 1.0, open_low=True), known
-        if not hasattr(algorithm, "evidence"):
+        self.alpha = require_number("alarm", alpha, 0.0, 1.0, open_low=True)
+        self.known = known
+        if not isinstance(algorithm, Occam):
             got = f"a rate for {type(algorithm).__name__}"
-            raise ParameterError(
-                "alarm",
-                got=got,
-                expected="None, or Occam: it needs the probability of what happened",
-            )
+            expected = "None, or Occam: it needs the probability of what happened"
+            raise ParameterError("alarm", got=got, expected=expected)
         self.evidence: Any = algorithm.evidence(known)
         self.outcomes = self.evidence.outcomes
 
-    def begin(self) -> dict[str, Any]:
+    def begin(self) -> WatchState:
         """Return the memory before any step."""
-        size, experts = self.outcomes.next_state.size, 1 + self.evidence.ladder.classes
+        size = self.outcomes.next_state.size
+        classes = self.evidence.ladder.classes
         return {
-            "key": [],  # the model in use
+            "key": [],
             "steps": 0,
             "statistic": 0.0,
-            "product": 0.0,  # logarithms, of all bets and where it was smallest
+            "product": 0.0,
             "least": 0.0,
             "since": [1, 1],
-            "count": np.zeros(size),  # of what happened lately
-            "fits": np.zeros((experts - 1, size)),
-            "weights": np.full(experts, 1.0 / experts),
+            "count": np.zeros(size),
+            "fits": np.zeros((classes, size)),
+            "weights": np.full(1 + classes, 1.0 / (1 + classes)),
             "alarm": [],
         }
 
-    def reference(self, state: Any, plan: Plan) -> Reference:
-        """Return what is in use: a key, laws of the outcomes [.., O], and the number of steps that they rest on."""
-        m, rested = int(plan.facts["chosen"]) - 1, int(state["count"].sum())
-        if not plan.facts["misspecified"]:
-            left = [i for i, some in enumerate(self.evidence.judge(state).left) if some and i != m]
-            laws = np.array([self.evidence.fitted(state, i)[2] for i in (m, *left)])
-            return [m, self.evidence.likeliest(state, m)], laws, rested
-        visits = np.add.reduceat(state["count"], self.outcomes.start[:-1])
-        sizes = np.diff(self.outcomes.start)
-        law = (state["count"] + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
-        return [-1, rested.bit_length()], law[None], rested
+    def reference(self, state: State, plan: Plan) -> Reference:
+        """Return what is in use: fits of the classes that are alive, or a table of counts."""
+        rests_on = int(state["count"].sum())
+        if plan.facts["misspecified"]:
+            visits = np.add.reduceat(state["count"], self.outcomes.start[:-1])
+            sizes = np.diff(self.outcomes.start)
+            law = (state["count"] + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
+            return Reference([_TABLE, rests_on.bit_length()], law[None], rests_on)
+        chosen = int(plan.facts["chosen"]) - 1
+        classes = [chosen]
+        for m, alive in enumerate(self.evidence.judge(state).left):
+            if alive and m != chosen:
+                classes.append(m)
+        laws = [self.evidence.fitted(state, m)[2] for m in classes]
+        key = [chosen, self.evidence.likeliest(state, chosen)]
+        return Reference(key, np.array(laws), rests_on)
 
     def see(
         self,
-        memory: dict[str, Any],
+        memory: WatchState,
         reference: Reference,
-        step: tuple[int, int, int, float],
-        where: Any,
+        transition: tuple[int, int, int, float],
+        when: tuple[int, int],
     ) -> None:
-        """Take note of a step (s, a, s', reward); ``where`` are its episode and its number, from 1."""
-        (key, law, rested), (row, o) = reference, self.evidence.place(*step)
-        if row < 0:  # at rest
+        """Take note of a step (s, a, s', reward); ``when`` is its episode and number, from 1."""
+        pair, outcome = self.evidence.place(*transition)
+        if pair < 0:  # nothing happens in an absorbing state
             return
-        following = [where[0], where[1] + 1] if where[1] < self.known.horizon else [where[0] + 1, 1]
-        if memory["key"] != key:
-            memory |= {
-                "key": key,
-                "statistic": 0.0,
-                "product": 0.0,
-                "least": 0.0,
-                "since": list(where),
-            }
-        own = slice(*self.outcomes.start[row : row + 2])
-        count, p = memory["count"][own], law[:, own]
-        counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
-        fits = memory["fits"][:, own] if memory["steps"] >= _REFIT else counted
-        laws = np.vstack(
-            [counted, (1.0 - _BLUR) * fits + _BLUR * counted * np.ones((len(memory["fits"]), 1))]
-        )
-        strange = 0.01 / (count.sum() + 1.0)  # of q, for what is not listed
-        if o < 0:
-            ratio = strange / max(1.0 - p.sum(axis=1).min(), _TINY)
-        else:
-            predicted = laws[:, o - own.start]
-            q = memory["weights"] @ predicted
-            ratio = (1.0 - strange) * q / max(p[:, o - own.start].max(), _TINY)
-            memory["weights"] = (1.0 - _SHARE) * memory[
-                "weights"
-            ] * predicted / q + _SHARE / predicted.size
-            memory["count"][own] *= 1.0 - 1.0 / WINDOW
-            memory["count"][o] += 1.0
-        if rested >= _FIRST:
-            bet = _KEPT + (1.0 - _KEPT) * ratio
-            memory["statistic"] = min((memory["statistic"] + 1.0) * bet, 1e300)
-            memory["product"] += math.log(bet)
+        if memory["key"] != reference.key:
+            memory["key"] = reference.key
+            _restart(memory, when)
+        listed = slice(*self.outcomes.start[pair : pair + 2])
+        ratio = self._bet(memory, reference, listed, outcome)
+        if reference.rests_on >= _FIRST:
+            e = _HELD_BACK + (1.0 - _HELD_BACK) * ratio
+            memory["statistic"] = min((memory["statistic"] + 1.0) * e, _LARGEST)
+            memory["product"] += math.log(e)
         if memory["product"] <= memory["least"]:
-            memory["least"], memory["since"] = memory["product"], following
+            memory["least"] = memory["product"]
+            memory["since"] = self._following(when)
         memory["steps"] += 1
         if memory["steps"] % _REFIT == 0:
             for m in range(len(memory["fits"])):
                 memory["fits"][m] = self.evidence.refitted(memory["count"], m)
         if memory["statistic"] >= 1.0 / self.alpha:
-            memory["alarm"] = memory["alarm"] or [*memory["since"], *where]
-            memory |= {"statistic": 0.0, "product": 0.0, "least": 0.0, "since": following}
+            if not memory["alarm"]:
+                memory["alarm"] = [*memory["since"], *when]
+            _restart(memory, self._following(when))
 
-    def alarm(self, memory: dict[str, Any]) -> Alarm | None:
+    def _bet(self, memory: WatchState, reference: Reference, listed: slice, outcome: int) -> float:
+        """Return q(o)/p(o) of an outcome, -1 if it is not listed, and count it among the latest."""
+        count = memory["count"][listed]
+        p = reference.laws[:, listed]
+        # q leaves room for what is not listed, less and less of it.
+        strange = _UNLISTED / (count.sum() + 1.0)
+        if outcome < 0:
+            return float(strange / max(1.0 - p.sum(axis=1).min(), _TINY))
+        index = outcome - listed.start
+        predicted = _recent_laws(memory, listed)[:, index]
+        q = float(memory["weights"] @ predicted)
+        posterior = (1.0 - _SHARED) * memory["weights"] * predicted / q
+        memory["weights"] = posterior + _SHARED / predicted.size
+        memory["count"][listed] *= 1.0 - 1.0 / WINDOW
+        memory["count"][outcome] += 1.0
+        return float((1.0 - strange) * q / max(p[:, index].max(), _TINY))
+
+    def _following(self, when: tuple[int, int]) -> list[int]:
+        """Return the episode and the number of the next step."""
+        episode, step = when
+        if step < self.known.horizon:
+            return [episode, step + 1]
+        return [episode + 1, 1]
+
+    def alarm(self, memory: WatchState) -> Alarm | None:
         """Return the alarm that was raised and not dealt with, if any."""
         if not memory["alarm"]:
             return None
-        since, step, *raised = memory["alarm"]
-        return Alarm(since, step, (raised[0], raised[1]), self.alpha)
+        since, step, episode, number = memory["alarm"]
+        return Alarm(since, step, (episode, number), self.alpha)
+
+
+def _recent_laws(memory: WatchState, listed: slice) -> Floats:
+    """Return what q is made of, at one pair: counts of late, and fits of the classes to them."""
+    count = memory["count"][listed]
+    counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
+    fits = memory["fits"][:, listed]
+    if memory["steps"] < _REFIT:
+        fits = np.tile(counted, (len(fits), 1))
+    return np.vstack([counted, (1.0 - _BLUR) * fits + _BLUR * counted])
+
+
+def _restart(memory: WatchState, since: list[int] | tuple[int, int]) -> None:
+    """Begin the statistic anew."""
+    memory["statistic"] = 0.0
+    memory["product"] = 0.0
+    memory["least"] = 0.0
+    memory["since"] = list(since)

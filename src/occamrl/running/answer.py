@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from occamrl import bellman
+from occamrl.control.answer import Answer as SimulatorAnswer
+from occamrl.control.controller import OccamControl
 from occamrl.errors import OccamRLError
 from occamrl.evidence.likelihood import Judgement, Possible, possible_members
 from occamrl.learners.ucrl_vtr import UCRLVTR, law_of_starts
@@ -669,9 +671,11 @@ class Answer:
         return found
 
 
-def answer_of(result: Any) -> Answer:
+def answer_of(result: Any) -> Any:
     """Return the answer of a run's result."""
     agent, known, state = result.agent, result.known, result.state
+    if isinstance(agent, OccamControl):
+        return SimulatorAnswer(agent, state, result.returns)
     ladder = getattr(agent, "ladder", None)
     if hasattr(agent, "evidence") and ladder is not None:
         judge, evidence = agent.evidence(known), "likelihood"

@@ -12,13 +12,15 @@ import re
 import sys
 import types
 from dataclasses import fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from occamrl.control.ladder import SimulatorLadder
+from occamrl.evidence.simulated import label_of
 from occamrl.models.features import PerProblem
 from occamrl.protocols import Known
 
@@ -65,6 +67,8 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     >>> identity(orl.UCB1(scale=0.5))["agent.scale"]
     '0.5'
     """
+    if isinstance(value, SimulatorLadder):
+        return {name: f"SimulatorLadder {_simulators(value)}"}
     known = getattr(value, "fingerprint", None)
     if isinstance(known, str):
         return {name: f"{type(value).__name__} {known[:16]}"}
@@ -127,6 +131,29 @@ def changes(before: dict[str, str], after: dict[str, str]) -> str:
             other = _ARRAY.match(old) and old.rpartition(" ")[0] == new.rpartition(" ")[0]
             found.append(f"{key} has other numbers" if other else f"{key}: {old} before, {new} now")
     return "; ".join(found[:4]) + (f"; and {len(found) - 4} more" if len(found) > 4 else "")
+
+
+def _simulators(ladder: SimulatorLadder) -> str:
+    """Return a digest of names, sizes, parameters and code of simulators."""
+    parts: list[Any] = [ladder.names, ladder.sizes, ladder.horizon, ladder.draws]
+    parts += [ladder.resolution.tolist(), ladder.actions]
+    for function in (*ladder.members, ladder.reward, ladder.view):
+        inner: Any = function
+        label = ""
+        if isinstance(function, partial):
+            inner = function.func
+            label = label_of(function)
+        # An object that can be called is its class and what it holds; so is a method's.
+        owner = getattr(inner, "__self__", None)
+        kind = inner
+        if not hasattr(inner, "__qualname__"):
+            owner = inner
+            kind = type(inner)
+        held = None
+        if owner is not None and not isinstance(owner, types.ModuleType):
+            held = identity(owner)
+        parts.append((name_of(kind), code_of(kind), held, label))
+    return _digest(repr(parts).encode())
 
 
 def _digest(content: bytes) -> str:

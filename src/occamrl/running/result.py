@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from occamrl.errors import ParameterError
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
+from occamrl.control.ladder import SimulatorLadder
+from occamrl.errors import NotAvailable, ParameterError
+from occamrl.models.model import ParametricLadder
+from occamrl.protocols import Controller, Floats, Flow, Ints, Known, Learner, Plan, System
 from occamrl.running.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 IfKnown = Any  # Floats or float, None where the truth is not known: of ``run``, where it always is, no check is needed
 
+_NO_TABLE = (
+    "no plan and no table of a policy: a controller acts step by step; see .answer, or "
+    "orl.Agent(...).act"
+)
 EVERY_EPISODE = 10**6  # of which curves show all; beyond, some
 POINTS_PER_DECADE = 1_000
 
@@ -87,9 +93,9 @@ class Result:
     wall_time: float = 0.0  # seconds spent planning, playing and learning
     problem: str = ""  # fingerprint of the simulated problem
     environment: Any = None  # what is kept of a Gymnasium environment; None in the simulator
-    agent: Learner = field(repr=False)
-    known: Known = field(repr=False)
-    state: Any = field(repr=False)  # of the learner
+    agent: Any = field(repr=False)  # the user's Learner or Controller, as it was handed in
+    known: Known | System = field(repr=False)  # a System of a controller
+    state: Any = field(repr=False)  # of the agent
     blocks: Blocks = field(repr=False)
     cut: Cut | None = field(
         default=None, repr=False
@@ -209,9 +215,17 @@ class Result:
         """What would be played next."""
         from occamrl.addresses import generator
 
-        return self.agent.plan(
-            self.known, self.state, generator(self.seed, "agent", self.total_episodes)
-        )
+        if not isinstance(self.agent, Learner):
+            raise NotAvailable(_NO_TABLE)
+        draw = generator(self.seed, "agent", self.total_episodes)
+        return self.agent.plan(self.finite, self.state, draw)
+
+    @property
+    def finite(self) -> Known:
+        """What a learner knows of its finite problem; a controller has none."""
+        if not isinstance(self.known, Known):
+            raise NotAvailable(_NO_TABLE)
+        return self.known
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -250,15 +264,16 @@ class Result:
     ) -> tuple[Ints, list[str], list[str]]:
         """Return the policy [H, S], and the names of states and actions: given, the problem's or the environment's."""
         names = []
+        known = self.finite
         for kind, given, size in (
-            ("states", states, self.known.states),
-            ("actions", actions, self.known.actions),
+            ("states", states, known.states),
+            ("actions", actions, known.actions),
         ):
             if given is not None and len(given) != size:
                 raise ParameterError(kind, got=f"{len(given)} names", expected=f"{size} names")
             own: Sequence[Any] = range(size)
-            if self.known.names is not None:
-                own = getattr(self.known.names, kind)
+            if known.names is not None:
+                own = getattr(known.names, kind)
             elif self.environment is not None:
                 own = self.environment.names(kind, size)
             names.append([str(each) for each in (own if given is None else given)])
@@ -271,7 +286,9 @@ class Result:
         save(self, path)
 
     @classmethod
-    def load(cls, path: str | Path, agent: Learner | None = None, problem: Any = None) -> Result:
+    def load(
+        cls, path: str | Path, agent: Learner | Controller | None = None, problem: Any = None
+    ) -> Result:
         """Return the result in a file; see :func:`occamrl.running.storage.load`."""
         from occamrl.running.storage import load
 
@@ -317,6 +334,9 @@ class Result:
 
     def page(self, path: str | Path) -> Path:
         """Write the answer as one HTML page: the verdict, the evidence over time, the policy."""
+        if isinstance(self.known, System):
+            page: Path = self.answer.page(path)
+            return page
         written: Path = importlib.import_module("occamrl.report.page").write_page(self, path)
         return written
 
@@ -328,6 +348,16 @@ class Result:
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>{self.verdict._repr_html_()}"
+
+
+def known_by_ladder(agent: object) -> Known | System | None:
+    """Return what the ladder of an agent says of the system that it models; None without a model."""
+    ladder = getattr(agent, "ladder", None)  # an agent may be a user's, and have none
+    if isinstance(ladder, ParametricLadder):
+        return ladder.model.known
+    if isinstance(ladder, SimulatorLadder):
+        return ladder.system
+    return None
 
 
 def stretches(policy: Ints) -> dict[str, int]:

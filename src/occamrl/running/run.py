@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 from occamrl.addresses import generator
 from occamrl.errors import Interrupted, ParameterError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan, Problem
+from occamrl.protocols import (
+    MOST_EPISODES,
+    Controller,
+    Floats,
+    Flow,
+    Ints,
+    Known,
+    Learner,
+    Plan,
+    Problem,
+)
 from occamrl.running.flow import play
 from occamrl.running.identity import changes, identity
 from occamrl.running.policy import require_policy
@@ -133,48 +143,16 @@ class Simulator(Source):
         )
 
 
-class Run:
-    """A run in progress: an agent, a source of episodes, and what came of them so far.
+class RunLoop:
+    """A run in progress, block by block: of a learner, or of a controller."""
 
-    By default the seed is 0, or that of ``earlier``: where to go on, which is copied and stays as
-    it is.
-    """
+    result: Result  # so far
+    bar: Progress  # while it is played
+    whole = True  # whether the result is that of finished blocks; not if an agent failed in one
 
-    def __init__(
-        self, agent: Learner, source: Source, seed: int | None = None, earlier: Result | None = None
-    ) -> None:
-        require_learner(agent)
-        self.source = source
-        about = {
-            "known": source.known,
-            "problem": source.problem,
-            "environment": source.environment,
-        }
-        if earlier is None:
-            seed = require_integer("seed", 0 if seed is None else seed, 0)
-            state, label = agent.begin(source.known), type(agent).__name__
-            self.result = Result(
-                label=label, seed=seed, agent=agent, state=state, blocks=Blocks(), **about
-            )
-            return
-        if not isinstance(earlier, Result):
-            expected = "the Result of an earlier call; an agent begins with a log by orl.Agent(...).learn_from(log)"
-            raise ParameterError("continue_from", got=f"{earlier!r:.60}", expected=expected)
-        if seed is not None and seed != earlier.seed:
-            raise ParameterError(
-                "seed", got=seed, expected=f"{earlier.seed}, that of the earlier run"
-            )
-        if earlier.problem != source.problem:
-            raise ParameterError(
-                "continue_from", got="a run on another problem", expected="one on the same problem"
-            )
-        if agent is not earlier.agent and (
-            changed := changes(identity(earlier.agent), identity(agent))
-        ):
-            got = f"a run of another agent: {changed}"
-            raise ParameterError("continue_from", got=got, expected="one of the same agent")
-        blocks, state, cut = copy.deepcopy((earlier.blocks, earlier.state, earlier.cut))
-        self.result = replace(earlier, agent=agent, blocks=blocks, state=state, cut=cut, **about)
+    def _block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
+        """Play one block, until episode ``end`` at most; return what ended it early, if anything did."""
+        raise NotImplementedError
 
     def play(
         self,
@@ -187,19 +165,23 @@ class Run:
 
         Ctrl-C raises Interrupted, with everything so far in its ``result``.
         """
-        blocks, began = self.result.blocks, time.perf_counter()
-        first, end = blocks.total_episodes, blocks.total_episodes + episodes
-        before, bar = self.result.wall_time, Progress(self.result.label, episodes, progress)
+        began = time.perf_counter()
+        first = self.result.total_episodes
+        end = first + episodes
+        before = self.result.wall_time
+        self.bar = bar = Progress(self.result.label, episodes, progress)
         try:
             with ctrl_c() as pressed:
-                while blocks.total_episodes < end:
+                while self.result.total_episodes < end:
+                    self.whole = False
                     fault = self._block(end, pressed.is_set)
+                    self.whole = True
                     self.result = replace(
                         self.result, wall_time=before + time.perf_counter() - began
                     )
                     if isinstance(fault, Exception):
                         raise fault
-                    done = blocks.total_episodes
+                    done = self.result.total_episodes
                     if pressed.is_set() or fault is not None:
                         raise Interrupted(f"stopped after episode {done:,} of {end:,}", self.result)
                     bar.update(done - first)
@@ -208,14 +190,51 @@ class Run:
         finally:
             bar.close()
 
+
+class Run(RunLoop):
+    """A learner's run: the learner, a source of episodes, and what came of them so far.
+
+    By default the seed is 0, or that of ``earlier``: where to go on, which is copied and stays as
+    it is.
+    """
+
+    def __init__(
+        self, agent: Learner, source: Source, seed: int | None = None, earlier: Result | None = None
+    ) -> None:
+        require_learner(agent)
+        self.agent = agent
+        self.source = source
+        if earlier is None:
+            self.result = Result(
+                label=type(agent).__name__,
+                seed=require_integer("seed", 0 if seed is None else seed, 0),
+                agent=agent,
+                known=source.known,
+                problem=source.problem,
+                environment=source.environment,
+                state=agent.begin(source.known),
+                blocks=Blocks(),
+            )
+            return
+        require_earlier(earlier, agent, source.problem, seed)
+        blocks, state, cut = copy.deepcopy((earlier.blocks, earlier.state, earlier.cut))
+        self.result = replace(
+            earlier,
+            agent=agent,
+            known=source.known,
+            problem=source.problem,
+            environment=source.environment,
+            blocks=blocks,
+            state=state,
+            cut=cut,
+        )
+
     def _block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
         """Plan and play one block, until episode ``end`` at most; return what ended it early, if anything did."""
-        agent, known, blocks, seed = (
-            self.result.agent,
-            self.result.known,
-            self.result.blocks,
-            self.result.seed,
-        )
+        agent = self.agent
+        known = self.source.known
+        blocks = self.result.blocks
+        seed = self.result.seed
         state, at, seen = self.result.state, self.result.at, dict[int, Flow]()
         if self.result.cut is not None:  # go back to where the interrupted block began
             state, at, seen = self.result.cut
@@ -240,7 +259,7 @@ class Run:
                     copy.deepcopy(state), at, {} if self.source.environment is None else flows
                 )
             learn_block(agent, known, state, plan, flows)
-            record_block(blocks, plan, block, new=not seen)
+            record_block(blocks, plan.facts, plan.diagnostics, block, new=not seen)
             self.result = replace(self.result, state=state, cut=cut, at=block.end)
         return block.fault
 
@@ -273,9 +292,16 @@ def learn_block(
         agent.learn(known, state, parts[number], flow)
 
 
-def record_block(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
-    """Add a block, or the rest of one that is not new, to what happened."""
-    facts, diagnostics, pieces = dict(plan.facts), dict(plan.diagnostics), len(block.episodes)
+def record_block(
+    blocks: Blocks,
+    facts: Mapping[str, Any],
+    diagnostics: Mapping[str, Any],
+    block: Block,
+    *,
+    new: bool,
+) -> None:
+    """Add a block, or the rest of one that is not new, to what happened, with what was decided."""
+    facts, diagnostics, pieces = dict(facts), dict(diagnostics), len(block.episodes)
     if not blocks.phases or blocks.phases[-1]["facts"] != facts:
         blocks.phases.append({"facts": facts})
     blocks.phases[-1]["diagnostics"] = diagnostics
@@ -300,6 +326,26 @@ def record_block(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None
             for row in blocks.phases[1::2]
         ]
         blocks.phase = [min(i // 2, len(blocks.phases) - 1) for i in blocks.phase]
+
+
+def require_earlier(
+    earlier: Any, agent: Learner | Controller, problem: str, seed: int | None
+) -> None:
+    """Refuse to go on from what is no result, or one of another agent, problem or seed."""
+    if not isinstance(earlier, Result):
+        expected = "the Result of an earlier call; an agent begins with a log by orl.Agent(...).learn_from(log)"
+        raise ParameterError("continue_from", got=f"{earlier!r:.60}", expected=expected)
+    if seed is not None and seed != earlier.seed:
+        raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
+    if earlier.problem != problem:
+        raise ParameterError(
+            "continue_from", got="a run on another problem", expected="one on the same problem"
+        )
+    if agent is not earlier.agent and (
+        changed := changes(identity(earlier.agent), identity(agent))
+    ):
+        got = f"a run of another agent: {changed}"
+        raise ParameterError("continue_from", got=got, expected="one of the same agent")
 
 
 def require_learner(agent: object) -> None:

@@ -31,10 +31,10 @@ from occamrl.models.families import Family
 from occamrl.models.features import PerProblem
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Learner, Problem, Rule
+from occamrl.protocols import Controller, Learner, Problem, Rule, System
 from occamrl.registry import satisfies
 from occamrl.running.identity import changes, identity, identity_of_problem, name_of, stored_fields
-from occamrl.running.result import Blocks, Result
+from occamrl.running.result import Blocks, Result, known_by_ladder
 
 FORMAT = 8
 _DIGEST = 64  # hexadecimal digits at the end of a document
@@ -256,10 +256,8 @@ def save(result: Result, path: str | Path) -> None:
         for name, part in stored_fields(result).items()
         if name not in ("agent", "blocks")
     }
-    model = getattr(getattr(result.agent, "ladder", None), "model", None)
-    if (
-        model is not None and result.known is model.known
-    ):  # names may be anything: the model itself has them
+    # A model's names may be anything, and a system holds functions: the agent itself has them.
+    if isinstance(result.known, System) or result.known is known_by_ladder(result.agent):
         parts["known"] = None
     columns = {
         name: np.array(getattr(result.blocks, name), dtype=kind) for name, kind in _COLUMNS.items()
@@ -275,7 +273,9 @@ def save(result: Result, path: str | Path) -> None:
 
 
 def load(
-    path: str | Path, agent: Learner | None = None, problem: FiniteMDP | Problem | None = None
+    path: str | Path,
+    agent: Learner | Controller | None = None,
+    problem: FiniteMDP | Problem | None = None,
 ) -> Result:
     """Return the result in a file, to continue from or to look at.
 
@@ -307,7 +307,7 @@ def load(
             expected = "the agent, and the code, that wrote the file; or another file or folder, or name of the agent"
             raise CheckpointError("agent", got=f"another one ({changed})", expected=expected)
         if parts["known"] is None:
-            parts["known"] = played.ladder.model.known
+            parts["known"] = known_by_ladder(played)
         blocks = Blocks(
             **{name: columns[name].tolist() for name in _COLUMNS}, phases=columns["phases"]
         )

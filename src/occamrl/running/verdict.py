@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.errors import OccamRLError
+from occamrl.protocols import System
 
 if TYPE_CHECKING:
     from occamrl.running.result import Result
@@ -50,6 +51,9 @@ class Verdict(dict[str, Any]):
 def verdict_of(result: Result) -> Verdict:
     """Return the verdict of a result."""
     found = Verdict()
+    if isinstance(result.known, System):
+        of_answer: Verdict = result.answer.verdict
+        return of_answer
     if not result.total_episodes:
         found.sentences = ("No episode has been played yet.",)
         return found
@@ -198,11 +202,11 @@ def estimated(draws: int) -> list[str]:
 
 def turns(result: Result, plays: Sequence[int]) -> list[str]:
     """Say how often each base of an arena played."""
-    bases = result.agent.bases  # type: ignore[attr-defined]  # only arenas report plays
+    bases = result.agent.bases
     names = [f"base {i} ({type(base).__name__})" for i, base in enumerate(bases, start=1)]
     most = int(np.argmax(plays))
     counts = [f"{name} {n:,}" for name, n in zip(names, plays, strict=True)]
-    rule = type(result.agent.rule).__name__  # type: ignore[attr-defined]  # as above
+    rule = type(result.agent.rule).__name__
     return [
         f"{rule} chose one of {len(plays)} bases before every episode; {names[most]} played most often.",
         f"Episodes of each: {listed(counts)}.",
