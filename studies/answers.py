@@ -26,10 +26,9 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from occamrl.evidence.parametric import Parametric
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.models.model import ParametricLadder
-from occamrl.protocols import Floats
-from occamrl.running.answer import Amount, Answer
+from occamrl.protocols import Floats, Interval
 from occamrl.running.flow import simulate
 from studies.figures import Size, each, table
 
@@ -114,7 +113,7 @@ def write_log(truth: Truth, episodes: int, seed: int, path: Path) -> None:
         writer.writerows(rows[i] for i in draw.permutation(len(rows)))
 
 
-class Narrow(Parametric):
+class Narrow(ParametricEvidence):
     """The control: a region that is far too small."""
 
     def least(self, state: Any) -> float:
@@ -136,20 +135,20 @@ class Run(NamedTuple):
     seconds: float
 
 
-def missed(answer: Answer, truth: Truth) -> tuple[int, int, int, int]:
+def missed(answer: Any, truth: Truth) -> tuple[int, int, int, int]:
     """Return how many ranges miss: of the parameters of the true class; of two policies and their difference."""
 
     def true(policy: Any) -> float:
-        value = truth.mdp.known.amount(truth.mdp.evaluate(policy)[0] @ answer.law)
+        value = truth.mdp.known.amount(truth.mdp.evaluate(policy)[0] @ answer.worlds.law)
         return float(value)
 
     own, today = true(answer.policy.actions), true(truth.today)
     pairs = [(own, answer.worth), (today, answer.worth_of(truth.today))]
     pairs.append((own - today, answer.compared_with(truth.today)))
     left = not answer.state["rejected"][truth.level - 1]
-    found = answer.judge.intervals(answer.state, truth.level - 1) if left else {}
+    found = answer.weigher.parameters(answer.state, truth.level - 1) if left else {}
     ranges = [
-        (value, Amount(*found.get(name, (math.nan,) * 3))) for name, value in truth.point.items()
+        (value, Interval(*found.get(name, (math.nan,) * 3))) for name, value in truth.point.items()
     ]
     count = [
         sum(not each.low - 1e-9 <= value <= each.high + 1e-9 for value, each in part)
@@ -168,8 +167,8 @@ def one(truth: Truth, episodes: int, seed: int) -> Run:
         answer = orl.select(log, ladder(), delta=DELTA, progress=False)
         answer.page(Path(folder) / "kiosk.html")
         seconds = time.perf_counter() - began
-    control = replace(answer, judge=Narrow(ladder(), answer.known, DELTA))
-    amount, law = truth.mdp.known.amount, answer.law
+    control = replace(answer, weigher=Narrow(ladder(), answer.known, DELTA))
+    amount, law = truth.mdp.known.amount, answer.worlds.law
     policies = (truth.today, answer.policy.actions, truth.mdp.optimal_policy)
     today, own, best = (float(amount(truth.mdp.evaluate(policy)[0] @ law)) for policy in policies)
     kept = own - today >= answer.compared_with(truth.today).low - 1e-9

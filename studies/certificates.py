@@ -327,7 +327,7 @@ def likelihood(broken: bool, seed: int) -> bool:
         np.flatnonzero(np.isclose(ladder.family.probability(), mdp.kernel().ravel()).all(axis=1))[0]
     )
     by: Any = agent.evidence(mdp.known)
-    return not all(by.alive(each.state)[truth] for each in moments(agent, mdp, seed))
+    return not all(by.alive(each.state["evidence"])[truth] for each in moments(agent, mdp, seed))
 
 
 # Selection ----------------------------------------------------------------------------------------

@@ -67,9 +67,8 @@ def played(
 
 def judgement_of(result: orl.Result) -> Judgement:
     """Return what a controller has found out of its simulators."""
-    controller = result.agent
-    assert isinstance(controller, orl.OccamControl)  # noqa: S101  # which all here are
-    return controller.evidence().judge(result.state)
+    judgement: Judgement = result.answer.judgement
+    return judgement
 
 
 # Validity -----------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ def peaks(
 
     def job(i: int) -> float:
         state = played(name, truth, 1_000 + i, episodes, options).state
-        return float(state["members"].peak[member])
+        return float(state["evidence"]["members"].peak[member])
 
     return np.array(each(size, runs, job, f"{name}, {truth}"))
 
@@ -233,7 +232,7 @@ def sensitivity(size: Size) -> str:
                 options: dict[str, Any] = options,
             ) -> list[float]:
                 result = played(name, truth, i, episodes, options)
-                rejected = float(result.state["members"].rejected[member])
+                rejected = float(result.state["evidence"]["members"].rejected[member])
                 return [*steps_to_reject(judgement_of(result), 2), rejected]
 
             first, second, rejected = np.array(
@@ -565,7 +564,7 @@ def real_log(size: Size) -> str:
             cells.append("-" if steps is None else str(steps))
         cells += ["not offered"] * (4 - classes)
         left = f"{judgement.alive[-1]} of {len(ladder.members)}"
-        rows.append(("measured", *cells, left, answer.member))
+        rows.append(("measured", *cells, left, answer.most_plausible))
     member = answer.worlds.best(judgement.chosen - 1).step
 
     def job(i: int) -> list[float]:

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from occamrl.evidence.parametric import Parametric
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.problems.operations import erratic
@@ -162,7 +162,7 @@ def _when(runs: list[Any], k: int, classes: int) -> str:
     )
 
 
-class Cheat(Parametric):
+class Cheat(ParametricEvidence):
     """The control: what predicts a block was fitted to it as well."""
 
     def _score(self, state: Any, before: Any, block: Any, novel: Any) -> None:
@@ -173,7 +173,7 @@ class Cheat(Parametric):
 
 def observed(
     kind: Any, truth: FiniteMDP, delta: float, seed: int, blocks: int
-) -> Iterator[tuple[Parametric, Any]]:
+) -> Iterator[tuple[ParametricEvidence, Any]]:
     """Yield the evidence after every block of a random policy: each has a tenth of the days before, at least one."""
     by, draw = kind(ladder(), truth.known, delta), np.random.default_rng([26, seed])
     policy = np.where(truth.known.allowed, 1.0, 0.0) / truth.known.allowed.sum(
@@ -199,18 +199,23 @@ def coverage(quick: bool) -> Iterator[str]:
     yield f"truth {named}, {runs} runs of {blocks} blocks; intervals looked at after the last one; p: exact, one-sided"
     yield "| predictor | delta | true class rejected | p | Z > l(truth) + log(1/delta) | p | an interval misses | p |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for kind, delta in ((Parametric, 0.05), (Parametric, 0.5), (Cheat, 0.05), (Cheat, 0.5)):
+    for kind, delta in (
+        (ParametricEvidence, 0.05),
+        (ParametricEvidence, 0.5),
+        (Cheat, 0.05),
+        (Cheat, 0.5),
+    ):
         counts = np.zeros(3, int)
-        for seed in range(runs if kind is Parametric else runs // 4):
+        for seed in range(runs if kind is ParametricEvidence else runs // 4):
             above = False
             for by, state in observed(kind, truth, delta, seed, blocks):
                 data = by.counts_of(state)
                 theta = (
-                    np.array([by.model.point(**point)[name] for name in by.parameters]) - by.low
+                    np.array([by.model.point(**point)[name] for name in by.names]) - by.low
                 ) / by.width
                 above |= by.least(state) > by.log_likelihood(data, theta)
             rejected = bool(state["rejected"][m - 1])
-            ends = {} if rejected else by.intervals(state, m - 1)
+            ends = {} if rejected else by.parameters(state, m - 1)
             missed = rejected or any(
                 not low <= point[name] <= high for name, (_, low, high) in ends.items()
             )
@@ -220,7 +225,7 @@ def coverage(quick: bool) -> Iterator[str]:
             f"{n}/{total} | {binomtest(int(n), total, delta, alternative='greater').pvalue:.2g}"
             for n in counts
         ]
-        yield f"| {'honest' if kind is Parametric else 'control'} | {delta} | {' | '.join(shown)} |"
+        yield f"| {'honest' if kind is ParametricEvidence else 'control'} | {delta} | {' | '.join(shown)} |"
 
 
 def outside(quick: bool) -> Iterator[str]:
@@ -286,7 +291,7 @@ def sizes(quick: bool) -> Iterator[str]:
             began = time.process_time()
             model = orl.Model(large, probabilities=probabilities, **about)
             row += [time.process_time() - began]
-            by = Parametric(
+            by = ParametricEvidence(
                 model.ladder({"a": ["mean"], "b": ["mean", "empty"]}), model.known, 0.05
             )
             truth, state = model.mdp(mean=2.1, empty=0.13), by.begin()
@@ -316,7 +321,7 @@ def sizes(quick: bool) -> Iterator[str]:
         )
 
 
-def likely(by: Parametric, flow: Any) -> Any:
+def likely(by: ParametricEvidence, flow: Any) -> Any:
     """Return the counts of a flow."""
     state = by.begin()
     from occamrl.evidence import likelihood

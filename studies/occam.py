@@ -153,7 +153,7 @@ def coverage(size: Size) -> str:
                 result = orl.run(
                     agent, problem, episodes=1, seed=seed, progress=False, continue_from=result
                 )
-                if not by.alive(result.state)[truth]:
+                if not by.alive(result.state["evidence"])[truth]:
                     return True
             return False
 

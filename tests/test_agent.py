@@ -138,7 +138,7 @@ def test_episodes_end_when_they_ended_after_h_steps_or_when_another_begins() -> 
     agent.begin_episode()  # cut off
     agent.begin_episode()  # nothing to end
     assert agent.result.total_episodes == 3
-    assert int(agent.result.state["count"].sum()) == 10
+    assert int(agent.result.state["evidence"]["count"].sum()) == 10
     before = agent.answer.state["count"].sum()
     agent.observe(2, "some", -0.2, 3)
     assert agent.answer.state["count"].sum() == before + 1  # the open episode too
@@ -215,7 +215,10 @@ def test_the_truth_stays_possible_whoever_acts(kind: str) -> None:
                 agents[1].observe(s, planned, None, after)
                 s = after
         answers = [agent.answer for agent in agents]
-        held = [found.judgement.scores[2] >= found.judgement.least for found in answers]
+        held = []
+        for found in answers:
+            scores, least = found.weigher.member_scores(found.state)
+            held.append(scores[2] >= least)
         lost, control = lost + (not held[0]), control + (not held[1])
     assert binomtest(lost, runs, 0.2, alternative="greater").pvalue > 1e-3
     assert binomtest(control, runs, 0.2, alternative="greater").pvalue < 1e-3

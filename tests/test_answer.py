@@ -17,16 +17,17 @@ import pytest
 from scipy.stats import binomtest
 
 import occamrl as orl
+from occamrl.answers.answer import Answer
+from occamrl.answers.wording import format_number
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError
-from occamrl.evidence.parametric import Parametric
+from occamrl.evidence.parametric import ParametricEvidence
+from occamrl.evidence.worlds import FiniteWorld
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ParametricLadder
 from occamrl.naming import Names, describe_states
-from occamrl.protocols import Floats
-from occamrl.running.answer import Amount, Answer
+from occamrl.policies import Policy
+from occamrl.protocols import Floats, Interval
 from occamrl.running.flow import simulate
-from occamrl.running.policy import Policy
-from occamrl.running.verdict import format_number
 from tests import cases
 
 RUNS, DELTA = 40, 0.1
@@ -68,8 +69,8 @@ def test_ranges_are_extremes_over_what_is_alive_and_the_best_guarantee_is_recomm
     answer = orl.select(
         simulate_log(mdp, episodes=episodes), CASE.ladder, mdp.known, evidence=evidence
     )
-    scores = answer.judgement.scores[: len(kernels)]
-    alive = np.flatnonzero(scores >= answer.judgement.least)
+    scores, least = answer.weigher.member_scores(answer.state)
+    alive = np.flatnonzero(scores >= least)
     optimal = [
         orl.FiniteMDP(transition=P, reward=mdp.known.base_reward, horizon=4).optimal_policy
         for P in kernels
@@ -117,15 +118,21 @@ def answered(episodes: int, seed: int = 0, delta: float = 0.05) -> Answer:
     return found
 
 
+def worth_in(answer: Any, policy: Any, kernel: Any) -> float:
+    """Return what a policy earns in an episode under a kernel."""
+    return float(answer.worlds.returns(policy, FiniteWorld(kernel, 0, 0.0)).mean())
+
+
 @pytest.mark.parametrize(("episodes", "points"), [(5, 41), (300, 161)])
 def test_a_range_holds_that_of_a_fine_grid_of_the_region(episodes: int, points: int) -> None:
     """Up to 2 % of its width, since the extremes are searched for; and it is not much wider."""
     answer = answered(episodes)
-    by, data = answer.judge, answer.judge.counts_of(answer.state)
+    by: Any = answer.weigher
+    data = by.counts_of(answer.state)
     grid = [np.array(each) for each in itertools.product(np.linspace(0.0, 1.0, points), repeat=2)]
     likely = [by.log_likelihood(data, each) for each in grid]
     inside = [
-        each for each, found in zip(grid, likely, strict=True) if found >= answer.judgement.least
+        each for each, found in zip(grid, likely, strict=True) if found >= by.least(answer.state)
     ]
     kernels = [by.kernel(each) for each in inside[:: max(1, len(inside) // 1500)]]
     for actions in (
@@ -133,13 +140,13 @@ def test_a_range_holds_that_of_a_fine_grid_of_the_region(episodes: int, points: 
         np.zeros((6, by.known.states), int),
         np.ones((6, by.known.states), int),
     ):
-        worth = [by.known.amount(answer._worth(actions)(kernel)) for kernel in kernels]
+        worth = [worth_in(answer, actions, kernel) for kernel in kernels]
         found, slack = answer.worth_of(actions), 0.02 * (max(worth) - min(worth))
         assert min(worth) - 3 * slack <= found.low <= min(worth) + slack
         assert max(worth) - slack <= found.high <= max(worth) + 3 * slack
 
 
-class Narrow(Parametric):
+class Narrow(ParametricEvidence):
     """The control: a region that is far too small."""
 
     def least(self, state: Any) -> float:
@@ -156,18 +163,16 @@ def test_ranges_cover_the_truth_and_the_control_does_not(control: bool) -> None:
     for seed in range(RUNS):
         answer = answered(30, seed, DELTA)
         if control:
-            answer = replace(answer, judge=Narrow(ladder(), answer.known, DELTA))
-        own, today = (
-            answer.known.amount(answer._worth(each)(kernel))
-            for each in (answer._recommended, answer.today)
-        )
+            answer = replace(answer, weigher=Narrow(ladder(), ladder().model.known, DELTA))
+        own = worth_in(answer, answer.policy.actions, kernel)
+        today = worth_in(answer, answer.today, kernel)
         found = {
             "worth": (own, answer.worth),
             "change": (own - today, answer.compared_with(answer.today)),
         }
         found |= {
             name: (TRUTH[name], each)
-            for name, each in answer.judge.intervals(answer.state, 1).items()
+            for name, each in answer.weigher.parameters(answer.state, 1).items()
         }
         for name, (true, each) in found.items():
             missed[name] += not each[1] <= true <= each[2]
@@ -276,7 +281,7 @@ def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:
         np.tile(np.eye(2)[chosen], (4, 1, 1)),
     ):
         assert answer.compared_with(same) == pytest.approx(answer.compared_with(table))
-    assert answer.compared_with(answer.policy) == Amount(0.0, 0.0, 0.0)
+    assert answer.compared_with(answer.policy) == Interval(0.0, 0.0, 0.0)
     wrong: dict[str, Any] = {
         "'wait' in state 'middle'": {**table, "middle": "wait"},
         "'go' in state 'high', step 0": np.tile([0, 1, 1], (4, 1)),

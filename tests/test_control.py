@@ -21,7 +21,6 @@ from scipy.stats import binom
 import occamrl as orl
 from occamrl.addresses import Address, generator
 from occamrl.checks import leaves
-from occamrl.control.contract import SimulatorError, check_simulator
 from occamrl.errors import (
     CheckpointError,
     EnvironmentFault,
@@ -32,6 +31,7 @@ from occamrl.errors import (
     SpaceError,
 )
 from occamrl.evidence import simulated
+from occamrl.evidence.simulator_contract import SimulatorError, check_simulator
 from occamrl.evidence.simulator_laws import fit_laws
 from occamrl.logs.continuous import episodes_of
 from occamrl.problems.grids import Grid
@@ -96,7 +96,7 @@ def random_steps(
         following = truth(state[None], action, rng)[0]
         ended = step == horizon - 1
         yield Transition(
-            state, action[0], None, following, step, ended, Address(seed=0, place=number)
+            state, action[0], None, following, ended, Address(seed=0, place=number), step
         )
         state = START if ended else following
 
@@ -162,7 +162,8 @@ def test_the_bets_of_exchanged_outcomes_have_mean_one() -> None:
 def test_the_score_does_not_look_at_the_outcome() -> None:
     """Brute force: with laws and history fixed, each of the N + 1 points plays the outcome."""
     ladder = ladder_of(draws=6)
-    state = watching(orl.OccamControl(ladder=ladder), partial(cart, wind=0.05), 20).result.state
+    agent = watching(orl.OccamControl(ladder=ladder), partial(cart, wind=0.05), 20)
+    state = agent.result.state["evidence"]
     state["members"].rejected[:] = -1
     rng = np.random.default_rng(1)
     active = np.arange(3)
@@ -199,12 +200,11 @@ def peaks_against_the_truth(
             action = np.array([1.0 if number % 3 == 0 else -1.0])
             following = WINDY(here[None], action[None], rng)[0]
             step = number % 30
-            transition = Transition(
-                here, action, None, following, step, step == 29, Address(seed, number)
-            )
+            address = Address(seed, number)
+            transition = Transition(here, action, None, following, step == 29, address, step)
             controller.learn(controller.ladder.system, state, transition)
             here = START if transition.ended else following
-        peaks.append(state["members"].peak[2])
+        peaks.append(state["evidence"]["members"].peak[2])
     return np.array(peaks)
 
 
@@ -254,7 +254,7 @@ def test_wrong_classes_are_rejected_and_the_right_one_is_named() -> None:
     verdict = agent.result.verdict
     assert verdict["chosen"] == 2
     assert verdict["rejected_after"][0] < 30
-    assert agent.answer.parameters == {"wind": 0.1}
+    assert agent.answer.parameters == {"wind": (0.1, 0.1, 0.1)}
     assert "'wind'" in str(verdict)
 
 
@@ -262,7 +262,7 @@ def test_deterministic_simulators_have_a_law() -> None:
     truth = partial(cart, sd=0.0, wind=0.02)
     exact = {"calm": [partial(cart, sd=0.0)], "wind": [partial(cart, sd=0.0, wind=0.01), truth]}
     agent = watching(orl.OccamControl(ladder=ladder_of(exact)), truth, 40)
-    calm, other, right = agent.result.state["members"].rejected.tolist()
+    calm, other, right = agent.result.state["evidence"]["members"].rejected.tolist()
     assert right == -1
     assert 1 <= calm <= 4
     assert 1 <= other <= 4
@@ -272,10 +272,12 @@ def test_a_truth_outside_is_noticed_named_and_corrected_for() -> None:
     controller = orl.OccamControl(ladder=ladder_of(coordinates=["place", "speed"]))
     agent = watching(controller, OUTSIDE, 150)
     assert agent.result.verdict["misspecified"]
-    assert "Where speed is" in agent.answer.misfit
+    misfit = agent.answer.misfits[0]
+    assert misfit["feature"] == "speed"
     # Drag is wind where the speed is low.
-    assert "higher" in agent.answer.misfit.rpartition("one below")[2]
-    state = agent.result.state
+    assert min(misfit["at_low"]) > 0.0
+    assert misfit["at_high"] < misfit["at_low"]
+    state = agent.result.state["evidence"]
     evidence = controller.evidence()
     best = int(state["members"].ranking[0])
     rng = np.random.default_rng(0)
@@ -293,7 +295,7 @@ def test_many_simulators_take_turns() -> None:
     """At most 32 are awake at a step, and all get their turn."""
     winds = {"winds": [partial(cart, wind=wind) for wind in np.linspace(-0.01, 0.01, 100)]}
     controller = orl.OccamControl(ladder=ladder_of(winds, check=False))
-    awake = watching(controller, cart, 12).result.state["errors"].awake
+    awake = watching(controller, cart, 12).result.state["evidence"]["errors"].awake
     assert awake.min() >= 1
     assert awake.sum() == 12 * simulated.AWAKE
 
@@ -429,7 +431,7 @@ def test_a_step_that_is_refused_leaves_no_trace() -> None:
         with pytest.raises(orl.InvalidInput):
             agent.observe(state, action, paid, [0.0, 0.0])
     assert agent.step == 0
-    assert agent.result.state["steps"] == 0
+    assert agent.result.state["evidence"]["steps"] == 0
 
 
 def test_spaces_have_to_fit_the_simulators() -> None:
@@ -643,7 +645,7 @@ def test_another_agent_or_a_log_is_where_to_begin() -> None:
         rows["u"].append(step.action[0])
     columns = {"episode": "run", "state": ["x", "v"], "action": "u"}
     third = orl.Agent(orl.OccamControl(ladder=ladder)).learn_from(orl.read_log(rows, columns))
-    assert third.result.state["steps"] == 39
+    assert third.result.state["evidence"]["steps"] == 39
     assert third.answer.chosen == 2
 
 
@@ -723,7 +725,7 @@ def test_a_log_is_judged_as_by_an_agent_that_watches(tmp_path: Path) -> None:
     for source in sources:
         answer = orl.select(source, ladder)
         capital = answer.state["members"].capital
-        assert np.array_equal(capital, agent.result.state["members"].capital)
+        assert np.array_equal(capital, agent.result.state["evidence"]["members"].capital)
         assert answer.chosen == 2
     assert [len(episode.actions) for episode in episodes_of(log)] == [STEPS] * EPISODES
 
@@ -754,7 +756,7 @@ def test_refinement_lists_a_truth_between_listed_values() -> None:
     assert coarse.result.verdict["misspecified"]
     fine = watching(orl.OccamControl(ladder=ladder_of(listed), refine=True), truth, 200)
     assert not fine.result.verdict["misspecified"]
-    assert abs(fine.answer.parameters["wind"] - 0.16) < 0.02
+    assert abs(fine.answer.parameters["wind"].value - 0.16) < 0.02
     assert "the guarantee is for those listed" in str(fine.result.verdict)
 
 
@@ -766,19 +768,20 @@ def test_refinement_belongs_to_the_richer_class() -> None:
     controller = orl.OccamControl(ladder=ladder_of(listed), refine=True)
     agent = watching(controller, partial(cart, wind=0.13, sd=0.02), 150)
     assert agent.result.verdict["chosen"] == 2
-    assert abs(agent.answer.parameters["wind"] - 0.13) < 0.03
+    assert abs(agent.answer.parameters["wind"].value - 0.13) < 0.03
 
 
 def test_worth_is_the_expected_return() -> None:
     """Without action, -sum over t of E v_t^2 + E x_t^2: v is a random walk, x = 0.5 + .1 sum v."""
     agent = orl.Agent(orl.OccamControl(ladder=ladder_of({"calm": [cart]}, horizon=10)))
-    rest = agent.answer.worth_of(lambda states, step: np.zeros((len(states), 1)), runs=400)
+    worth = agent.answer.worth_of(lambda states, step: np.zeros((len(states), 1)), runs=400)
     variance = 0.05**2
     expected = 0.0
     for t in range(1, 11):
         squares = sum(k * k for k in range(1, t + 1))
         expected -= 0.25 + t * variance + 0.01 * variance * squares
-    assert abs(rest.rows[0]["worth"] - expected) < 4 * rest.rows[0]["standard_error"]
+    # The range is two standard errors wide, either way.
+    assert abs(worth.value - expected) < worth.high - worth.low
 
 
 def push(states: Floats, step: int) -> Floats:
@@ -792,18 +795,25 @@ def test_policies_are_compared_in_what_may_be_true() -> None:
     result = watching(controller, WINDY, 60).result
     answer = result.answer
     assert answer.compared_with(push, runs=4).low > 0.0
-    assert set(answer.price_of_simplicity(runs=2)) == {"calm"}
+    assert set(answer.simulated(runs=2).price_of_simplicity) == {"calm"}
     refused: list[Any] = ["storm", 3, lambda states, step: states]
     for policy in refused:
         with pytest.raises(orl.InvalidInput):
             answer.worth_of(policy)
-    result.state["members"].rejected[:] = -1
-    wide = replace(result).answer.worth_of(push, runs=4)
-    assert len(wide.rows) == 3
-    assert wide.low <= min(row["worth"] for row in wide.rows) <= wide.value <= wide.high
-    assert len(replace(result).answer.worth_of(push, runs=4, most=1).rows) == 1
-    result.state["members"].rejected[:] = 5
-    assert len(replace(result).answer.worth_of(push, runs=2).rows) == 1  # the best one, corrected
+    result.state["evidence"]["members"].rejected[:] = -1
+    undecided = replace(result).answer.simulated(runs=4)
+    wide = undecided.worth_of(push)
+    rule = undecided.worlds.rule(push)
+    worlds = undecided.worlds.some(9)
+    assert len(worlds) == 3
+    means = [undecided.worlds.returns(rule, world).mean() for world in worlds]
+    assert wide.low <= min(means) <= wide.value <= max(means) <= wide.high
+    narrow = undecided.worth_of(push, maximum=1)
+    assert wide.low <= narrow.low <= narrow.high <= wide.high
+    result.state["evidence"]["members"].rejected[:] = 5
+    outside = replace(result).answer.simulated(runs=2)
+    assert [world.label for world in outside.worlds.some(9)] == ["cart(wind=0.1), corrected"]
+    assert np.isnan(outside.worth_of(push).low)  # nothing is guaranteed
 
 
 def test_rewards_are_those_of_the_ladder_or_told() -> None:

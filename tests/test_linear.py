@@ -563,7 +563,7 @@ def test_compatible_sets_hold_the_truth_and_become_small() -> None:
             behind: Any = behind,
         ) -> None:
             outcomes, columns = agent.setting(mdp.known)
-            data = likelihood.data_of(state["count"], outcomes, columns[[1, 3]])
+            data = likelihood.seen_by(state["count"], outcomes, columns[[1, 3]])
             truth = likelihood.hull_likelihood(data, np.array([0.6, 0.4]))[0]
             behind[0] = max(behind[0], agent.least(agent.terms(mdp.known, state)) - truth)
 

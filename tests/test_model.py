@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 
 import occamrl as orl
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, RewardError, UnknownName
-from occamrl.evidence.parametric import Parametric
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ELSEWHERE, ParametricLadder
 from occamrl.protocols import Floats, Flow
@@ -363,7 +363,7 @@ def test_mistakes_are_refused_by_name_and_value(mistake: str) -> None:
 # Evidence for real parameters ---------------------------------------------------------------------
 
 
-class Cheat(Parametric):
+class Cheat(ParametricEvidence):
     """The control: what predicts a block was fitted to it as well."""
 
     def _score(self, state: Any, before: Any, block: Any, novel: Any) -> None:
@@ -373,7 +373,7 @@ class Cheat(Parametric):
 
 
 def at_random(
-    kind: type[Parametric], delta: float, seed: int, blocks: int, size: int, **point: float
+    kind: type[ParametricEvidence], delta: float, seed: int, blocks: int, size: int, **point: float
 ) -> Any:
     """Play uniformly random actions in blocks; return the evidence, its state, and the largest Z - l(truth)."""
     truth, draw = ladder().model.mdp(**point), np.random.default_rng([seed, 26])
@@ -384,7 +384,7 @@ def at_random(
     for _ in range(blocks):
         by.add(state, simulate(truth, policy, size, draw))
         data = by.counts_of(state)
-        highest = max(highest, by.z(state) - by.log_likelihood(data, true))
+        highest = max(highest, by.log_mixture(state) - by.log_likelihood(data, true))
     return by, state, highest
 
 
@@ -392,7 +392,7 @@ RUNS = 60
 
 
 @pytest.mark.parametrize("delta", [0.05, 0.5])
-@pytest.mark.parametrize("kind", [Parametric, Cheat])
+@pytest.mark.parametrize("kind", [ParametricEvidence, Cheat])
 def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(
     delta: float, kind: Any
 ) -> None:
@@ -403,7 +403,7 @@ def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(
         rejected += bool(state["rejected"][0])
         exceeded += highest > math.log(1.0 / delta)
         if not state["rejected"][0]:
-            _, low, high = by.intervals(state, 0)["rate"]
+            _, low, high = by.parameters(state, 0)["rate"]
             missed += not low <= 0.37 <= high
     assert rejected <= exceeded
     p = binomtest(exceeded, RUNS, delta, alternative="greater").pvalue
@@ -418,7 +418,7 @@ def test_the_fit_is_that_of_a_fine_grid() -> None:
     for seed, point in enumerate(
         ({"rate": 0.37, "rush": 0.21}, {"rate": 0.59, "rush": 0.0}, {"rate": 0.2})
     ):
-        by, state, _ = at_random(Parametric, 0.05, seed, 3, 20, **point)
+        by, state, _ = at_random(ParametricEvidence, 0.05, seed, 3, 20, **point)
         data = by.counts_of(state)
         for free in by.free:
             axes = [
@@ -454,8 +454,8 @@ def test_a_class_is_kept_while_a_smaller_one_is_even_if_no_search_finds_its_best
 def test_intervals_shrink_about_the_truth_and_the_smaller_class_goes() -> None:
     point, width = {"rate": 0.37, "rush": 0.21}, math.inf
     for size in (20, 200, 20_000):
-        by, state, _ = at_random(Parametric, 0.05, 1, 10, size, **point)
-        found = by.intervals(state, 1)
+        by, state, _ = at_random(ParametricEvidence, 0.05, 1, 10, size, **point)
+        found = by.parameters(state, 1)
         for name, value in point.items():
             assert found[name][1] <= value <= found[name][2]
         assert max(high - low for _, low, high in found.values()) < width
@@ -504,8 +504,8 @@ def test_runs_on_real_parameters_go_on_to_the_bit(acting: Any) -> None:
     part = orl.run(agent, truth, episodes=71, seed=3, progress=False)
     again = orl.run(agent, truth, episodes=49, continue_from=part, progress=False)
     assert again.regret.tolist() == whole.regret.tolist()
-    for name, value in whole.state.items():
-        np.testing.assert_array_equal(again.state[name], value)
+    for name, value in whole.state["evidence"].items():
+        np.testing.assert_array_equal(again.state["evidence"][name], value)
 
 
 def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> None:
@@ -527,7 +527,7 @@ def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> 
     mdp, elsewhere = model.mdp(p=0.25, far=0.123), model.states.index(ELSEWHERE)
     assert mdp.kernel()[0, 0, elsewhere] == pytest.approx(0.25)
     assert mdp.kernel()[elsewhere, 0, elsewhere] == 1.0
-    by = Parametric(model.ladder({"p": ["p"], "both": ["p", "far"]}), model.known, 0.05)
+    by = ParametricEvidence(model.ladder({"p": ["p"], "both": ["p", "far"]}), model.known, 0.05)
     state = by.begin()
     one = np.array([0])
     by.add(state, Flow(one, one, one, np.array([elsewhere]), np.zeros(1), np.array([3]), 3))
@@ -603,7 +603,7 @@ def test_the_parameters_that_matter_are_named() -> None:
 
 
 def test_what_every_parameter_calls_impossible_rules_all_of_them_out() -> None:
-    known, by = ladder().model.known, Parametric(ladder(), ladder().model.known, 0.05)
+    known, by = ladder().model.known, ParametricEvidence(ladder(), ladder().model.known, 0.05)
     state = by.begin()
     for seed in range(20):
         mdp = ladder().model.mdp(rate=0.37)

@@ -12,7 +12,7 @@ import pytest
 import occamrl as orl
 from occamrl.analysis.preflight import Preflight, episodes_until, played_alone
 from occamrl.errors import ParameterError
-from occamrl.evidence.parametric import Parametric
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.protocols import Floats
 
 Evidence = Literal["value", "likelihood"]
@@ -216,10 +216,10 @@ CLASSES = DESK.ladder(
     ],
 )
 def test_real_parameters_are_rejected_when_predicted(m: int, point: dict[str, float]) -> None:
-    by = Parametric(CLASSES, DESK.known, 0.05)
+    by = ParametricEvidence(CLASSES, DESK.known, 0.05)
     truth = by.default.copy()
     for name, share in point.items():
-        truth[by.parameters.index(name)] = (share - DESK.box[name][0]) / np.ptp(DESK.box[name])
+        truth[by.names.index(name)] = (share - DESK.box[name][0]) / np.ptp(DESK.box[name])
     assert DESK.known.initial is not None
     rate, steps, _ = played_alone(by, m, truth, DESK.known.initial)
     predicted = episodes_until(
@@ -231,7 +231,7 @@ def test_real_parameters_are_rejected_when_predicted(m: int, point: dict[str, fl
         result = orl.run(
             agent, DESK.mdp(**point), episodes=int(10 * predicted), seed=seed, progress=False
         )
-        seen.append(int(result.state["rejected"][m - 1]) or 10 * predicted)
+        seen.append(int(result.state["evidence"]["rejected"][m - 1]) or 10 * predicted)
     assert predicted / 3.0 < np.median(seen) < 3.0 * predicted
 
 

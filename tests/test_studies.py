@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
 import pytest
 
 from occamrl.errors import Stopped
-from studies import bench, certificates, figures, robustness
+from studies import bench, certificates, density, figures, robustness, scenarios
 from studies.figures import DOCS, PAGES, Size, measure
+from studies.transcript import normal
 
 PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` runs them all
     "answers:logs",
@@ -100,3 +102,32 @@ def test_bench_measures() -> None:
     assert bench.sparse("", 50)["plan"] > 0.0
     assert bench.first_result("learn on FrozenLake", 10)["episodes"] == 10
     assert set(bench.every_episode("PSRL", 10)) == {"us", "plans"}
+
+
+def test_a_scenario_that_is_played_again_differs_from_its_record_only_if_that_was_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for record in (tmp_path / "texts", tmp_path / "texts.json"):
+        assert scenarios.main(["--write", str(record), "--only", "theorems"]) == 0
+        assert scenarios.main(["--compare", str(record), "--only", "theorems"]) == 0
+        changed = scenarios.read_record(record)
+        changed["theorems"] = changed["theorems"].replace("total", "sum", 1)
+        scenarios.write_record(record, changed)
+        assert scenarios.main(["--compare", str(record), "--only", "theorems"]) == 1
+    assert "1 scenarios, 0 equal, 1 differ: theorems" in capsys.readouterr().out
+
+
+def test_a_record_has_neither_times_nor_paths_and_six_digits() -> None:
+    text = "/x/y: 3.25 s, 0.123456789, -1e-17, 12 seeds, 2024-05-06, 0123456789abcdef"
+    assert normal(text, "/x") == "FOLDER/y: TIME, 0.123457, 0, 12 seeds, DATE, DIGEST\n"
+
+
+def test_what_makes_code_hard_to_read_is_counted() -> None:
+    text = "def f(x):\n    # why\n    a, found = 1, 2 if x else 3\n    return getattr(x, 'a')\n"
+    source = density.Source("f.py", text, ast.parse(text))
+    counts = density.count([source])
+    kinds = ("statements", "tuples", "conditional", "probes", "coy names", "comments", "Any")
+    assert [counts[kind] for kind in kinds] == [3, 1, 1, 1, 1, 1, 0]
+    assert density.longest_functions([source]) == ["2 f.py:1 f"]
+    assert density.shared_names([source, source._replace(path="g.py")]) == ["f: f.py, g.py"]
+    assert density.probes([source]) == ["f.py:4 return getattr(x, 'a')"]

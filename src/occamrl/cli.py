@@ -632,10 +632,8 @@ def _models(
     ladder: str | None, model: str | None, horizon: int | None, simulators: bool = False
 ) -> Any:
     """Return the ladder in a TOML file, or the models in a Python file, with what is known and the unit of rewards."""
-    from types import SimpleNamespace
-
     from occamrl.control.ladder import SimulatorLadder
-    from occamrl.envs.ladder_file import read_ladder
+    from occamrl.envs.ladder_file import LadderSpec, read_ladder
     from occamrl.errors import ParameterError
     from occamrl.models.ladder import Ladder
     from occamrl.models.model import Model, ParametricLadder
@@ -658,7 +656,8 @@ def _models(
             raise ParameterError(
                 "--horizon", got=horizon, expected=f"{known.horizon}, which the model has"
             )
-        return SimpleNamespace(ladder=found, known=known, rewards=known.unit, names=found.names)
+        models: Any = found
+        return LadderSpec(ladder=models, known=known, rewards=known.unit)
     if isinstance(
         getattr(found, "ladder", None), Ladder
     ):  # with what is known, as read_ladder returns it

@@ -114,3 +114,10 @@ def _running_part(names: Sequence[Hashable]) -> int | None:
         if all(isinstance(name, tuple) and type(name[part]) is int for name in names):
             return part
     return length - 1
+
+
+def spoken(name: Hashable) -> str:
+    """Return what the user calls a state or an action, as a sentence says it."""
+    if isinstance(name, tuple):
+        return f"({', '.join(map(str, name))})"
+    return str(name)

@@ -443,6 +443,8 @@ class Judgement(NamedTuple):
     blends: tuple[int, ...] = ()  # classes, from 1, mixtures of whose members still fit
     novel: int = 0  # outcomes that are impossible under every member
     outside: bool = False  # whether the truth is no member although members are alive
+    added: int = 0  # members beside those that the ladder lists, which no guarantee covers
+    only_added: bool = False  # whether all that are alive were added
 
     @property
     def misspecified(self) -> bool:
@@ -478,17 +480,11 @@ class ErrorMisfit(NamedTuple):
     at_high: tuple[float, ...]  # mean errors where the feature is high; everywhere, without one
     at_low: tuple[float, ...]
     deviations: float  # the size of the effect in standard deviations of the noise
+    unbounded: bool = False  # high and low are a typical spread from the middle, not ends of a box
     wider: float | None = None  # how many times as wide as it says the noise is, if that misfits
-    of_action: bool = False  # whether "high" is the upper end of the feature, not a spread above
 
 
-class RewardMisfit(NamedTuple):
-    """Rewards of a continuous system that are not what its reward function says."""
-
-    gap: float  # the mean distance, a step
-
-
-Misfit = OutcomeMisfit | ErrorMisfit | RewardMisfit
+Misfit = OutcomeMisfit | ErrorMisfit
 
 
 class Transition(NamedTuple):
@@ -498,12 +494,18 @@ class Transition(NamedTuple):
     action: Floats  # [m]
     reward: float | None  # None: that of the system
     next_state: Floats  # [n]
-    step: int  # of its episode, from 0
     ended: bool  # whether the episode is over
     address: Address  # of random numbers that weighing it takes
+    step: int = 0  # of its episode, from 0
 
 
-Data = Flow | Transition
+class DoubtfulPair(NamedTuple):
+    """A pair whose unknown outcomes widen the range of a worth."""
+
+    state: Hashable
+    action: Hashable
+    share: float  # of the width
+
 
 # A model that the data leave possible: a finite kernel, or a simulator. Whoever made it knows what
 # it is; everybody else hands it back.
@@ -516,6 +518,17 @@ Worth = Callable[[World], Floats]  # what episodes earn in a world, see Worlds.r
 
 class Worlds(Protocol):
     """What the data leave possible: with probability 1 - delta the truth is one, at all times."""
+
+    exact: bool  # whether returns are exact means, and so quick to ask for
+
+    def sized(self, runs: int, maximum: int | None) -> Worlds:
+        """Return the same with so many simulated episodes, in at most ``maximum`` worlds.
+
+        Those are the most plausible; the range is then no bound. Exact worlds stay as they are.
+        """
+
+    def rule(self, policy: object) -> PolicyRule:
+        """Return a policy in any form that a user may give; None: the one that is recommended."""
 
     def best(self, m: int) -> World:
         """Return the most plausible world of class m, from 0, alive or not."""
@@ -539,6 +552,9 @@ class Worlds(Protocol):
     def extremes(self, worth: Worth) -> tuple[float, float]:
         """Return the least and the largest mean over all worlds, errors of simulation included."""
 
+    def doubtful(self, policy: PolicyRule) -> list[DoubtfulPair]:
+        """Return the pairs that widen the range of a policy's worth most; none without pairs."""
+
 
 class Evidence(Protocol):
     """What weighs the classes of a ladder; everything that changes is in its state.
@@ -554,8 +570,11 @@ class Evidence(Protocol):
     def begin(self) -> State:
         """Return the state before any data."""
 
-    def add(self, state: State, data: Data) -> None:
-        """Weigh the classes on new data, by predictions that were fixed before them."""
+    def add(self, state: State, data: Any, /) -> None:
+        """Weigh the classes on new data, by predictions that were fixed before them.
+
+        Data are a Flow of a finite problem, or a Transition of a continuous system.
+        """
 
     def judge(self, state: State) -> Judgement:
         """Return what is ruled out; writes nothing."""
@@ -563,11 +582,30 @@ class Evidence(Protocol):
     def parameters(self, state: State, m: int) -> dict[str, Interval]:
         """Return the real parameters of class m, from 0, with intervals; empty if it has none."""
 
+    def describe(self, state: State, m: int) -> str:
+        """Return the best member of class m, from 0, in words; empty if members have no names."""
+
     def misfits(self, state: State, m: int) -> list[Misfit]:
         """Return where the best member of class m, from 0, misfits, the clearest first."""
 
     def worlds(self, state: State) -> Worlds:
         """Return what the data leave possible; raises NotAvailable where that cannot be told."""
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """A learner or controller over a ladder; its state keeps that of its evidence as "evidence"."""
+
+    @property
+    def ladder(self) -> Ladder:
+        """The classes that it selects among."""
+
+    @property
+    def delta(self) -> float:
+        """The level of its tests."""
+
+    def evidence(self, known: Any) -> Evidence:
+        """Return what weighs the classes on a problem (Known) or a System."""
 
 
 @runtime_checkable
@@ -586,23 +624,16 @@ class Ladder(Protocol):
     def kind(self) -> str:
         """What the members are: "list", "real parameters", "linear", "simulators", ..."""
 
-    def evidence(self, known: Any, delta: float) -> Evidence:
-        """Return what weighs the classes of this ladder on a problem (Known) or a System."""
-
-
-@runtime_checkable
-class Selector(Protocol):
-    """A learner or controller that finds out which class of a ladder is needed.
-
-    Its state is a state of its evidence, with more beside.
-    """
+    @property
+    def box(self) -> Mapping[str, tuple[float, float]]:
+        """The bounds of real parameters, by name; empty without any."""
 
     @property
-    def ladder(self) -> Ladder:
-        """The classes."""
+    def draws(self) -> int:
+        """From how many draws a row of a kernel was estimated; a step of simulators is ranked."""
 
-    def evidence(self, known: Any) -> Evidence:
-        """Return what weighs them on a problem (Known) or a System."""
+    def evidence(self, known: Any, delta: float) -> Evidence:
+        """Return what weighs the classes of this ladder on a problem (Known) or a System."""
 
 
 # Controllers of continuous systems ----------------------------------------------------------------
@@ -636,6 +667,7 @@ class System:
     reward: RewardFunction
     first_state: Callable[[np.random.Generator], Floats]  # -> [n]
     coordinates: tuple[str, ...]  # names of the numbers of a state [n]
+    unit: RewardMap = UNIT
     unit_name: str = ""  # of the reward
 
 

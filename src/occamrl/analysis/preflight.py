@@ -27,6 +27,7 @@ import numpy as np
 
 from occamrl import bellman
 from occamrl.addresses import stream
+from occamrl.answers.wording import count_of, listed
 from occamrl.errors import (
     ParameterError,
     require_choice,
@@ -36,7 +37,7 @@ from occamrl.errors import (
 )
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
-from occamrl.evidence.parametric import Counts, Parametric
+from occamrl.evidence.parametric import Counts, ParametricEvidence
 from occamrl.learners.occam import Occam
 from occamrl.learners.ucrl_vtr import law_of_starts
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -44,7 +45,6 @@ from occamrl.models.families import level
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder, spread_points
 from occamrl.protocols import MOST_EPISODES, Floats, Ints, Known
-from occamrl.running.verdict import count_of, listed
 from occamrl.selectors.arl_gen import ARLGen
 
 _SHARE = 0.01  # of what is at stake: losing less is not much
@@ -320,7 +320,7 @@ class Rates:
 
 
 def played_alone(
-    by: Parametric, m: int, truth: Floats, start: Floats
+    by: ParametricEvidence, m: int, truth: Floats, start: Floats
 ) -> tuple[float, float, float]:
     """Return how fast evidence against class m (from 1) grows in an episode if it plays alone, steps, and its loss.
 
@@ -361,7 +361,7 @@ def _real(
 ) -> Preflight:
     """Try truths inside the boxes of richer classes against each class with real parameters."""
     by, start = (
-        Parametric(ladder, known, delta),
+        ParametricEvidence(ladder, known, delta),
         law_of_starts(known, np.zeros(known.states, np.int64)),
     )
     found, typical, tried = list[UnidentifiablePair](), list[float](), 0

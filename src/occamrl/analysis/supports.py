@@ -44,7 +44,7 @@ from scipy.linalg import helmert, qr
 from occamrl.addresses import generator
 from occamrl.errors import ParameterError, require_delta, require_kind
 from occamrl.evidence import likelihood, value
-from occamrl.evidence.parametric import Parametric
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.logs.log import Log
 from occamrl.models.families import simplex_minimum
@@ -249,12 +249,12 @@ class Counts:
         self.novel = float(state["novel"][:, 2].sum())
         self.counted = likelihood.counted_evidence(state["count"], outcomes, self.novel)
         self.data, self.size = (
-            likelihood.data_of(state["count"], outcomes, np.maximum(kernels, 0.0)),
+            likelihood.seen_by(state["count"], outcomes, np.maximum(kernels, 0.0)),
             len(kernels),
         )
         self._fits: dict[tuple[int, ...], Fit] = {}
 
-    def _of(self, members: tuple[int, ...]) -> likelihood.Data:
+    def _of(self, members: tuple[int, ...]) -> likelihood.Seen:
         return self.data._replace(kernels=self.data.kernels[list(members)])
 
     def fit(self, members: tuple[int, ...], enough: float = math.nan) -> Fit:
@@ -356,7 +356,7 @@ class ParameterSets:
 
 def _parameters(source: Any, ladder: ParametricLadder, delta: float) -> ParameterSets:
     """Return the sets of parameters that the confidence region of all of them meets."""
-    model, by = ladder.model, Parametric(ladder, ladder.model.known, delta)
+    model, by = ladder.model, ParametricEvidence(ladder, ladder.model.known, delta)
     if isinstance(source, Result):
         if getattr(source.agent, "ladder", None) is not ladder or not isinstance(
             source.state, dict
@@ -364,7 +364,7 @@ def _parameters(source: Any, ladder: ParametricLadder, delta: float) -> Paramete
             raise ParameterError(
                 "source", got=f"a run of {source.label}", expected="one of Occam on this ladder"
             )
-        state, episodes = source.state, source.total_episodes
+        state, episodes = source.state["evidence"], source.total_episodes
     else:
         require_kind("source", source, Log)
         state, episodes = by.begin(), source.episodes
@@ -378,7 +378,7 @@ def _parameters(source: Any, ladder: ParametricLadder, delta: float) -> Paramete
             free = tuple(name for name in model.box if name in (*needed, *more))
             if not any(set(smaller) <= set(free) for smaller in found):
                 fit = by.fit(
-                    data, [by.parameters.index(name) for name in free], by.starts(by.default, True)
+                    data, [by.names.index(name) for name in free], by.starts(by.default, True)
                 )
                 if fit.likelihood + fit.slack >= least:
                     found[free] = fit

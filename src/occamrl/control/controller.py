@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from occamrl.addresses import Address
-from occamrl.control.contract import call_checked
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.control.planners import CEM
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
@@ -31,6 +30,7 @@ from occamrl.evidence.simulated import (
     differ_in,
     numeric_keywords,
 )
+from occamrl.evidence.simulator_contract import call_checked
 from occamrl.evidence.simulator_worlds import plan_in
 from occamrl.protocols import Floats, Ints, Planner, Simulator, System, Transition
 
@@ -44,9 +44,10 @@ WAYS = ("plausible", "sampling", "average", "optimism")
 NONE = -1  # no member
 
 
-class ControlState(SimulatedState):
+class ControlState(TypedDict):
     """What OccamControl has learned, and what the next action of the episode begins with."""
 
+    evidence: SimulatedState
     warm: Any  # what the planner returned a step before
     member: int  # that sampling or optimism chose for this episode; NONE before
 
@@ -106,7 +107,7 @@ class OccamControl:
 
     def begin(self, system: System) -> ControlState:
         """Return the state before any data."""
-        return {**self.evidence(system).begin(), "warm": None, "member": NONE}
+        return {"evidence": self.evidence(system).begin(), "warm": None, "member": NONE}
 
     def act(
         self, system: System, state: ControlState, observation: Floats, step: int, address: Address
@@ -128,23 +129,25 @@ class OccamControl:
         # A view is a user's function: what it may not do leaves no trace of the step.
         call_checked("view", self.ladder.view, (both,), (2, None))
         evidence = self.evidence(system)
-        evidence.add(state, transition)
+        weighed = state["evidence"]
+        evidence.add(weighed, transition)
         if self.refine:
-            nothing_alive = not state["members"].alive.size
-            if state["steps"] % REFINE_EVERY == 0 or nothing_alive:
-                add_between(evidence, state)
+            nothing_alive = not weighed["members"].alive.size
+            if weighed["steps"] % REFINE_EVERY == 0 or nothing_alive:
+                add_between(evidence, weighed)
 
     def _simulator(
         self, system: System, state: ControlState, observation: Floats, step: int, address: Address
     ) -> Simulator:
         """Return the simulator to plan with."""
         evidence = self.evidence(system)
-        simulators = evidence.simulators(state)
-        members = state["members"]
+        weighed = state["evidence"]
+        simulators = evidence.simulators(weighed)
+        members = weighed["members"]
         order = members.ranking
         heaviest = int(order[0])
         if not members.alive.size:
-            return evidence.corrected(state, heaviest)
+            return evidence.corrected(weighed, heaviest)
         weight = members.log_weight
         few = order[:FEW]
         few = few[weight[few] > weight[heaviest] - LIGHTER]

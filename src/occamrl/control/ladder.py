@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.addresses import generator
-from occamrl.control.contract import call_checked, check_simulator, step_checked
 from occamrl.control.planners import CEM
 from occamrl.control.system import Actions, Box, Choices
 from occamrl.errors import ParameterError, ShapeError, as_floats, require_integer
 from occamrl.evidence.simulated import SimulatedEvidence, label_of
+from occamrl.evidence.simulator_contract import call_checked, check_simulator, step_checked
 from occamrl.evidence.simulator_errors import ErrorFeatures
 from occamrl.protocols import Floats, Ints, Planner, RewardFunction, Simulator, System
 
@@ -75,6 +75,7 @@ class SimulatorLadder:
     """
 
     kind = "simulators"
+    box: Mapping[str, tuple[float, float]] = {}  # of real parameters: there are none
 
     def __init__(
         self,

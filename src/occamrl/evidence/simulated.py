@@ -39,7 +39,6 @@ from typing import NamedTuple, Protocol, TypedDict
 
 import numpy as np
 
-from occamrl.errors import ParameterError
 from occamrl.evidence.simulator_errors import (
     LAWS,
     PRIOR,
@@ -51,7 +50,6 @@ from occamrl.evidence.simulator_errors import (
 from occamrl.evidence.simulator_laws import LARGEST_ERROR, Laws, fit_laws
 from occamrl.evidence.simulator_worlds import SimulatedWorld, SimulatorWorlds
 from occamrl.protocols import (
-    Data,
     ErrorMisfit,
     Floats,
     Interval,
@@ -59,7 +57,6 @@ from occamrl.protocols import (
     Judgement,
     Misfit,
     Planner,
-    RewardMisfit,
     Simulator,
     System,
     Transition,
@@ -72,7 +69,6 @@ TEMPERED = 0.3  # the exponent of the second score
 FAR = 1e12  # beyond which a number is as good as infinite
 SURE = 4.0  # standard errors from which on a misfit is named
 WIDER = 0.3  # of the log of the width of the noise that fits to few draws may miss
-EXACT_REWARD = 1e-6  # of the size of rewards that rounding may take
 
 
 class SimulatorList(Protocol):
@@ -133,15 +129,10 @@ class MemberRows(NamedTuple):
 
     def heaviest(self, m: int) -> int:
         """Return the heaviest member of class m, from 0, of those alive if any is."""
-        order = self.ranking
-        inside = order[self.level[order] <= m]
-        if not inside.size:
-            return self.heaviest_of_all(m)
-        return int(inside[0])
-
-    def heaviest_of_all(self, m: int) -> int:
-        """Return the heaviest member of class m, from 0, alive or not."""
-        return int(np.where(self.level <= m, self.log_weight, -np.inf).argmax())
+        inside = self.level <= m
+        alive = inside & (self.rejected < 0)
+        candidates = alive if alive.any() else inside
+        return int(np.where(candidates, self.log_weight, -np.inf).argmax())
 
 
 class SimulatedState(TypedDict):
@@ -153,7 +144,7 @@ class SimulatedState(TypedDict):
     added: list[tuple[int, dict[str, float]]]  # of each its parent, and keywords that differ
     history: list[list[float]]  # steps, and the evidence against each class by then
     last_episode: Floats  # [T, k + 3 n] see Predictions
-    rewards: list[float]  # sums over steps: the size of the system's reward, the distance from it
+    reward_gap: float  # the sum over steps of the distance of the reward from the system's
 
 
 class Predictions(NamedTuple):
@@ -191,7 +182,7 @@ class SimulatedEvidence:
             "added": [],
             "history": [],
             "last_episode": np.zeros((0, features + 3 * dimension)),
-            "rewards": [0.0, 0.0],
+            "reward_gap": 0.0,
         }
 
     def simulators(self, state: SimulatedState) -> list[Simulator]:
@@ -218,14 +209,11 @@ class SimulatedEvidence:
 
     # Weighing -------------------------------------------------------------------------------------
 
-    def add(self, state: SimulatedState, data: Data) -> None:
+    def add(self, state: SimulatedState, data: Transition, /) -> None:
         """Weigh the classes on a real step, among draws that are fresh at its address."""
-        if not isinstance(data, Transition):
-            expected = "a Transition of a continuous system"
-            raise ParameterError("data", got=type(data).__name__, expected=expected)
         ladder = self.ladder
         count = ladder.draws
-        size, gap = self._reward_gap(data)
+        gap = self._reward_gap(data)
         active, top = _awake(state)
         drawn = self._draw(state, active, data)
         outcome, views = self._view(data, drawn)
@@ -251,7 +239,7 @@ class SimulatedEvidence:
         z = np.clip(laws.errors(points[:, :1])[:, 0], -LARGEST_ERROR, LARGEST_ERROR)
         scores.forecast.learn(z, np.clip(data.next_state - mean, -FAR, FAR))
 
-        state["rewards"] = [state["rewards"][0] + size, state["rewards"][1] + gap]
+        state["reward_gap"] += gap
         deviation = drawn[0, count:].std(axis=0)
         row = np.concatenate([phi, data.next_state, mean[0], deviation])
         before = state["last_episode"]
@@ -260,13 +248,13 @@ class SimulatedEvidence:
         state["last_episode"] = np.vstack([before, row])
         self._record_history(state)
 
-    def _reward_gap(self, transition: Transition) -> tuple[float, float]:
-        """Return the size of the system's reward, and the distance of the one that came from it."""
+    def _reward_gap(self, transition: Transition) -> float:
+        """Return the distance of the reward that came from the system's."""
         state, action, reward, next_state = transition[:4]
-        due = float(self.system.reward(state[None], action[None], next_state[None])[0])
         if reward is None:
-            return abs(due), 0.0
-        return abs(due), abs(reward - due)
+            return 0.0
+        due = float(self.system.reward(state[None], action[None], next_state[None])[0])
+        return abs(reward - due)
 
     def _draw(self, state: SimulatedState, active: Ints, transition: Transition) -> Floats:
         """Return fresh draws of the members that are awake [m, 2 N, n]: two batches."""
@@ -330,7 +318,15 @@ class SimulatedEvidence:
             against.append(float(members.peak[inside].min()))
             alive.append(int((rejected < 0).sum()))
             rejected_after.append(None if alive[-1] else int(rejected.max()))
-        return Judgement(np.array(against), tuple(alive), tuple(rejected_after), log_mixture=0.0)
+        listed = members.rejected[: len(self.ladder.members)]
+        return Judgement(
+            against=np.array(against),
+            alive=tuple(alive),
+            rejected_after=tuple(rejected_after),
+            log_mixture=0.0,
+            added=len(state["added"]),
+            only_added=bool(members.alive.size) and not (listed < 0).any(),
+        )
 
     def parameters(self, state: SimulatedState, m: int) -> dict[str, Interval]:
         """Return the numeric keywords of the heaviest member of class m, from 0.
@@ -347,17 +343,15 @@ class SimulatedEvidence:
             intervals[name] = Interval(value, min(values), max(values))
         return intervals
 
+    def describe(self, state: SimulatedState, m: int) -> str:
+        """Return the heaviest member of class m, from 0, in words."""
+        return label_of(self.simulators(state)[state["members"].heaviest(m)])
+
     def misfits(self, state: SimulatedState, m: int) -> list[Misfit]:
         """Return how the errors of the heaviest member of class m, from 0, are not as it says."""
-        misfits: list[Misfit] = []
-        if state["steps"]:
-            misfits += self._error_misfits(state, state["members"].heaviest(m))
-        size, gap = state["rewards"]
-        if gap > EXACT_REWARD * (state["steps"] + size):
-            misfits.append(RewardMisfit(gap / state["steps"]))
-        return misfits
-
-    def _error_misfits(self, state: SimulatedState, member: int) -> list[Misfit]:
+        if not state["steps"]:
+            return []
+        member = state["members"].heaviest(m)
         features = self.ladder.error_features
         shift = shift_of(state["errors"], member)
         clearest = shift.clearest
@@ -379,7 +373,7 @@ class SimulatedEvidence:
                 feature=features.names[clearest - 1],
                 at_high=tuple((mean + effect).tolist()),
                 at_low=tuple((mean - effect).tolist()),
-                of_action=clearest > features.views,
+                unbounded=clearest <= features.views,
             )
         return [misfit]
 
@@ -398,11 +392,14 @@ class SimulatedEvidence:
         worlds = []
         for simulator, share in zip(self.simulators(state), weight.tolist(), strict=True):
             worlds.append(SimulatedWorld(label_of(simulator), share, simulator))
-        heaviest = [worlds[members.heaviest_of_all(m)] for m in range(len(self.ladder.names))]
+        heaviest = {}
+        for m, name in enumerate(self.ladder.names):
+            heaviest[name] = worlds[members.heaviest(m)]
         possible = [worlds[member] for member in ranking]
         if not members.alive.size:
             label = f"{possible[0].label}, corrected"
             possible = [SimulatedWorld(label, 1.0, self.corrected(state, int(ranking[0])))]
+            heaviest[self.ladder.names[-1]] = possible[0]
         return SimulatorWorlds(self.system, self.planner, possible, heaviest)
 
     def corrected(self, state: SimulatedState, member: int) -> Simulator:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl.addresses import generator
-from occamrl.errors import ParameterError
-from occamrl.protocols import Floats, Planner, Simulator, System, Worth
+from occamrl.errors import ParameterError, require_integer
+from occamrl.evidence.simulator_contract import call_checked
+from occamrl.protocols import DoubtfulPair, Floats, Planner, Simulator, System, Worth
 
 ERRORS = 2.0  # standard errors by which the range of a Monte Carlo mean is widened
 Act = Callable[[Floats, int], Floats]  # policy(states [N, n], step) -> actions [N, m]
@@ -80,14 +81,28 @@ class PlannedPolicy:
 
 
 @dataclass(eq=False)
+class CheckedPolicy:
+    """A user's policy, whose actions are checked."""
+
+    policy: Callable[[Floats, int], Any]
+    dimension: int  # of actions
+
+    def __call__(self, states: Floats, step: int) -> Floats:
+        """Return an action for each state."""
+        shape = len(states), self.dimension
+        return call_checked("policy", self.policy, (states, step), shape)
+
+
+@dataclass(eq=False)
 class SimulatorWorlds:
     """The simulators that are alive, heaviest first; or the heaviest one, corrected."""
 
     system: System
     planner: Planner
     worlds: list[SimulatedWorld]
-    heaviest: list[SimulatedWorld]  # [M] of each class, alive or not
+    heaviest: dict[str, SimulatedWorld]  # of each class, alive or not
     runs: int = 8  # episodes in each world
+    exact: bool = False
 
     # What was played, by policy, world and runs; both are kept, so that their ids stay theirs.
     _played: dict[tuple[int, int, int], tuple[Act, SimulatedWorld, Floats]] = field(
@@ -96,8 +111,29 @@ class SimulatorWorlds:
     _policies: dict[int, PlannedPolicy] = field(default_factory=dict)
 
     def best(self, m: int) -> SimulatedWorld:
-        """Return the heaviest simulator of class m, from 0, alive or not."""
-        return self.heaviest[m]
+        """Return the heaviest simulator of class m, from 0, alive or not.
+
+        Of the last class it is the corrected one, if nothing is alive.
+        """
+        return list(self.heaviest.values())[m]
+
+    def sized(self, runs: int, maximum: int | None) -> SimulatorWorlds:
+        """Return the heaviest ``maximum`` of the worlds, with so many episodes in each."""
+        if maximum is not None:
+            require_integer("maximum", maximum, 1)
+        return replace(self, runs=runs, worlds=self.worlds[:maximum])
+
+    def rule(self, policy: object) -> Act:
+        """Return a function of states and step; or the planner in the heaviest of a class."""
+        if isinstance(policy, str) and policy in self.heaviest:
+            return self.policy(self.heaviest[policy])
+        if isinstance(policy, (PlannedPolicy, CheckedPolicy)):
+            return policy
+        if not callable(policy):
+            classes = ", ".join(self.heaviest)
+            expected = f"a function policy(states, step), or a class of {classes}"
+            raise ParameterError("policy", got=repr(policy), expected=expected)
+        return CheckedPolicy(policy, self.system.actions.dimension)
 
     def some(self, count: int) -> list[SimulatedWorld]:
         """Return the heaviest of the worlds."""
@@ -130,7 +166,8 @@ class SimulatorWorlds:
     def _play(self, policy: Act, world: SimulatedWorld) -> Floats:
         system = self.system
         noise = generator(0, "worth")
-        states = np.stack([system.first_state(noise) for _ in range(self.runs)])
+        runs = require_integer("runs", self.runs, 2)  # a standard error needs two
+        states = np.stack([system.first_state(noise) for _ in range(runs)])
         total = np.zeros(self.runs)
         for step in range(system.horizon):
             actions = policy(states, step)
@@ -148,6 +185,10 @@ class SimulatorWorlds:
             lows.append(mean - ERRORS * error)
             highs.append(mean + ERRORS * error)
         return min(lows), max(highs)
+
+    def doubtful(self, policy: Act) -> list[DoubtfulPair]:
+        """Return nothing: there are no pairs of states and actions."""
+        return []
 
 
 def mean_and_error(returns: Floats) -> tuple[float, float]:

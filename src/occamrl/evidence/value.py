@@ -5,13 +5,14 @@ outcome o brings W(o) = bonus(o) + V_{h+1}(next state of o). With c the middle a
 the range of W over the outcomes that are possible at (s, a), the *range-weighted row* is
 
 .. math:: x = \phi_{W - c}(s, a)/R, \qquad y = (W(o) - c)/R \in [-\tfrac12, \tfrac12], \qquad
-    \mathbb{E}[y \mid past] = \langle x, \theta^* \rangle, \qquad \phi_W(s, a) = \sum_o \phi(s, a, o) W(o).
+    \mathbb{E}[y \mid past] = \langle x, \theta^* \rangle,
+    \qquad \phi_W(s, a) = \sum_o \phi(s, a, o) W(o).
 
 Rows with R = 0 carry nothing. The part of the reward that depends on (s, a) alone is not in W.
 
-**Sums.** A row depends on (h, s, a) alone, so the counts of a flow are enough: ``gram`` is the sum of x x', ``xy``
-that of y x and ``yy`` that of y^2. The loss of any theta is then
-:math:`L(\theta) = \theta^\top gram\,\theta - 2\langle\theta, xy\rangle + yy`.
+**Sums.** A row depends on (h, s, a) alone, so the counts of a flow are enough: ``gram`` is the sum
+of x x', ``xy`` that of y x and ``yy`` that of y^2. The loss of any theta is then :math:`L(\theta) =
+\theta^\top gram\,\theta - 2\langle\theta, xy\rangle + yy`.
 
 **Sharp set.** By Hoeffding's lemma :math:`\exp(2 L(\theta^*) - 2 L(\theta))` is a supermartingale
 for each theta, so is a mixture of them over a prior w. By Ville's inequality, with probability 1 -
@@ -23,7 +24,8 @@ Likelihoods obey the same inequality with the score :math:`-\sum \log P(o)` in p
 
 **Ellipsoid.** With w = N(0, I/(4 lambda)) over theta, and ||theta*|| <= b, it reads
 
-.. math:: \|\theta^* - \hat\theta\|^2_\Sigma \le \beta = \tfrac14\big(\log\det(\Sigma/\lambda) + 2\log\tfrac1\delta\big)
+.. math:: \|\theta^* - \hat\theta\|^2_\Sigma \le \beta
+    = \tfrac14\big(\log\det(\Sigma/\lambda) + 2\log\tfrac1\delta\big)
     + \lambda b^2, \qquad \Sigma = \lambda I + gram, \quad \hat\theta = \Sigma^{-1} xy .
 
 Arrays have one axis for the G groups of coordinates of a
@@ -34,12 +36,13 @@ to each step, a leading one for steps, T = H instead of 1.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from scipy.special import logsumexp
 
 from occamrl import bellman
+from occamrl.models.families import level, off_grid
 from occamrl.models.families import losses as losses  # of members, given the sums
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Flow, Ints, Known
@@ -68,7 +71,7 @@ class Counted(NamedTuple):
 
 
 class Ellipsoid(NamedTuple):
-    """Ridge estimates and the shapes of their confidence ellipsoids; leading axes as in the sums."""
+    """Ridge estimates and shapes of their confidence ellipsoids; leading axes as in the sums."""
 
     theta: Floats  # [..., n]
     root: Floats  # [..., n, n] with root root' = Sigma^-1
@@ -76,7 +79,7 @@ class Ellipsoid(NamedTuple):
 
 
 class Spectrum(NamedTuple):
-    """The sums along the axes of ``gram``, which are those of Sigma for any lambda; leading axes as in the sums."""
+    """The sums along the axes of ``gram``, those of Sigma for any lambda; axes as in the sums."""
 
     eigenvalues: Floats  # [..., n] increasing
     axes: Floats  # [..., n, n] in columns
@@ -107,47 +110,69 @@ class Spectrum(NamedTuple):
 def rows(features: FeatureMap, known: Known, values: Floats) -> Rows:
     """Return the range-weighted row of each (s, a), given the values [S] of the next step."""
     low, high = bellman.ranges(features.attach(known), values)
-    middle, spread = 0.5 * (low + high), high - low
+    middle = 0.5 * (low + high)
+    spread = high - low
     spread[spread <= _FLAT * np.maximum(np.abs(low), np.abs(high))] = 0.0
-    x = np.asarray(features.operator @ values).reshape(features.sums.shape) + features.bonus_rows(
-        known
-    )
+    x = np.asarray(features.operator @ values).reshape(features.sums.shape)
+    x = x + features.bonus_rows(known)
     x -= middle[:, None] * features.sums
-    return Rows(
-        np.divide(x, spread[:, None], out=np.zeros_like(x), where=spread[:, None] > 0.0),
-        middle,
-        spread,
-    )
+    scale = spread[:, None]
+    return Rows(np.divide(x, scale, out=np.zeros_like(x), where=scale > 0.0), middle, spread)
 
 
 def counted(features: FeatureMap, known: Known, values: Floats, flow: Flow) -> Counted:
     """Return the rows of a flow, played under a plan that counted on ``values`` [H + 1, S]."""
-    pair, bonus = (
-        flow.state * known.actions + flow.action,
-        flow.bonus(known, features.attach(known)),
-    )
+    pair = flow.state * known.actions + flow.action
+    bonus = flow.bonus(known, features.attach(known))
     parts = []
     for h in np.unique(flow.step):
-        each, at = rows(features, known, values[h + 1]), flow.step == h
-        seen, place = np.unique(pair[at], return_inverse=True)
-        reached, spread = values[h + 1][flow.next_state[at]] + bonus[at], each.spread[pair[at]]
-        y = np.divide(
-            reached - each.middle[pair[at]], spread, out=np.zeros(spread.size), where=spread > 0.0
+        of_step = flow.step == h
+        parts.append(
+            _counted_step(
+                h,
+                rows(features, known, values[h + 1]),
+                pair[of_step],
+                values[h + 1][flow.next_state[of_step]] + bonus[of_step],
+                flow.count[of_step],
+            )
         )
-        sums = (
-            np.bincount(place, flow.count[at] * power, seen.size)
-            for power in (np.ones_like(y), y, y * y)
-        )
-        parts.append((np.full(seen.size, h), seen, *sums, each.x[seen]))
     if not parts:
         nothing = np.zeros(0)
-        return Counted(
-            flow.step[:0], pair[:0], nothing, nothing, nothing, np.zeros((0, features.width))
-        )
+        no_rows = np.zeros((0, features.width))
+        return Counted(flow.step[:0], pair[:0], nothing, nothing, nothing, no_rows)
     return Counted(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def begin(features: FeatureMap, steps: int = 1) -> dict[str, Any]:
+def _counted_step(h: int, table: Rows, pair: Ints, target: Floats, count: Ints) -> Counted:
+    """Return the rows of one step: pairs [n] that were visited, and the targets that came."""
+    spread = table.spread[pair]
+    y = np.divide(target - table.middle[pair], spread, out=np.zeros(pair.size), where=spread > 0.0)
+    distinct, index = np.unique(pair, return_inverse=True)
+    visits = count.astype(np.float64)
+    return Counted(
+        step=np.full(distinct.size, h),
+        pair=distinct,
+        count=_sums(index, visits, distinct.size),
+        total=_sums(index, visits * y, distinct.size),
+        square=_sums(index, visits * (y * y), distinct.size),
+        x=table.x[distinct],
+    )
+
+
+def _sums(index: Ints, weights: Floats, size: int) -> Floats:
+    """Return the sum of the weights at each index."""
+    return np.bincount(index, weights, size).astype(np.float64)
+
+
+class SumState(TypedDict):
+    """Sums over rows; T is 1, or H with one kernel per step."""
+
+    gram: Floats  # [T, G, n, n] of x x'
+    xy: Floats  # [T, G, n] of y x
+    yy: Floats  # [T] of y^2
+
+
+def begin(features: FeatureMap, steps: int = 1) -> SumState:
     """Return the sums before any data; ``steps`` is 1, or H with one kernel per step."""
     shape = (steps, features.groups, features.width)
     return {
@@ -157,21 +182,38 @@ def begin(features: FeatureMap, steps: int = 1) -> dict[str, Any]:
     }
 
 
-def add(
-    statistics: dict[str, Any], features: FeatureMap, known: Known, values: Any, flow: Flow
-) -> Counted:
+def add(sums: Any, features: FeatureMap, known: Known, values: Any, flow: Flow) -> Counted:
     """Add the rows of a flow to the sums, and return them."""
-    new, n = counted(features, known, values, flow), features.width
-    step = new.step if len(statistics["yy"]) > 1 else np.zeros_like(new.step)
-    place = step * features.groups + features.group[new.pair]
-    gram, xy = statistics["gram"].reshape(-1, n, n), statistics["xy"].reshape(-1, n)
-    order = np.argsort(place, kind="stable")
-    for at in np.split(order, np.flatnonzero(np.diff(place[order])) + 1) if order.size else ():
-        g, x = place[at[0]], new.x[at]
-        gram[g] += (x * new.count[at, None]).T @ x
-        xy[g] += new.total[at] @ x
-    np.add.at(statistics["yy"], step, new.square)
+    new = counted(features, known, values, flow)
+    n = features.width
+    step = np.zeros_like(new.step)
+    if len(sums["yy"]) > 1:
+        step = new.step
+    # one block of the sums for each step and group
+    block = step * features.groups + features.group[new.pair]
+    gram = sums["gram"].reshape(-1, n, n)
+    xy = sums["xy"].reshape(-1, n)
+    order = np.argsort(block, kind="stable")
+    borders = np.flatnonzero(np.diff(block[order])) + 1
+    for members in np.split(order, borders):
+        if members.size:
+            x = new.x[members]
+            gram[block[members[0]]] += (x * new.count[members, None]).T @ x
+            xy[block[members[0]]] += new.total[members] @ x
+    np.add.at(sums["yy"], step, new.square)
     return new
+
+
+def sharp_threshold(
+    losses: Floats, log_prior: Floats, reach: float, rows: float, delta: float
+) -> float:
+    """Return the largest loss of a member in the sharp set, minus the sum of y^2.
+
+    ``reach`` is how far the truth may be from the nearest member of a cover, ``rows`` how many rows
+    that error may have entered.
+    """
+    sharp = 0.5 * threshold(2.0 * losses, log_prior, level(reach, delta))
+    return sharp + off_grid(reach, rows, delta)
 
 
 def threshold(score: Floats, log_prior: Floats, delta: float) -> float:
@@ -193,28 +235,33 @@ def turned(x: Floats, matrices: Floats, group: Ints) -> Floats:
     """Return each row times the matrix of its group; x is [S*A, n], ``matrices`` [G, n, n]."""
     if 2 * len(matrices) > len(x):
         return np.asarray((x[:, None] @ matrices[group])[:, 0])
+    if len(matrices) == 1:
+        return np.asarray(x @ matrices[0])
     product = np.empty_like(x)
     for g, matrix in enumerate(matrices):
-        at = group == g if len(matrices) > 1 else slice(None)
-        product[at] = x[at] @ matrix
+        rows_of_group = group == g
+        product[rows_of_group] = x[rows_of_group] @ matrix
     return product
 
 
 def largest_norm(s: Floats, g: Floats, beta: float) -> float:
-    r"""Return the largest norm in the ellipsoid of squared radius ``beta`` whose matrix has the eigenvalues s.
+    r"""Return the largest norm in the ellipsoid of squared radius ``beta``.
 
-    These increase; with g the centre along their axes, the square is
+    Its matrix has the eigenvalues s, which increase; with g the centre along their axes, the square
+    is
 
     .. math:: \min_{\mu \ge 1/s_1} \mu\beta + \sum_j \frac{\mu s_j g_j^2}{\mu s_j - 1}
 
-    by strong duality, and each mu gives a valid bound. The derivative vanishes where the farthest point meets the
-    boundary (the secular equation), or nowhere, if g has no part along the longest axis: then mu = 1/s_1.
+    by strong duality, and each mu gives a valid bound. The derivative vanishes where the farthest
+    point meets the boundary (the secular equation), or nowhere, if g has no part along the longest
+    axis: then mu = 1/s_1.
     """
     weight = s * g**2
     kept = weight > 0.0
     if beta <= 0.0 or not kept.any():
         return math.sqrt(g @ g if beta <= 0.0 else beta / s[0])
-    s_kept, weight = s[kept], weight[kept]
+    s_kept = s[kept]
+    weight = weight[kept]
 
     def beyond(offset: float) -> Floats:
         """Return mu s_j - 1 at mu = (1 + offset)/s_1, without cancellation."""

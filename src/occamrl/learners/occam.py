@@ -7,10 +7,10 @@ them too poorly:
     alive       P with l(P) >= Z - log(1/delta),   l(P) = sum over outcomes of c log P(o)
     class       the smallest that has a member alive
 
-Classes are nested lists of kernels (:class:`occamrl.evidence.likelihood.Lists`: Z has every member,
-with the prior of the ladder, the mixtures of the members of small classes, and plain counts), or
-models with real parameters (:class:`occamrl.evidence.parametric.Parametric`: Z has the predictions
-of the best fits, and plain counts).
+Classes are nested lists of kernels (:class:`occamrl.evidence.lists.ListEvidence`: Z has every
+member, with the prior of the ladder, the mixtures of the members of small classes, and plain
+counts), or models with real parameters (:class:`occamrl.evidence.parametric.ParametricEvidence`: Z
+has the predictions of the best fits, and plain counts).
 
 **Acting.** By *optimism*: play what is alive with the largest value, in that class or in all. By
 *sampling*: draw what is played by its weight in Z. By the best *fit*: no guarantee, and often good.
@@ -33,8 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -46,17 +45,28 @@ from occamrl.errors import (
     require_number,
     require_rewards,
 )
-from occamrl.evidence.likelihood import Judgement, Lists
-from occamrl.evidence.parametric import Parametric
-from occamrl.learners.ucrl_vtr import count_starts, law_of_starts
+from occamrl.evidence.starts import law_of_starts
+from occamrl.evidence.worlds import Choice, FiniteEvidence
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
-from occamrl.protocols import Flow, Known, Learner, Plan
+from occamrl.protocols import Flow, Judgement, Known, Learner, Plan, State
+
+_OF_ALL = 0.2  # a draw lasts this part of what a member would that had played all episodes
+
+
+class OccamState(TypedDict):
+    """What changes while Occam learns."""
+
+    evidence: State  # of the ladder's evidence
+    plays: dict[int, int]  # episodes that each source has played
+    chosen: int  # the class of the last plan, from 1
+    since: int  # the first episode, from 1, of the stretch in which it is chosen
+    misspecified_since: int  # the first episode, from 1, without a class that fits; 0: none
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Occam(Learner):
-    """Play the smallest class of a ladder that the likelihood does not rule out; notice a truth outside all of them.
+    """Play the smallest class that the likelihood does not rule out; notice a truth outside all.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("patchy-ice")
@@ -84,12 +94,13 @@ class Occam(Learner):
 
     Notes
     -----
-    Facts of a plan: the class ``chosen`` and ``since`` when it is, what is ``playing``, whether the ladder is
-    ``misspecified``. Grounds: the ``statistics`` of the classes (the evidence against each, in nats: Z minus the
-    likelihood of its best member; None: what was seen is impossible under the class) and the ``threshold`` log(1/delta)
-    above which a class is ruled out, how many members of each are ``alive``, the classes whose ``hulls`` are not ruled
-    out, ``misspecified_since`` when, how many outcomes were ``novel``, that is, impossible under every member, and the
-    ``parameters`` of what is played, where these are real.
+    Facts of a plan: the class ``chosen`` and ``since`` when it is, what is ``playing``, whether the
+    ladder is ``misspecified``. Diagnostics: the ``statistics`` of the classes (the evidence against
+    each, in nats: Z minus the likelihood of its best member; None: what was seen is impossible
+    under the class) and the ``threshold`` log(1/delta) above which a class is ruled out, how many
+    members of each are ``alive``, the classes whose ``hulls`` are not ruled out,
+    ``misspecified_since`` when, how many outcomes were ``novel``, that is, impossible under every
+    member, and the ``parameters`` of what is played, where these are real.
     """
 
     given = ("order",)
@@ -110,8 +121,8 @@ class Occam(Learner):
         if not isinstance(self.ladder, Ladder) or not self.ladder.finite:
             expected = "a Ladder of lists, or model.ladder(...); ARLGen takes linear classes"
             raise ParameterError("ladder", got=repr(self.ladder), expected=expected)
-        if self.ladder.family.reach > 0.0:
-            expected = "orl.Model(...).ladder(...) for real parameters, ARLGen, or CoverFamily(..., reach=0.0)"
+        if self.ladder.reach[-1] > 0.0:
+            expected = "orl.Model(...).ladder(...), ARLGen, or CoverFamily(..., reach=0.0)"
             raise ParameterError(
                 "ladder", got="covers, which likelihood cannot judge", expected=expected
             )
@@ -127,79 +138,100 @@ class Occam(Learner):
             return "selection valid, optimism searched"
         return "valid" if self.scope == "all" else "valid if separable"
 
-    def evidence(self, known: Known) -> Any:  # Lists or Parametric
+    def evidence(self, known: Known) -> FiniteEvidence:
         """Return what weighs the classes on a problem."""
-        return _evidence(self.ladder, known, self.delta)
+        return cast(FiniteEvidence, self.ladder.evidence(known, self.delta))
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data: the evidence, the first states, and what was decided last."""
+    def begin(self, known: Known) -> OccamState:
+        """Return the state before any data."""
         require_rewards(known)
-        about = {"episodes": 0, "starts": np.zeros(known.states, np.int64)}
         return {
-            **self.evidence(known).begin(),
-            **about,
+            "evidence": self.evidence(known).begin(),
+            "plays": {},
             "chosen": 1,
             "since": 1,
             "misspecified_since": 0,
         }
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: OccamState, draw: np.random.Generator) -> Plan:
         """Judge the classes; choose or draw what is played."""
-        evidence, names = self.evidence(known), self.ladder.names
-        found = evidence.judge(state)
-        misspecified = not any(found.left)
-        if misspecified:
-            chosen = found.blends[0] if found.blends else self.ladder.classes
-            playing = (
-                f"blends of the {names[chosen - 1]!r} models"
-                if found.blends
-                else "a table of what was counted"
-            )
-        else:
-            chosen = next(m for m, left in enumerate(found.left, start=1) if left)
-            playing = names[chosen - 1]
-        most, law = (
-            chosen if self.scope == "smallest" else self.ladder.classes,
-            law_of_starts(known, state["starts"]),
-        )
-        choice = evidence.choose(state, found, most, self.acting, law, draw)
+        evidence = self.evidence(known)
+        weighed = state["evidence"]
+        judgement = evidence.judge(weighed)
+        chosen, playing = self._decide(judgement)
+        classes = chosen if self.scope == "smallest" else self.ladder.classes
+        law = law_of_starts(known, weighed["starts"])
+        choice = evidence.choose(weighed, judgement, classes, self.acting, law, draw)
         values, policy = bellman.solve([choice.kernel], known.states, known.horizon)
-        since = (
-            state["since"]
-            if state["episodes"] and chosen == state["chosen"]
-            else state["episodes"] + 1
-        )
-        facts = {"chosen": chosen, "playing": playing, "misspecified": misspecified, "since": since}
-        diagnostics = {**self.diagnostics(state, found), "source": choice.source, **choice.about}
-        episodes = max(1, int(self.replan * choice.played))
         return Plan(
-            policy=policy, values=values, episodes=episodes, facts=facts, diagnostics=diagnostics
+            policy=policy,
+            values=values,
+            episodes=self._episodes(state, choice),
+            facts={
+                "chosen": chosen,
+                "playing": playing,
+                "misspecified": judgement.misspecified,
+                "since": self._since(state, chosen),
+            },
+            diagnostics=self._diagnostics(state, judgement, choice),
         )
 
-    def diagnostics(self, state: dict[str, Any], found: Judgement) -> dict[str, Any]:
-        """Return on what grounds the classes were judged."""
-        since = 0 if any(found.left) else state["misspecified_since"] or state["episodes"] + 1
-        return {
+    def _decide(self, judgement: Judgement) -> tuple[int, str]:
+        """Return the class chosen, from 1, and what is played, in words."""
+        names = self.ladder.names
+        if not judgement.misspecified:
+            return judgement.chosen, names[judgement.chosen - 1]
+        if judgement.blends:
+            chosen = judgement.blends[0]
+            return chosen, f"blends of the {names[chosen - 1]!r} models"
+        return self.ladder.classes, "a table of what was counted"
+
+    def _since(self, state: OccamState, chosen: int) -> int:
+        """Return the first episode, from 1, of the stretch in which a class is chosen."""
+        episodes: int = state["evidence"]["episodes"]
+        if episodes and chosen == state["chosen"]:
+            return state["since"]
+        return episodes + 1
+
+    def _episodes(self, state: OccamState, choice: Choice) -> int:
+        """Return how long a plan lasts: see the top of this file."""
+        played = 0.0
+        if choice.lasts == "member":
+            played = state["plays"].get(choice.source, 0)
+        elif choice.lasts == "draw":
+            played = _OF_ALL * state["evidence"]["episodes"]
+        return max(1, int(self.replan * played))
+
+    def _diagnostics(
+        self, state: OccamState, judgement: Judgement, choice: Choice
+    ) -> dict[str, Any]:
+        """Return the statistics behind a decision."""
+        statistics = [float(nats) if math.isfinite(nats) else None for nats in judgement.against]
+        since = 0
+        if judgement.misspecified:
+            since = state["misspecified_since"] or state["evidence"]["episodes"] + 1
+        diagnostics: dict[str, Any] = {
             "names": list(self.ladder.names),
-            "statistics": [float(each) if math.isfinite(each) else None for each in found.against],
+            "statistics": statistics,
             "threshold": math.log(1.0 / self.delta),
-            "alive": found.left,
-            "hulls": found.blends,
-            "misspecified": bool(since),
+            "alive": list(judgement.alive),
+            "hulls": list(judgement.blends),
+            "misspecified": judgement.misspecified,
             "misspecified_since": since or None,
-            "novel": found.novel,
-            "draws": getattr(self.ladder, "draws", 0),
+            "novel": judgement.novel,
+            "draws": self.ladder.draws,
+            "source": choice.source,
         }
+        if choice.parameters:
+            diagnostics["parameters"] = dict(choice.parameters)
+        return diagnostics
 
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
-        """Count the outcomes of the block, and keep what was decided before it."""
-        count_starts(state, flow)
-        self.evidence(known).add(state, flow, plan.diagnostics.get("source", -1))
-        state["chosen"], state["since"] = plan.facts.get("chosen", 1), plan.facts.get("since", 1)
+    def learn(self, known: Known, state: OccamState, plan: Plan, flow: Flow) -> None:
+        """Add the block to the evidence, and keep what was decided before it."""
+        self.evidence(known).add(state["evidence"], flow)
+        source = plan.diagnostics.get("source")
+        if source is not None:
+            state["plays"][source] = state["plays"].get(source, 0) + flow.episodes
+        state["chosen"] = plan.facts.get("chosen", 1)
+        state["since"] = plan.facts.get("since", 1)
         state["misspecified_since"] = plan.diagnostics.get("misspecified_since") or 0
-
-
-@lru_cache(maxsize=32)
-def _evidence(ladder: Any, known: Known, delta: float) -> Lists | Parametric:
-    """Return the evidence for a ladder on a problem; made once for both."""
-    return (Parametric if isinstance(ladder, ParametricLadder) else Lists)(ladder, known, delta)

@@ -190,7 +190,7 @@ class OccamMixture(_Counting):
         """Draw a set, then a mixture of it, and return its optimal policy."""
         outcomes, kernels = self.setting(known)
         every = self.terms(known, state)
-        terms, data = every[:-1], likelihood.data_of(state["count"], outcomes, kernels)
+        terms, data = every[:-1], likelihood.seen_by(state["count"], outcomes, kernels)
         bound = likelihood.hull_bound(data, state["weights"][-1])
         misspecified = bool(len(state["novel"])) or bound < self.least(every)
         facts = {
@@ -237,7 +237,7 @@ class OccamMixture(_Counting):
             )
             left, data = (
                 state["weights"][alive],
-                likelihood.data_of(state["count"], outcomes, kernels),
+                likelihood.seen_by(state["count"], outcomes, kernels),
             )
             for _ in range(_FIT_STEPS):
                 mixed = left @ data.kernels

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl.addresses import Address
-from occamrl.control.answer import Answer
-from occamrl.control.controller import OccamControl
+from occamrl.answers.answer import Answer
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.control.system import Choices
 from occamrl.errors import Interrupted, ShapeError, as_floats
@@ -61,7 +60,7 @@ def _steps(episodes: list[ContinuousEpisode], horizon: int, seed: int) -> Iterat
             step = index % horizon
             ended = step == horizon - 1 or index == last
             address = Address(seed, number)
-            yield Transition(state, action, None, next_state, step, ended, address)
+            yield Transition(state, action, None, next_state, ended, address, step)
             number += 1
 
 
@@ -153,24 +152,39 @@ def select_simulators(
 
     ``Interrupted``, which Ctrl-C raises, has the answer so far as its ``result``.
     """
-    controller = OccamControl(ladder=ladder, delta=delta)
-    state = controller.begin(ladder.system)
-    transitions = list(transitions_of(log, ladder.system, seed))
+    system = ladder.system
+    evidence = ladder.evidence(system, delta)
+    state = evidence.begin()
+    transitions = list(transitions_of(log, system, seed))
     total = len(transitions)
     returns: list[float] = []
     earned = 0.0
+
+    def answer() -> Answer:
+        return Answer(
+            ladder=ladder,
+            known=system,
+            weigher=evidence,
+            state=state,
+            episodes=len(returns),
+            steps=state["steps"],
+            source="the log",
+            history=state["history"],
+            returns=returns,
+        )
+
     bar = Progress("select", max(1, total), progress, "steps")
     with ctrl_c() as pressed:
         for transition in transitions:
-            controller.learn(ladder.system, state, transition)
+            evidence.add(state, transition)
             before, action, _, following = transition[:4]
-            earned += float(ladder.reward(before[None], action[None], following[None])[0])
+            earned += float(system.reward(before[None], action[None], following[None])[0])
             if transition.ended:
                 returns.append(earned)
                 earned = 0.0
             bar.update(state["steps"])
             if pressed.is_set():
-                answer = Answer(controller, state, np.array(returns))
-                raise Interrupted(f"stopped after step {state['steps']:,} of {total:,}", answer)
+                text = f"stopped after step {state['steps']:,} of {total:,}"
+                raise Interrupted(text, answer())
     bar.close()
-    return Answer(controller, state, np.array(returns))
+    return answer()

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl.addresses import stream
+from occamrl.answers.wording import count_of
 from occamrl.errors import (
     ParameterError,
     UnknownName,
@@ -35,7 +36,6 @@ from occamrl.models.model import ELSEWHERE
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp
 from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes, System, Transition
 from occamrl.running.flow import simulate
-from occamrl.running.verdict import count_of
 
 GROWTH = 0.1  # of the data from one flow to the next
 _LABELS = ("episode", "state", "action", "next_state")

@@ -1,12 +1,13 @@
 r"""``select``: which class of models logged episodes require.
 
-The log is read as flows, each a tenth of the data before it, and the classes are judged after every
-flow, as agents do: by *likelihood* as :class:`occamrl.Occam`, for lists of kernels one of which is
-the truth; no reward is needed. Or by *value* rows as :class:`occamrl.ARLGen`, for covers and linear
-classes, which is told of the flows as if it had played them: before a flow it plans a value
-function from the flows before.
+The log is read as flows, each a tenth of the data before it, and the classes are weighed after
+every flow by the evidence of their ladder, as agents do: by *likelihood* as :class:`occamrl.Occam`,
+for lists of kernels one of which is the truth and for real parameters; no reward is needed. Or by
+*value* rows as :class:`occamrl.ARLGen`, for covers and linear classes: before a flow that plans a
+value function from the flows before, as if it had played them. Or by *exchangeability* with the
+draws of simulators, step by step.
 
-Predictions and values are fixed before the flow, and s and a before s'. Both tests therefore hold
+Predictions and values are fixed before the flow, and s and a before s'. The tests therefore hold
 for all times at once, whoever chose the actions, as long as that was without looking ahead: with
 probability 1 - delta the smallest class that holds the true kernel is never rejected.
 
@@ -29,93 +30,22 @@ from typing import Any, cast
 import numpy as np
 
 from occamrl.addresses import generator
+from occamrl.answers.answer import Answer, MoreData
+from occamrl.arrays import Floats
 from occamrl.control.ladder import SimulatorLadder
+from occamrl.envs.ladder_file import LadderSpec, read_ladder
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
-from occamrl.evidence import value
-from occamrl.learners.occam import Occam
+from occamrl.evidence.lists import ListEvidence
+from occamrl.evidence.value_evidence import ListValueEvidence
 from occamrl.logs.continuous import select_simulators
-from occamrl.logs.log import read_log
+from occamrl.logs.log import Log, read_log
 from occamrl.models.ladder import Ladder
-from occamrl.models.model import ParametricLadder
-from occamrl.protocols import Floats, Flow, Ints, Known
-from occamrl.running.answer import Answer, LinearEvidence, MoreData, ValueEvidence
+from occamrl.models.model import Model, ParametricLadder
+from occamrl.protocols import Evidence, Flow, Known, Outcomes, State
 from occamrl.running.progress import Progress
 from occamrl.selectors.arl_gen import ARLGen
 
 _NOTHING = 1e-9  # a distance that is none
-
-
-class _Likelihood:
-    """A log as Occam judges it."""
-
-    misspecified = False  # although members are left
-
-    def __init__(self, ladder: Any, known: Known, delta: float) -> None:
-        self.ladder, self.judge = (
-            ladder,
-            cast(Any, Occam(ladder=ladder, delta=delta).evidence(known)),
-        )
-        self.state = {**self.judge.begin(), "episodes": 0, "misspecified_since": 0}
-
-    def learn(self, flow: Flow) -> None:
-        self.judge.add(self.state, flow, -1)
-        self.state["episodes"] += flow.episodes
-
-    def distances(self, kernels: Ints, reference: int) -> Floats:
-        """Return the relative entropies of the outcomes of one kernel to those of others, summed over the log."""
-        members = self.judge.members
-        visits = np.add.reduceat(self.state["count"], members.outcomes.start[:-1])[
-            members.outcomes.pair
-        ]
-        found = members.likelihoods(
-            visits * members.probability(slice(reference, reference + 1))[0]
-        )
-        return np.asarray(found[reference] - found[kernels])
-
-
-class _Value:
-    """A log as ARL-GEN judges it."""
-
-    def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
-        self.ladder, self.known, self.agent = ladder, known, ARLGen(ladder=ladder, delta=delta)
-        self.judge = (ValueEvidence if ladder.finite else LinearEvidence)(self.agent, known)
-        self.state = self.agent.begin(known)
-        self.plan = self.agent.plan(known, self.state, generator(0, "select"))
-
-    @property
-    def misspecified(self) -> bool:
-        return bool(self.plan.diagnostics["misspecified"])
-
-    def learn(self, flow: Flow) -> None:
-        self.agent.learn(self.known, self.state, self.plan, flow)
-        self.plan = self.agent.plan(self.known, self.state, generator(0, "select"))
-
-    def distances(self, kernels: Ints, reference: int) -> Floats:
-        """Return twice the squared distances of the rows of one kernel from those of others, summed over the log."""
-        theta, gram = self.ladder.family.theta, self.state["gram"][0]
-        return 2.0 * value.losses(theta[kernels] - theta[reference], gram, np.zeros(gram.shape[:2]))
-
-
-def more_data(test: _Likelihood | _Value, answer: Answer) -> MoreData | None:
-    """Return what would settle the question between the class chosen and what is left outside it; None if none is."""
-    size, most = answer.ladder.sizes[answer.chosen - 1], -answer.judgement.least
-    score = -answer.judgement.scores[: answer.ladder.sizes[-1]]
-    alive = np.flatnonzero(np.isfinite(score) & (score <= most))
-    inside, outside = alive[alive < size], alive[alive >= size]
-    if not inside.size or not outside.size:
-        return None
-    best, rival = (int(kernels[np.argmin(score[kernels])]) for kernels in (inside, outside))
-
-    def wait(distances: Floats, reference: int) -> Floats:
-        missing = max(most - float(score[reference]), 0.0)
-        needed = ((math.sqrt(2.0) + math.sqrt(2.0 + 4.0 * missing)) / 2.0) ** 2
-        with np.errstate(divide="ignore"):
-            more = np.maximum(1.0, answer.episodes * (needed / np.maximum(distances, 0.0) - 1.0))
-        return np.where(distances > _NOTHING, more, np.inf)
-
-    times = wait(test.distances(outside, best), best)
-    if_wrong = float(wait(test.distances(inside, rival), rival).max())
-    return MoreData(float(np.median(times)), int(np.isinf(times).sum()), if_wrong)
 
 
 def select(
@@ -126,14 +56,15 @@ def select(
     delta: float = 0.05,
     evidence: str | None = None,
     progress: bool | None = None,
-) -> Any:  # an Answer; of simulators, that of occamrl.control
+) -> Any:  # an Answer
     """Find out from logged episodes which model is needed, what to do, and what that is worth.
 
     >>> import occamrl as orl
     >>> from occamrl.logs.log import simulate_log
     >>> problem = orl.make_problem("patchy-ice")
     >>> log = simulate_log(problem.mdp, episodes=30)  # or a file
-    >>> answer = orl.select(log, orl.Ladder.of_problem(problem), problem.mdp.known)  # print it
+    >>> ladder = orl.Ladder.of_problem(problem)
+    >>> answer = orl.select(log, ladder, problem.mdp.known)  # print it
     >>> answer.model
     'one part'
 
@@ -157,22 +88,46 @@ def select(
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
+    require_delta(delta)
     if isinstance(ladder, SimulatorLadder):
         return select_simulators(log, ladder, delta=delta, progress=progress)
+    rewards = None
     if isinstance(ladder, (str, Path)):
-        from occamrl.envs.ladder_file import read_ladder
-
         ladder = read_ladder(ladder)
-    spec, ladder = ladder, getattr(ladder, "ladder", ladder)
-    if callable(ladder):  # a model, whose method it is
-        raise ParameterError(
-            "ladder", got=repr(spec), expected="model.ladder({...}): classes by their parameters"
-        )
+    if isinstance(ladder, LadderSpec):
+        rewards = ladder.rewards
+        known = ladder.known if known is None else known
+        ladder = ladder.ladder
+    _require_ladder(ladder)
+    kind = _require_evidence(ladder, evidence)
+    source = read_log(log)
+    known = _known_of(ladder, source) if known is None else known
+    require_kind("known", known, Known)
+    if kind == "value" and not known.rewards_known:
+        expected = "mdp.known: horizon and rewards, to plan values"
+        raise ParameterError("known", got="sizes alone", expected=expected)
+    reading = Reading(ladder, known, delta, kind)
+    bar = Progress("select", source.episodes, progress)
+    for flow in source.flows(known, _outcomes_of(ladder, known), rewards):
+        reading.add(flow)
+        bar.update(reading.episodes)
+    bar.close()
+    return reading.answer(source)
+
+
+def _require_ladder(ladder: object) -> None:
+    if isinstance(ladder, Model):
+        expected = "model.ladder({...}): classes by their parameters"
+        raise ParameterError("ladder", got=repr(ladder), expected=expected)
     require_kind("ladder", ladder, (Ladder, ParametricLadder))
-    require_delta(delta)
+
+
+def _require_evidence(ladder: Ladder | ParametricLadder, evidence: str | None) -> str:
+    """Return by what classes are judged; refuse what a ladder has not."""
     real = isinstance(ladder, ParametricLadder)
-    exact = real or (ladder.finite and ladder.family.reach == 0.0)
-    evidence = evidence or ("likelihood" if exact else "value")
+    exact = real or (isinstance(ladder, Ladder) and ladder.finite and ladder.reach[-1] == 0.0)
+    if evidence is None:
+        return "likelihood" if exact else "value"
     require_choice("evidence", evidence, ("likelihood", "value"))
     if evidence == "likelihood" and not exact:
         expected = '"value": the truth is no member of a cover, and linear classes are no lists'
@@ -182,60 +137,107 @@ def select(
             '"likelihood"; or a list, model.family({...}): real parameters have no value rows'
         )
         raise ParameterError("evidence", got=repr(evidence), expected=expected)
-    source = read_log(log)
-    if known is None and real:
-        known = ladder.model.known
-    elif known is None:
-        sizes = Known.of_sizes(
-            states=ladder.features.states, actions=ladder.features.actions, horizon=source.longest
+    return evidence
+
+
+def _known_of(ladder: Ladder | ParametricLadder, log: Log) -> Known:
+    """Return what a ladder knows by itself: all of a model, the sizes alone of others."""
+    if isinstance(ladder, ParametricLadder):
+        return ladder.model.known
+    features = ladder.features
+    return Known.of_sizes(states=features.states, actions=features.actions, horizon=log.longest)
+
+
+def _outcomes_of(ladder: Ladder | ParametricLadder, known: Known) -> Outcomes:
+    """Return what the models list, by which rows of a log are read."""
+    if isinstance(ladder, ParametricLadder):
+        return ladder.model.layout
+    return ladder.features.attach(known)
+
+
+class Reading:
+    """A log as it is read: the evidence, when classes fell, and what was done."""
+
+    def __init__(
+        self, ladder: Ladder | ParametricLadder, known: Known, delta: float, kind: str
+    ) -> None:
+        self.ladder = ladder
+        self.known = known
+        self.episodes = 0
+        self.actions_seen = np.zeros((known.states, known.actions))
+        self.history: list[list[float]] = []
+        # value rows need targets that were fixed before: those that ARL-GEN would plan for
+        self._planner: ARLGen | None = None
+        self.evidence: Evidence = ladder.evidence(known, delta)
+        self.state: State = None
+        if kind == "value":
+            assert isinstance(ladder, Ladder)  # noqa: S101  # real parameters have no value rows
+            self._planner = ARLGen(ladder=ladder, delta=delta)
+            self.evidence = self._planner.evidence(known)
+            self._learned = self._planner.begin(known)
+            self.state = self._learned["evidence"]
+        else:
+            self.state = self.evidence.begin()
+
+    def add(self, flow: Flow) -> None:
+        """Weigh the classes on a flow, with what was fixed before it."""
+        if self._planner is None:
+            self.evidence.add(self.state, flow)
+        else:
+            plan = self._planner.plan(self.known, self._learned, generator(0, "select"))
+            self._planner.learn(self.known, self._learned, plan, flow)
+        np.add.at(self.actions_seen, (flow.state, flow.action), flow.count)
+        self.episodes += flow.episodes
+        judgement = self.evidence.judge(self.state)
+        self.history.append([self.episodes, *judgement.against.tolist()])
+
+    def answer(self, log: Log) -> Answer:
+        """Return what the log says."""
+        answer = Answer(
+            ladder=self.ladder,
+            known=self.known,
+            weigher=self.evidence,
+            state=self.state,
+            episodes=log.episodes,
+            steps=log.rows,
+            source=log.source,
+            history=self.history,
+            actions_seen=self.actions_seen,
         )
-        known = getattr(spec, "known", sizes)
-    require_kind("known", known, Known)
-    if evidence == "value" and not known.rewards_known:
-        raise ParameterError(
-            "known", got="sizes alone", expected="mdp.known: horizon and rewards, to plan values"
+        richer = answer.chosen < len(self.ladder.names)
+        if answer.misspecified or not richer or not isinstance(self.ladder, Ladder):
+            return answer
+        if not self.ladder.finite:
+            return answer
+        return replace(answer, more=self._more_data(answer))
+
+    def _more_data(self, answer: Answer) -> MoreData | None:
+        """Return what would settle the question between the class chosen and what is outside it.
+
+        None if nothing outside is alive.
+        """
+        assert isinstance(self.ladder, Ladder)  # noqa: S101  # a list
+        size = self.ladder.sizes[answer.chosen - 1]
+        evidence = cast(ListEvidence | ListValueEvidence, self.evidence)
+        scores, least = evidence.member_scores(self.state)
+        alive = np.flatnonzero(np.isfinite(scores) & (scores >= least))
+        inside = alive[alive < size]
+        outside = alive[alive >= size]
+        if not inside.size or not outside.size:
+            return None
+        best = int(inside[np.argmax(scores[inside])])
+        rival = int(outside[np.argmax(scores[outside])])
+
+        def wait(distances: Floats, reference: int) -> Floats:
+            missing = max(float(scores[reference]) - least, 0.0)
+            needed = ((math.sqrt(2.0) + math.sqrt(2.0 + 4.0 * missing)) / 2.0) ** 2
+            with np.errstate(divide="ignore"):
+                logs = needed / np.maximum(distances, 0.0) - 1.0
+            episodes = np.maximum(1.0, answer.episodes * logs)
+            return np.where(distances > _NOTHING, episodes, np.inf)
+
+        waits = wait(evidence.distances(self.state, outside, best), best)
+        until_wrong = wait(evidence.distances(self.state, inside, rival), rival)
+        return MoreData(
+            float(np.median(waits)), int(np.isinf(waits).sum()), float(until_wrong.max())
         )
-    outcomes = ladder.model.layout if real else ladder.features.attach(known)
-    test = (_Likelihood if evidence == "likelihood" else _Value)(ladder, known, delta)
-    bar = Progress("select", source.episodes, progress)
-    chosen = np.zeros((known.states, known.actions))
-    history, read, since, starts = (
-        list[list[float]](),
-        0,
-        dict[int, int](),
-        np.zeros(known.states, np.int64),
-    )
-    for flow in source.flows(known, outcomes, getattr(spec, "rewards", None)):
-        test.learn(flow)
-        np.add.at(chosen, (flow.state, flow.action), flow.count)
-        begins = flow.step == 0
-        np.add.at(starts, flow.state[begins], flow.count[begins])
-        read += flow.episodes
-        history.append([read, *test.judge.judge(test.state).against.tolist()])
-        over = (
-            m
-            for m, against in enumerate(history[-1][1:], start=1)
-            if against > math.log(1.0 / delta)
-        )
-        since = {m: since.get(m, read) for m in over}
-        bar.update(read)
-    bar.close()
-    answer = Answer(
-        ladder=ladder,
-        known=known,
-        delta=delta,
-        episodes=source.episodes,
-        steps=source.rows,
-        evidence=evidence,
-        judge=test.judge,
-        state=test.state,
-        starts=starts,
-        since=since,
-        source=source.source,
-        history=history,
-        misfit=test.misspecified,
-        actions_seen=chosen,
-    )
-    if not answer.misspecified and not real and ladder.finite and answer.chosen < ladder.classes:
-        return replace(answer, more=more_data(test, answer))
-    return answer

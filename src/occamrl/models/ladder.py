@@ -12,8 +12,10 @@ compared entry by entry.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,7 +33,10 @@ from occamrl.models.families import AggregationFamily, Family, FiniteFamily, Lin
 from occamrl.models.features import FeatureMap
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import Evidence, Floats, Ints, Known
+
+if TYPE_CHECKING:
+    from occamrl.evidence.value_evidence import ValueEvidence
 
 Reach = list[float] | None
 Names = Sequence[str] | None
@@ -329,6 +334,27 @@ class Ladder:
         """Return how many members in each class are inside a set, given which members of lists are [m]."""
         return [int(n) for n in np.bincount(self.level[inside], minlength=self.classes).cumsum()]
 
+    box: Mapping[str, tuple[float, float]] = MappingProxyType({})  # no real parameters
+
+    @property
+    def kind(self) -> str:
+        """What the members are: "list" or "linear"."""
+        return "list" if self.finite else "linear"
+
+    def evidence(self, known: Known, delta: float) -> Evidence:
+        """Return what weighs the classes on a problem.
+
+        By likelihood where they are lists; by value rows where they are linear, or covers, which
+        the truth may lie between.
+        """
+        if self.finite and self.reach[-1] == 0.0:
+            return _list_evidence(self, known, delta)
+        return self.value_evidence(known, delta)
+
+    def value_evidence(self, known: Known, delta: float) -> ValueEvidence:
+        """Return what weighs the classes by value rows."""
+        return _value_evidence(self, known, delta)
+
     def family_of(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""
         return self.families[require_integer("m", m, 1, maximum=self.classes) - 1]
@@ -384,3 +410,23 @@ class Ladder:
     def __repr__(self) -> str:
         what = "kernels" if self.finite else "parameters"
         return f"Ladder({' < '.join(map(str, self.sizes))} {what}, {self.features!r})"
+
+
+# Evidence remembers what it computed last, so that it is made once for a problem. It knows ladders,
+# and so is imported when it is needed.
+
+
+@lru_cache(maxsize=32)
+def _list_evidence(ladder: Ladder, known: Known, delta: float) -> Evidence:
+    from occamrl.evidence.lists import ListEvidence
+
+    return ListEvidence(ladder, known, delta)
+
+
+@lru_cache(maxsize=32)
+def _value_evidence(ladder: Ladder, known: Known, delta: float) -> ValueEvidence:
+    from occamrl.evidence.value_evidence import LinearEvidence, ListValueEvidence
+
+    if ladder.finite:
+        return ListValueEvidence(ladder, known, delta)
+    return LinearEvidence(ladder, known, delta)

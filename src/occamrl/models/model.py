@@ -26,7 +26,7 @@ import itertools
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -44,7 +44,7 @@ from occamrl.errors import (
 from occamrl.models.families import FiniteFamily
 from occamrl.naming import Names
 from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing, as_mdp
-from occamrl.protocols import Floats, Ints, Known, Outcomes, RewardMap
+from occamrl.protocols import Evidence, Floats, Ints, Known, Outcomes, RewardMap
 
 ELSEWHERE = "(not listed)"
 MOST_STATES = 100_000
@@ -629,6 +629,18 @@ class ParametricLadder:
                 )
                 raise ParameterError("classes", index=(m, m + 1), got=got, expected=expected)
 
+    kind = "real parameters"
+    draws = 0  # probabilities are computed, not estimated from draws
+
+    @property
+    def box(self) -> Mapping[str, tuple[float, float]]:
+        """The bounds of the parameters, by name."""
+        return self.model.box
+
+    def evidence(self, known: Known, delta: float) -> Evidence:
+        """Return what weighs the classes on a problem: the likelihood."""
+        return _parametric_evidence(self, known, delta)
+
     def only(self, m: int) -> ParametricLadder:
         """Return the ladder of class m alone."""
         require_integer("m", m, 1, maximum=self.classes)
@@ -673,3 +685,11 @@ class ParametricLadder:
             f"{name} ({', '.join(free)})" for name, free in zip(self.names, self.free, strict=True)
         )
         return f"ParametricLadder({listed})"
+
+
+@lru_cache(maxsize=32)
+def _parametric_evidence(ladder: ParametricLadder, known: Known, delta: float) -> Evidence:
+    """Return the evidence for a ladder on a problem; it remembers probabilities, and is kept."""
+    from occamrl.evidence.parametric import ParametricEvidence  # which knows models
+
+    return ParametricEvidence(ladder, known, delta)

@@ -20,12 +20,12 @@ import numpy as np
 import tomli_w
 from scipy import stats
 
+from occamrl.answers.answer import stretch_begin
 from occamrl.experiments.comparison import league
 from occamrl.experiments.records import Records, kept_of
 from occamrl.experiments.tables import FEWEST, interval
 from occamrl.protocols import Floats, Ints
 from occamrl.report.figures import curve_of, episodes_of
-from occamrl.running.verdict import since
 
 COLUMNS = 48  # of a picture of decisions
 MOST_ROWS, MOST_SEEDS = 64, 50  # coordinates, and single seeds, that it shows
@@ -190,7 +190,7 @@ def decisions(group: Group) -> dict[str, Any] | None:
             for key, line in zip(("median", "low", "high"), ends, strict=True)
         }
     if kind != "base":
-        locks = [since(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
+        locks = [stretch_begin(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
         (final, agree), *_ = Counter(json.dumps(rows[-1]["chosen"]) for rows in runs).most_common(1)
         settled = {"final": json.loads(final), "agree": agree, "seeds": len(runs)}
         found["settled"] = {"episode": round_or_none(np.median(locks)), **settled}

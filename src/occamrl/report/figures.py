@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from occamrl.answers.wording import format_number
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.experiments.tables import FEWEST, Runs, interval
 from occamrl.protocols import Floats, Ints
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,17 +24,19 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from occamrl.answers.answer import Answer
+from occamrl.answers.wording import count_of, format_number, times
 from occamrl.errors import OccamRLError, as_path
 from occamrl.experiments.records import Records, load, shown
 from occamrl.models.model import ELSEWHERE
+from occamrl.naming import spoken
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
-from occamrl.running.answer import Answer
 from occamrl.running.result import Result
 from occamrl.running.storage import make_folder, write_whole
-from occamrl.running.verdict import count_of, format_number, said, times
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "main.js")
+MOST_WORLDS = 8  # simulators in which policies are run
 _MOST_STATES = 200  # whose actions are listed
 _MOST_STRETCHES = 6  # of steps that the table of a policy shows
 _MOST_PHASES = 40  # that are listed
@@ -247,6 +249,10 @@ def questions(asked: Mapping[str, Sequence[str]]) -> str:
 
 def answer_sections(answer: Answer) -> dict[str, str]:
     """Return the sections of a page about an answer, by title."""
+    if answer.ladder.kind == "simulators":
+        from occamrl.report.simulators import simulator_sections  # which needs this module
+
+        return simulator_sections(answer)
     sections = {}
     if answer.valued:
         worth = {"recommended": answer.worth}
@@ -287,7 +293,7 @@ def answer_sections(answer: Answer) -> dict[str, str]:
     if answer.misspecified and answer.misfits:
         rows = [
             {
-                name: said(each) if isinstance(each, tuple) else each
+                name: spoken(each) if isinstance(each, tuple) else each
                 for name, each in row.items()
                 if name != "nats"
             }
@@ -306,6 +312,8 @@ def answer_sections(answer: Answer) -> dict[str, str]:
 
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer."""
+    if answer.ladder.kind == "simulators":  # each takes a plan for every step
+        answer = answer.simulated(answer.runs, answer.maximum or MOST_WORLDS)
     about = (
         f"{answer.source}: {count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
     )

@@ -22,11 +22,12 @@ does.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict, cast
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_number
+from occamrl.evidence.worlds import CountedEvidence
 from occamrl.learners.occam import Occam
 from occamrl.protocols import Floats, Known, Learner, Plan, State
 
@@ -92,13 +93,15 @@ class Watch:
             got = f"a rate for {type(algorithm).__name__}"
             expected = "None, or Occam: it needs the probability of what happened"
             raise ParameterError("alarm", got=got, expected=expected)
-        self.evidence: Any = algorithm.evidence(known)
+        # Counts of outcomes are what Occam judges by; other evidence gives them no probability.
+        self.evidence = cast(CountedEvidence, algorithm.evidence(known))
         self.outcomes = self.evidence.outcomes
+        self.classes = algorithm.ladder.classes
 
     def begin(self) -> WatchState:
         """Return the memory before any step."""
         size = self.outcomes.next_state.size
-        classes = self.evidence.ladder.classes
+        classes = self.classes
         return {
             "key": [],
             "steps": 0,
@@ -114,19 +117,21 @@ class Watch:
 
     def reference(self, state: State, plan: Plan) -> Reference:
         """Return what is in use: fits of the classes that are alive, or a table of counts."""
-        rests_on = int(state["count"].sum())
+        counted = state["evidence"]
+        count = counted["count"]
+        rests_on = int(count.sum())
         if plan.facts["misspecified"]:
-            visits = np.add.reduceat(state["count"], self.outcomes.start[:-1])
+            visits = np.add.reduceat(count, self.outcomes.start[:-1])
             sizes = np.diff(self.outcomes.start)
-            law = (state["count"] + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
+            law = (count + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
             return Reference([_TABLE, rests_on.bit_length()], law[None], rests_on)
         chosen = int(plan.facts["chosen"]) - 1
         classes = [chosen]
-        for m, alive in enumerate(self.evidence.judge(state).left):
+        for m, alive in enumerate(self.evidence.judge(counted).alive):
             if alive and m != chosen:
                 classes.append(m)
-        laws = [self.evidence.fitted(state, m)[2] for m in classes]
-        key = [chosen, self.evidence.likeliest(state, chosen)]
+        laws = [self.evidence.fitted(counted, m) for m in classes]
+        key = [chosen, self.evidence.fit_number(counted, chosen)]
         return Reference(key, np.array(laws), rests_on)
 
     def see(
@@ -137,7 +142,7 @@ class Watch:
         when: tuple[int, int],
     ) -> None:
         """Take note of a step (s, a, s', reward); ``when`` is its episode and number, from 1."""
-        pair, outcome = self.evidence.place(*transition)
+        pair, outcome = self.evidence.outcome_of(*transition)
         if pair < 0:  # nothing happens in an absorbing state
             return
         if memory["key"] != reference.key:

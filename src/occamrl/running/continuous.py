@@ -204,7 +204,7 @@ class ControllerDriver:
         controller = self.controller
         if not isinstance(controller, Selector):
             return {}
-        judgement = controller.evidence(self.known).judge(self._learned.state)
+        judgement = controller.evidence(self.known).judge(self._learned.state["evidence"])
         return {
             "names": list(controller.ladder.names),
             "chosen": judgement.chosen,

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import html
 import importlib
-import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,11 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from occamrl.answers.tables import table_of_rows as table_of_rows
+from occamrl.answers.verdict import Verdict, verdict_of
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.errors import NotAvailable, ParameterError
 from occamrl.models.model import ParametricLadder
+from occamrl.policies import stretches
 from occamrl.protocols import Controller, Floats, Flow, Ints, Known, Learner, Plan, System
-from occamrl.running.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -235,7 +235,7 @@ class Result:
     @cached_property
     def answer(self) -> Any:
         """The answer: which model is needed, what to do, what it is worth, and whether it matters; print it."""
-        from occamrl.running.answer import answer_of
+        from occamrl.answers.answer import answer_of
 
         return answer_of(self)
 
@@ -360,20 +360,6 @@ def known_by_ladder(agent: object) -> Known | System | None:
     return None
 
 
-def stretches(policy: Ints) -> dict[str, int]:
-    """Return the first steps, from 0, of stretches over which a policy [H, ...] stays the same, by their names."""
-    cuts = [
-        0,
-        *(h for h in range(1, len(policy)) if (policy[h] != policy[h - 1]).any()),
-        len(policy),
-    ]
-    each = itertools.pairwise(cuts)
-    return {
-        f"steps {first + 1} to {end}" if end > first + 1 else f"step {end}": first
-        for first, end in each
-    }
-
-
 def sum_of_pieces(episodes: Sequence[int], amounts: Sequence[float], at: Any) -> Any:
     """Return the cumulative amount after ``at`` episodes of a run in pieces, each of which spreads its own evenly."""
     ends = np.concatenate([[0], np.cumsum(np.array(episodes, dtype=np.int64))])
@@ -398,23 +384,3 @@ def frame_of(table: pa.Table) -> Any:
         expected = "pandas: `pip install pandas`; without it, .table is the same as a pyarrow table"
         raise ParameterError("to_pandas", got="no pandas", expected=expected) from None
     return pandas.DataFrame(table.to_pydict())
-
-
-def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
-    """Return rows of facts as a table; a fact that a row lacks is null, facts of different kinds are JSON texts."""
-    import pyarrow as pa
-
-    columns: dict[str, Any] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        facts = [row.get(name) for row in rows]
-        try:
-            columns[name] = pa.array(facts)
-        except (
-            ValueError,
-            TypeError,
-            OverflowError,
-        ):  # what pyarrow's own errors derive from, and large integers
-            columns[name] = pa.array(
-                [None if fact is None else json.dumps(fact, default=str) for fact in facts]
-            )
-    return pa.table(columns)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from occamrl.addresses import generator
 from occamrl.errors import Interrupted, ParameterError, require_integer
+from occamrl.policies import require_policy
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import (
     MOST_EPISODES,
@@ -34,7 +35,6 @@ from occamrl.protocols import (
 )
 from occamrl.running.flow import play
 from occamrl.running.identity import changes, identity
-from occamrl.running.policy import require_policy
 from occamrl.running.progress import Progress, ctrl_c
 from occamrl.running.result import Blocks, Cut, Result
 

@@ -1,0 +1,1 @@
+"""The answer: which model, what to do, what it is worth, does it matter; and its words."""

@@ -1,0 +1,553 @@
+r"""The answer: which model is needed, what to do, what that is worth, and whether it matters.
+
+With probability :math:`1 - \delta` the truth is among the models that are not ruled out, at all
+times. So for every policy at once, :math:`[\min, \max]` of :math:`V_P^\pi` over these P holds what
+the policy is worth; two policies are compared model by model, :math:`V_P^\pi - V_P^{\pi_0}`, which
+is sharper than subtracting intervals. Recommended is the policy with the largest guaranteed worth
+among the optimal policies of models that are possible, and today's. *The price of simplicity* is
+what the best policy of a class that was ruled out would lose. Where models *misfit* is told pair by
+pair.
+
+An answer speaks to the evidence of its ladder (:class:`occamrl.protocols.Evidence`) and to nothing
+else. What a kind of evidence cannot tell raises NotAvailable, which says why.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from occamrl.answers import wording
+from occamrl.answers.wording import Sentence
+from occamrl.arrays import Floats
+from occamrl.errors import NotAvailable, OccamRLError
+from occamrl.evidence.worlds import FiniteWorlds
+from occamrl.policies import Policy
+from occamrl.protocols import (
+    DoubtfulPair,
+    Evidence,
+    Interval,
+    Judgement,
+    Known,
+    Ladder,
+    Misfit,
+    OutcomeMisfit,
+    PolicyRule,
+    Selector,
+    State,
+    System,
+    World,
+    Worlds,
+    Worth,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+
+    from occamrl.running.result import Result
+
+_AT_BOUND = 1e-6  # the share of a box from an end of it
+_VAGUE = 0.9  # the share of what a ladder allows above which the data have said hardly anything
+_NEVER_TRIED = 1e-9  # the share of actions that a log does not show
+
+
+class MoreData(NamedTuple):
+    """How many more episodes would be needed, at the rate at which the log tells kernels apart."""
+
+    half: float  # to exclude half of the kernels alive outside the class chosen; infinite: never
+    never: int  # how many of them no such log can tell from the best kernel of the class chosen
+    if_wrong: float  # to reject the class chosen, if the best kernel outside it is the truth
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """What the data say; print it, or write it as a page.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("patchy-ice")
+    >>> ladder = orl.Ladder.of_problem(problem)
+    >>> answer = orl.run(orl.Occam(ladder=ladder), problem, episodes=100).answer
+    >>> round(answer.interval[0], 2) <= round(answer.value, 2) <= round(answer.interval[1], 2)
+    True
+    """
+
+    ladder: Ladder
+    known: Known | System
+    weigher: Evidence
+    state: State  # of the weigher
+    episodes: int
+    steps: int
+    source: str = ""  # of the data, in words
+    history: Sequence[Sequence[float]] = ()  # episodes or steps, and the evidence by then
+    changed: bool = False  # whether the class chosen is one of the second half of a run
+    actions_seen: Floats | None = None  # [S, A] how often each was chosen, of logs
+    more: MoreData | None = None
+    returns: Sequence[float] = ()  # of a controller's episodes
+    reward_error: float = 0.0  # by which rewards that came differ from the system's, per step
+    runs: int = 8  # simulated episodes behind a worth, where it is not exact
+    maximum: int | None = None  # worlds in which they are run; None: all
+
+    # Which model ----------------------------------------------------------------------------------
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """What the evidence says of the classes."""
+        return self.weigher.judge(self.state)
+
+    @property
+    def evidence(self) -> str:
+        """By what classes are judged: "likelihood", "value" or "exchangeability"."""
+        return self.weigher.kind
+
+    @property
+    def delta(self) -> float:
+        """The level of the tests."""
+        return self.weigher.delta
+
+    @property
+    def threshold(self) -> float:
+        """The evidence above which a class is ruled out."""
+        return math.log(1.0 / self.delta)
+
+    @property
+    def counted_in(self) -> str:
+        """What time is counted in: "episode", or "step" of a continuous system."""
+        return "step" if isinstance(self.known, System) else "episode"
+
+    @property
+    def misspecified(self) -> bool:
+        """Whether no model explains the data."""
+        return self.judgement.misspecified
+
+    @property
+    def chosen(self) -> int:
+        """The smallest class that is not ruled out, from 1; where all are, the largest."""
+        return self.judgement.chosen
+
+    @property
+    def model(self) -> str | None:
+        """The name of the class that is needed; None if none fits."""
+        if self.misspecified:
+            return None
+        return self.ladder.names[self.chosen - 1]
+
+    @property
+    def left(self) -> list[int] | None:
+        """How many models of each class are not ruled out; None for linear classes."""
+        if self.ladder.kind == "linear":
+            return None
+        return list(self.judgement.alive)
+
+    @cached_property
+    def status(self) -> str:
+        """Whether the class chosen is "decided", "at least" needed, or all larger ones possible."""
+        if self.misspecified:
+            return "misspecified"
+        alive = self.judgement.alive
+        listed = self.ladder.kind in ("list", "simulators")
+        nothing_richer = listed and alive[self.chosen - 1] == alive[-1]
+        if self.chosen == len(alive) or nothing_richer:
+            return "decided"
+        return "at least" if self.chosen > 1 else "not enough data"
+
+    def rejected_after(self, m: int) -> int | None:
+        """Return since how many episodes class m, from 1, is ruled out; None if it is not."""
+        return self.judgement.rejected_after[m - 1]
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of :attr:`table`, as dictionaries."""
+        rows = []
+        for m, name in enumerate(self.ladder.names):
+            rows.append(
+                {
+                    "class": m + 1,
+                    "name": name,
+                    "size": self.ladder.sizes[m],
+                    "left": None if self.left is None else self.left[m],
+                    "evidence_against": float(self.judgement.against[m]),
+                    "rejected_after": self.judgement.rejected_after[m],
+                }
+            )
+        return rows
+
+    @property
+    def table(self) -> pa.Table:
+        """A row for each class: size, models left, evidence against it, since when it is out."""
+        from occamrl.answers.tables import table_of_rows
+
+        return table_of_rows(self.rows)
+
+    @cached_property
+    def parameters(self) -> dict[str, Interval]:
+        """The parameters of that model, where they are real numbers: best guess, low, high."""
+        return self.weigher.parameters(self.state, self.chosen - 1)
+
+    @property
+    def at_bounds(self) -> list[str]:
+        """The parameters whose best guess is at an end of their box, which may be too narrow."""
+        names = []
+        for name, (low, high) in self.ladder.box.items():
+            if name in self.parameters:
+                value = self.parameters[name].value
+                if min(value - low, high - value) <= _AT_BOUND * (high - low):
+                    names.append(name)
+        return names
+
+    @cached_property
+    def vague(self) -> bool:
+        """Whether the data exclude less than a tenth of what the models allow."""
+        if self.chosen > 1:
+            return False
+        if self.ladder.box:
+            wide = []
+            for name, interval in self.parameters.items():
+                low, high = self.ladder.box[name]
+                wide.append(interval.high - interval.low > _VAGUE * (high - low))
+            return bool(wide) and all(wide)
+        if self.ladder.kind != "list":
+            return False
+        return self.judgement.alive[-1] > max(1.0, _VAGUE * (self.ladder.sizes[-1] or 0))
+
+    @cached_property
+    def ruled_out(self) -> dict[str, tuple[int | None, float]]:
+        """By class: since when, and how many times less likely than the best explanation it is."""
+        classes = self.chosen if self.misspecified else self.chosen - 1
+        ruled_out = {}
+        for m in range(classes):
+            nats = float(self.judgement.against[m])
+            worse = math.exp(min(nats, 700.0)) if nats < math.inf else math.inf
+            ruled_out[self.ladder.names[m]] = (self.judgement.rejected_after[m], worse)
+        return ruled_out
+
+    @property
+    def most_plausible(self) -> str:
+        """The most plausible member of the class chosen, in words; empty where it has no name."""
+        return self.weigher.describe(self.state, self.chosen - 1)
+
+    # Where it misfits -----------------------------------------------------------------------------
+
+    @cached_property
+    def raw_misfits(self) -> list[Misfit]:
+        """Where the best model misfits most, the clearest first."""
+        return self.weigher.misfits(self.state, self.chosen - 1)
+
+    @cached_property
+    def misfits(self) -> list[dict[str, Any]]:
+        """The same as rows: what the model predicts and what was seen."""
+        rows = []
+        for misfit in self.raw_misfits:
+            row = misfit._asdict()
+            if isinstance(misfit, OutcomeMisfit):
+                row = {name.replace("_", " "): value for name, value in row.items()}
+            rows.append(row)
+        return rows
+
+    # What to do, and what it is worth -------------------------------------------------------------
+
+    @property
+    def valued(self) -> bool:
+        """Whether policies and their worth can be told: rewards are known, and what is possible."""
+        try:
+            return self.worlds is not None
+        except NotAvailable:
+            return False
+
+    @cached_property
+    def worlds(self) -> Worlds:
+        """The models that are not ruled out; NotAvailable where these cannot be told."""
+        if isinstance(self.known, Known) and not self.known.rewards_known:
+            raise NotAvailable(
+                "no worth and no policy: rewards are not known; "
+                "give known=mdp.known, or use orl.Model"
+            )
+        return self.weigher.worlds(self.state).sized(self.runs, self.maximum)
+
+    def simulated(self, runs: int, maximum: int | None = None) -> Answer:
+        """Return the same answer with so many simulated episodes behind every worth."""
+        return replace(self, runs=runs, maximum=maximum)
+
+    @cached_property
+    def _best(self) -> World:
+        return self.worlds.best(self.chosen - 1)
+
+    def _interval(self, worth: Worth) -> Interval:
+        """Return a worth: in the best model, and its range over all that are possible."""
+        guess = float(worth(self._best).mean())
+        if self.misspecified:
+            return Interval(guess, math.nan, math.nan)
+        low, high = self.worlds.extremes(worth)
+        return Interval(guess, min(low, guess), max(high, guess))
+
+    @cached_property
+    def _recommended(self) -> PolicyRule:
+        return self.worlds.recommend(self.today)
+
+    @cached_property
+    def policy(self) -> Any:  # a Policy; in a continuous system a function of states and step
+        """What to do; a Policy covers the states that can be reached under some possible model."""
+        if isinstance(self.known, Known):
+            reached = cast(FiniteWorlds, self.worlds).reached(self._recommended)
+            return Policy(self._recommended, self.known, reached)
+        return self._recommended
+
+    @cached_property
+    def worth(self) -> Interval:
+        """What the policy earns in an episode: best guess, low, high."""
+        return self.worth_of(self._recommended)
+
+    @property
+    def value(self) -> float:
+        """The best guess of what the policy earns in an episode."""
+        return self.worth.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """A range for that, over all that is still possible."""
+        return self.worth.low, self.worth.high
+
+    def worth_of(
+        self, policy: object = None, *, runs: int | None = None, maximum: int | None = None
+    ) -> Interval:
+        """Return what a policy earns in an episode; by default the one that is recommended.
+
+        Of a finite model that may be a Policy, actions [H, S], probabilities [H, S, A], a dict from
+        states to actions, or a function of the state. Of simulators it is a function
+        ``policy(states [N, n], step) -> actions [N, m]``, or the name of a class, in whose most
+        plausible member is planned; ``runs`` episodes are simulated, in ``maximum`` simulators.
+        """
+        if runs is not None or maximum is not None:
+            return self.simulated(runs or self.runs, maximum).worth_of(policy)
+        rule = self.worlds.rule(self._recommended if policy is None else policy)
+        return self._interval(lambda world: self.worlds.returns(rule, world))
+
+    def compared_with(
+        self, policy: object, *, runs: int | None = None, maximum: int | None = None
+    ) -> Interval:
+        """Return how much more the recommended policy earns in an episode than another one."""
+        if runs is not None or maximum is not None:
+            return self.simulated(runs or self.runs, maximum).compared_with(policy)
+        rule = self.worlds.rule(policy)
+
+        def difference(world: World) -> Floats:
+            ours = self.worlds.returns(self._recommended, world)
+            return ours - self.worlds.returns(rule, world)
+
+        return self._interval(difference)
+
+    @cached_property
+    def today(self) -> Floats | None:
+        """The policy that a log shows, as frequencies [H, S, A]; None without a log."""
+        if self.actions_seen is None or not isinstance(self.known, Known):
+            return None
+        share = np.where(self.known.allowed, _NEVER_TRIED, 0.0) + self.actions_seen
+        frequency = share / share.sum(axis=1, keepdims=True)
+        return np.tile(frequency, (self.known.horizon, 1, 1))
+
+    @cached_property
+    def gain(self) -> Interval | None:
+        """How much more the recommended policy earns than today's; None without a log."""
+        if self.today is None:
+            return None
+        return self.compared_with(self.today)
+
+    @cached_property
+    def simple_policies(self) -> dict[str, PolicyRule]:
+        """The best policy of each simpler class, by its name."""
+        policies = {}
+        for m, name in enumerate(self.ladder.names[: self.chosen - 1]):
+            policies[name] = self.worlds.policy(self.worlds.best(m))
+        return policies
+
+    @cached_property
+    def price_of_simplicity(self) -> dict[str, Interval]:
+        """What the best policy of each simpler class would lose in an episode."""
+        return {name: self.compared_with(rule) for name, rule in self.simple_policies.items()}
+
+    @cached_property
+    def doubtful(self) -> list[DoubtfulPair]:
+        """The pairs whose unknown outcomes widen the range of the worth most."""
+        return self.worlds.doubtful(self._recommended)
+
+    @property
+    def to_try(self) -> list[dict[str, Any]]:
+        """The same as rows."""
+        return [pair._asdict() for pair in self.doubtful]
+
+    # In words -------------------------------------------------------------------------------------
+
+    @cached_property
+    def said(self) -> list[Sentence]:
+        """The answer as sentences, each with what it is about."""
+        return wording.sentences_of(self)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The answer for a person to read."""
+        return tuple(str(sentence) for sentence in self.said)
+
+    @property
+    def next_steps(self) -> list[str]:
+        """What to do next."""
+        return [str(sentence) for sentence in wording.what_next(self)]
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        return wording.headline(self)
+
+    @cached_property
+    def questions(self) -> dict[str, list[str]]:
+        """The answer as lines to the questions that a person asks."""
+        return wording.questions_of(self)
+
+    def money(self, amount: float) -> str:
+        """Return an amount in the user's unit."""
+        return wording.money(self, amount)
+
+    def span(self, amount: Interval) -> str:
+        """Return an amount with its range."""
+        return wording.money_range(self, amount)
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the evidence against each class as it grew, on new axes unless some are given."""
+        from occamrl.report.figures import draw_evidence
+
+        return draw_evidence(self, axes)
+
+    def plot_predictions(self, axes: Axes | None = None) -> Axes:
+        """Draw the last episode, and what the heaviest simulator said of each step before it."""
+        from occamrl.report.simulators import draw_predictions
+
+        return draw_predictions(self, axes)
+
+    def plot_misfit(self, axes: Axes | None = None) -> Axes:
+        """Draw the errors of a simulator in the last episode against what they depend on most."""
+        from occamrl.report.simulators import draw_misfit
+
+        return draw_misfit(self, axes)
+
+    def page(self, path: str | Path, *, runs: int | None = None) -> Path:
+        """Write the answer as one HTML page: model, policy, what it is worth, the evidence.
+
+        Of simulators ``runs`` episodes are planned in each of the most plausible to say what the
+        planner is worth, and what simpler simulators would lose; 0 leaves that out.
+        """
+        from occamrl.report.page import write_page
+
+        answer = self if runs is None else self.simulated(runs, self.maximum)
+        return write_page(answer, path)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the answer as plain data, as JSON takes it."""
+        data: dict[str, Any] = {
+            "classes": self.rows,
+            "model": self.model,
+            "chosen": self.chosen,
+            "status": self.status,
+            "misspecified": self.misspecified,
+            "parameters": self.parameters,
+            "ruled_out": self.ruled_out,
+            "history": self.history,
+            "episodes": self.episodes,
+            "delta": self.delta,
+            "evidence": self.evidence,
+            "headline": self.headline,
+            "sentences": self.sentences,
+        }
+        if self.valued and self.worlds.exact:
+            data |= {
+                "value": self.value,
+                "interval": self.interval,
+                "price_of_simplicity": self.price_of_simplicity,
+                "misfits": self.misfits,
+                "policy": self.policy.rows,
+            }
+        # numbers that JSON does not have become null
+        text = json.dumps(data, default=str)
+        plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+        return plain
+
+
+def answer_of(result: Result) -> Answer:
+    """Return the answer of a run's result."""
+    agent = result.agent
+    if not isinstance(agent, Selector):
+        raise OccamRLError(
+            f"{type(agent).__name__} has no evidence about a ladder of models; answers need a "
+            "selector over a ladder: orl.Occam(ladder=...), or orl.ARLGen(ladder=...)"
+        )
+    weigher = agent.evidence(result.known)
+    state = result.state["evidence"]
+    if isinstance(result.known, System):
+        return Answer(
+            ladder=agent.ladder,
+            known=result.known,
+            weigher=weigher,
+            state=state,
+            episodes=result.total_episodes,
+            steps=state["steps"],
+            source=result.environment.name,
+            history=state["history"],
+            returns=result.returns.tolist(),
+            reward_error=state["reward_gap"] / max(1, state["steps"]),
+        )
+    steps = result.total_episodes * result.known.horizon
+    if "count" in state:
+        steps = int(state["count"].sum())
+    chosen = result.next_plan.facts["chosen"]
+    since = stretch_begin(result.phase_rows, "chosen", chosen, result.total_episodes)
+    history: list[list[float]] = []
+    if weigher.kind == "likelihood":
+        history = evidence_history(result)
+    return Answer(
+        ladder=agent.ladder,
+        known=result.known,
+        weigher=weigher,
+        state=state,
+        episodes=result.total_episodes,
+        steps=steps,
+        source="the simulator" if result.environment is None else result.environment.name,
+        history=history,
+        changed=since > max(result.total_episodes / 2, 1),
+    )
+
+
+def evidence_history(result: Result) -> list[list[float]]:
+    """Return episodes, and the evidence against each class by then, as a run kept them."""
+    points = []
+    for phase in result.blocks.phases:
+        points += [point for point in phase.get("history", ()) if point[0]]
+    if result.total_episodes:
+        points.append([result.total_episodes, *result.next_plan.diagnostics["statistics"]])
+    history = []
+    for point in points:
+        # None: what was seen is impossible under the class
+        history.append([math.inf if number is None else float(number) for number in point])
+    return history
+
+
+def stretch_begin(
+    rows: Sequence[Mapping[str, Any]], name: str, value: object, episodes: int
+) -> int:
+    """Return the first episode, from 1, of the latest stretch in which a fact had a value.
+
+    It is the next episode if the last phase had another one.
+    """
+    begin = episodes + 1
+    for row in reversed(rows):
+        if row.get(name) != value:
+            break
+        begin = row["first"]
+    return int(begin)

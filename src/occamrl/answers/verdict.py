@@ -1,0 +1,238 @@
+"""The verdict of a run: what a selector would decide now, its diagnostics, and sentences."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from occamrl.answers.answer import stretch_begin
+from occamrl.answers.wording import USE_IT, count_of, estimates, listed, position
+from occamrl.errors import OccamRLError
+from occamrl.protocols import System
+
+if TYPE_CHECKING:
+    from occamrl.running.result import Result
+
+Row = dict[str, Any]  # of the phases of a run
+
+
+class Verdict(dict[str, Any]):
+    """What a selector would decide now: facts and diagnostics by name, and ``sentences``.
+
+    ``print(verdict)`` prints the sentences. A selector that has reasons of its own puts them into
+    the diagnostics of its plans, as ``because``.
+    """
+
+    sentences: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
+
+
+def parameter_of(result: Result, name: str) -> Any:
+    """Return a parameter of the agent; None where a learner, which may be a user's, has none."""
+    return getattr(result.agent, name, None)
+
+
+def verdict_of(result: Result) -> Verdict:
+    """Return the verdict of a result."""
+    verdict = Verdict()
+    if isinstance(result.known, System):
+        return controlled(result)
+    if not result.total_episodes:
+        verdict.sentences = ("No episode has been played yet.",)
+        return verdict
+    plan = result.next_plan
+    verdict.update(plan.facts, **plan.diagnostics)
+    rows = [row for row in result.phase_rows if row.get("label") != "estimation"]
+    rows = rows or result.phase_rows
+    sentences = []
+    if "chosen" in verdict:
+        sentences = _what_was_chosen(result, verdict, rows)
+    elif "plays" in verdict and parameter_of(result, "bases") is not None:
+        sentences = turns(result, verdict["plays"])
+    elif "norm_bound" not in verdict:
+        sentences = [f"{result.label} reports no choice among models."]
+    if "norm_bound" in verdict:
+        sentences.append(norm_sentence(result, verdict))
+    verdict.sentences = (*sentences, earned(result))
+    return verdict
+
+
+def controlled(result: Result) -> Verdict:
+    """Return the verdict of a controller; it decides step by step, so there need be no episode."""
+    verdict = Verdict()
+    try:
+        answer = result.answer
+    except OccamRLError:  # it selects nothing
+        verdict.sentences = (f"{result.label} reports no choice among models.",)
+        return verdict
+    judgement = answer.judgement
+    verdict.update(
+        names=list(answer.ladder.names),
+        chosen=judgement.chosen,
+        misspecified=judgement.misspecified,
+        statistics=judgement.against.tolist(),
+        threshold=answer.threshold,
+        alive=list(judgement.alive),
+        rejected_after=list(judgement.rejected_after),
+        status=answer.status,
+        member=answer.most_plausible,
+        parameters={name: interval.value for name, interval in answer.parameters.items()},
+    )
+    verdict.sentences = answer.sentences
+    return verdict
+
+
+def _what_was_chosen(result: Result, verdict: Verdict, rows: Sequence[Row]) -> list[str]:
+    """Say which class, set of features or other thing a selector has chosen."""
+    chosen = verdict["chosen"]
+    begin = stretch_begin(rows, "chosen", chosen, result.total_episodes)
+    if isinstance(chosen, int):
+        verdict["since"] = begin
+        names = class_names(result, verdict)
+        if verdict.get("misspecified", False):
+            return misspecified(result, verdict, names)
+        return chosen_class(result, verdict, names, rows)
+    features = parameter_of(result, "features")
+    if isinstance(chosen, list) and features is not None:
+        named = listed([str(j) for j in chosen])
+        which = f"You need {len(chosen)} of {features.dimension} features: {named}"
+        because = (
+            "The others are not proved to be zero, but too small to matter for the fit so far."
+        )
+        return [f"{which} (in use {stretch(begin, result)}).", verdict.get("because", because)]
+    return [f"{result.label} uses {chosen!r}, {stretch(begin, result)}."]
+
+
+def class_names(result: Result, facts: dict[str, Any]) -> Sequence[str]:
+    """Return the names of classes that a selector reports, or those of its ladder."""
+    if facts.get("names"):
+        names: Sequence[str] = facts["names"]
+        return names
+    ladder = parameter_of(result, "ladder")
+    return () if ladder is None else ladder.names
+
+
+def stretch(begin: int, result: Result) -> str:
+    """Return since when something has been in use."""
+    if begin > result.total_episodes:
+        return "from the next episode on"
+    return f"since episode {begin:,} of {result.total_episodes:,}"
+
+
+def norm_sentence(result: Result, facts: dict[str, Any]) -> str:
+    """Say what bounds the norm of the parameter: what was given, unless the data prove less."""
+    bound = facts["norm_bound"]
+    given = parameter_of(result, "norm_bound")
+    given = math.inf if given is None else given
+    because = "as was given: the data so far prove nothing better."
+    if bound < given:
+        because = "by the data so far."
+    if "chosen" not in facts:
+        because = facts.get("because", because)
+    return f"The norm of the parameter is at most {min(bound, given):.4g}, {because}"
+
+
+def chosen_class(
+    result: Result, facts: dict[str, Any], names: Sequence[str], rows: Sequence[Row]
+) -> list[str]:
+    """Say which class of a ladder is needed, what was ruled out and when, and what to do next.
+
+    Only ``statistics`` and a ``threshold`` say that smaller classes were ruled out; without them,
+    say what is in use.
+    """
+    m = int(facts["chosen"])
+    which = f"class {m}"
+    if 1 <= m <= len(names):
+        which = f"{names[m - 1]!r} ({position(m, len(names))})"
+    because = [str(facts["because"])] if "because" in facts else []
+    if not {"statistics", "threshold"} <= facts.keys():
+        return [f"{result.label} uses {which}, {stretch(facts['since'], result)}.", *because]
+    sentences = [f"You need {which}.", *because]
+    if not because and m == 1 < len(names):
+        sentences.append("It is the simplest, and nothing in the data speaks against it so far.")
+    sentences += _when_ruled_out(names[: m - 1], rows)
+    delta = parameter_of(result, "delta")
+    if m > 1 and not because and delta is not None:
+        level = f"with probability at most {delta:g}"
+        sentences.append(f"A model class that contains the truth is ruled out {level}.")
+    return [*sentences, *next_steps(result, str(USE_IT))]
+
+
+def _when_ruled_out(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Say after how many episodes classes were ruled out: the last phase that used one ended."""
+    by_date: dict[int, list[str]] = {}
+    for m, name in enumerate(names, start=1):
+        ends = []
+        for row in rows:
+            if row.get("chosen", 0) <= m:
+                ends.append(row["first"] + row["episodes"] - 1)
+        by_date.setdefault(max(ends, default=0), []).append(repr(name))
+    sentences = []
+    for date, group in sorted(by_date.items()):
+        verb = "was" if len(group) == 1 else "were"
+        sentences.append(f"{listed(group)} {verb} ruled out after {count_of(date, 'episode')}.")
+    return sentences
+
+
+def next_steps(result: Result, otherwise: str) -> list[str]:
+    """Return what the answer says to do next; something else where a selector has no answer."""
+    try:
+        steps: list[str] = result.answer.next_steps
+    except OccamRLError:  # it has no ladder that an answer could be about
+        return [otherwise]
+    return steps
+
+
+def misspecified(result: Result, facts: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Say that no class explains the data, and what is used meanwhile."""
+    when = ""
+    if facts.get("misspecified_since") is not None:
+        when = f" (known since episode {facts['misspecified_since']:,})"
+    even = f": even {names[-1]!r} is ruled out" if names else ""
+    richer = "Next: add a richer class, or look for a variable that is missing from the state."
+    return [
+        f"None of your models fits the data{when}{even}.",
+        f"Meanwhile the agent uses {facts.get('playing', 'what fits best')}.",
+        *estimates(facts.get("draws", 0)),
+        *next_steps(result, richer),
+    ]
+
+
+def turns(result: Result, plays: Sequence[int]) -> list[str]:
+    """Say how often each base of an arena played."""
+    names = []
+    for number, base in enumerate(parameter_of(result, "bases"), start=1):
+        names.append(f"base {number} ({type(base).__name__})")
+    most_often = names[int(np.argmax(plays))]
+    counts = [f"{name} {played:,}" for name, played in zip(names, plays, strict=True)]
+    rule = type(parameter_of(result, "rule")).__name__
+    choice = f"{rule} chose one of {len(plays)} bases before every episode"
+    return [f"{choice}; {most_often} played most often.", f"Episodes of each: {listed(counts)}."]
+
+
+def earned(result: Result) -> str:
+    """Return what the run earned lately, and its regret if that is known."""
+    episodes = result.total_episodes
+    n = max(1, episodes // 10)
+    unit = f" {result.known.unit_name}".rstrip()
+    mean = (result.return_at(episodes) - result.return_at(episodes - n)) / n
+    text = f"The last episode earned {mean:,.4g}{unit}"
+    if n > 1:
+        text = f"The last {n:,} episodes earned {mean:,.4g}{unit} each"
+    # in an environment each of them is a piece of its own
+    single = result.environment is not None and sum(result.blocks.episodes[-n:]) == n
+    if single and n > 1:
+        error = np.std(result.blocks.returns[-n:], ddof=1) / math.sqrt(n)
+        text += f" (standard error {error:.2g})"
+    if result.total_regret is None:
+        return f"{text}; what the best policy would have earned is not known here."
+    return f"{text}; over all {episodes:,} the regret is {result.total_regret:,.4g}{unit}."

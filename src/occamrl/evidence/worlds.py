@@ -1,0 +1,249 @@
+r"""Finite models that the data leave possible: to act in, to plan in, and to value policies in.
+
+With probability :math:`1 - \delta` the truth is among the worlds, at all times. So for every policy
+at once :math:`[\min, \max]` of :math:`V_P^\pi` over the worlds P holds what the policy is worth,
+and two policies are compared world by world, which is sharper than subtracting intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from occamrl import bellman
+from occamrl.arrays import Bools, Floats, Ints
+from occamrl.policies import as_policy
+from occamrl.protocols import (
+    DoubtfulPair,
+    Evidence,
+    Judgement,
+    Known,
+    Outcomes,
+    State,
+    Worth,
+)
+
+Acting = Literal["optimism", "sampling", "fit"]
+
+_CANDIDATES = 12  # policies among which one is recommended
+_COMPARED = 64  # worlds in which they are compared
+_DOUBTFUL = 3  # pairs that are named
+
+
+class FiniteWorld(NamedTuple):
+    """A finite model that is possible."""
+
+    kernel: bellman.Kernel
+    level: int  # the first class, from 0, that contains it
+    likelihood: float
+
+
+class Choice(NamedTuple):
+    """What an agent plays next."""
+
+    kernel: bellman.Kernel
+    source: int  # a member of a list, or what else competes; see the evidence
+    lasts: Literal["member", "draw", "episode"]  # by what the length of a plan grows
+    parameters: Mapping[str, float] = {}  # of the kernel, if real
+
+
+class FiniteEvidence(Evidence, Protocol):
+    """Evidence about finite models: it also chooses what to play."""
+
+    def choose(
+        self,
+        state: State,
+        judgement: Judgement,
+        classes: int,
+        acting: Acting,
+        law: Floats,
+        draw: np.random.Generator,
+    ) -> Choice:
+        """Choose among what is alive of the first classes; if nothing is, by what still fits.
+
+        ``law`` [S] is that of the first state, under which values are compared.
+        """
+
+
+class CountedEvidence(FiniteEvidence, Protocol):
+    """Evidence by counts of outcomes, which alone gives single outcomes a probability."""
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes that can be told apart, by pairs of the model."""
+
+    def fitted(self, state: State, m: int) -> Floats:
+        """Return the probabilities of the outcomes [O] under the best member of class m, from 0."""
+
+    def fit_number(self, state: State, m: int) -> int:
+        """Return a number for that member: another one when another takes its place."""
+
+    def refitted(self, count: Floats, m: int) -> Floats:
+        """Return the probabilities [O] under the member of class m that fits some counts best."""
+
+    def outcome_of(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
+        """Return pair and outcome of a step; -1 for what is not listed, or where nothing moves."""
+
+
+class FiniteWorlds:
+    """The finite models that are possible, most of them given by number, others by a search.
+
+    Parameters
+    ----------
+    known : Known
+    law : array [S]
+        Of the first state.
+    judgement : Judgement
+    levels, likelihoods : array [n]
+        Of the worlds that are listed.
+    kernel : callable
+        The kernel of a world that is listed, by its number.
+    best_kernel : callable
+        The kernel of the best member of a class, from 0, alive or not.
+    extreme_kernels : callable, optional
+        Further kernels, found by a search, at which a worth may be extreme.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        law: Floats,
+        judgement: Judgement,
+        levels: Ints,
+        likelihoods: Floats,
+        kernel: Callable[[int], bellman.Kernel],
+        best_kernel: Callable[[int], bellman.Kernel],
+        extreme_kernels: Callable[[Callable[[bellman.Kernel], float]], list[bellman.Kernel]]
+        | None = None,
+    ) -> None:
+        self.known = known
+        self.law = law
+        self.judgement = judgement
+        self.levels = levels
+        self.likelihoods = likelihoods
+        self._kernel = kernel
+        self._best_kernel = best_kernel
+        self._extreme_kernels = extreme_kernels
+        self._best: dict[int, FiniteWorld] = {}
+
+    exact = True
+
+    def sized(self, runs: int, maximum: int | None) -> FiniteWorlds:
+        """Return these worlds as they are: returns are exact."""
+        return self
+
+    def rule(self, policy: object) -> NDArray[Any]:
+        """Return a policy in any form as actions [H, S] or probabilities [H, S, A]."""
+        return as_policy(policy, self.known)
+
+    def world(self, index: int) -> FiniteWorld:
+        """Return a world that is listed."""
+        likelihood = float(self.likelihoods[index])
+        return FiniteWorld(self._kernel(index), int(self.levels[index]), likelihood)
+
+    def best(self, m: int) -> FiniteWorld:
+        """Return the most plausible world of class m, from 0, alive or not."""
+        if m not in self._best:
+            self._best[m] = FiniteWorld(self._best_kernel(m), m, np.nan)
+        return self._best[m]
+
+    def some(self, count: int) -> list[FiniteWorld]:
+        """Return the best world of the class chosen, and others spread by likelihood."""
+        order = np.argsort(-self.likelihoods)
+        ranks = np.unique(np.linspace(0, order.size - 1, min(order.size, count)).astype(int))
+        worlds = [self.best(self.judgement.chosen - 1)]
+        if not self.judgement.misspecified:
+            worlds += [self.world(int(index)) for index in order[ranks]]
+        return worlds
+
+    def policy(self, world: FiniteWorld) -> Ints:
+        """Return the optimal policy of a world, actions [H, S]."""
+        return bellman.solve([world.kernel], self.known.states, self.known.horizon)[1]
+
+    def returns(self, policy: NDArray[Any], world: FiniteWorld) -> Floats:
+        """Return the mean return of an episode, exactly, in the user's unit [1]."""
+        return np.array([self.known.amount(self._value(policy, world.kernel))])
+
+    def _value(self, policy: NDArray[Any], kernel: bellman.Kernel) -> float:
+        return float(self.law @ bellman.evaluate([kernel], policy)[0])
+
+    def recommend(self, today: NDArray[Any] | None) -> Ints:
+        """Return the policy with the largest guaranteed worth.
+
+        Candidates are the optimal policies of a few worlds, and what is done most often today.
+        """
+        worlds = self.some(_COMPARED)
+        if self.judgement.misspecified:
+            return self.policy(worlds[0])
+        every = max(1, len(worlds) // _CANDIDATES)
+        candidates = [self.policy(world) for world in worlds[::every]]
+        if today is not None:
+            candidates.append(today.argmax(axis=2))
+        # the first of equal policies
+        different = list({policy.tobytes(): policy for policy in candidates}.values())
+        floors = []
+        for policy in different:
+            floors.append(min(self._value(policy, world.kernel) for world in worlds))
+        return different[int(np.argmax(floors))]
+
+    def extremes(self, worth: Worth) -> tuple[float, float]:
+        """Return the least and the largest mean of a worth over the worlds."""
+
+        def mean(kernel: bellman.Kernel) -> float:
+            return float(worth(FiniteWorld(kernel, 0, np.nan)).mean())
+
+        means = [mean(self._kernel(index)) for index in range(self.levels.size)]
+        if self._extreme_kernels is not None:
+            means += [mean(kernel) for kernel in self._extreme_kernels(mean)]
+        return min(means), max(means)
+
+    @cached_property
+    def _chosen(self) -> FiniteWorld:
+        return self.best(self.judgement.chosen - 1)
+
+    def reached(self, policy: Ints) -> Bools:
+        """Return which states [S] a policy can come to in some world that is possible."""
+        kernels = [self._chosen.kernel]
+        if not self.judgement.misspecified:
+            kernels += [self._kernel(index) for index in range(self.levels.size)]
+        reached = np.zeros(self.known.states, bool)
+        for kernel in kernels:
+            visited = self.law > 0.0
+            for actions in policy:
+                reached |= visited
+                pairs = np.flatnonzero(visited) * self.known.actions + actions[visited]
+                visited = np.asarray(kernel.matrix[pairs].sum(axis=0)).ravel() > 0.0
+        return reached & ~self.known.absorbing
+
+    def doubtful(self, policy: Ints) -> list[DoubtfulPair]:
+        """Return the pairs whose unknown outcomes widen the range of a policy's worth most."""
+        if self.judgement.misspecified:
+            return []
+        number = min(self.levels.size, _COMPARED)
+        kernels = [self._kernel(index) for index in range(number)]
+        worth = [self._value(policy, kernel) for kernel in kernels]
+        low = kernels[int(np.argmin(worth))]
+        high = kernels[int(np.argmax(worth))]
+        chosen = self._chosen.kernel
+        values = bellman.evaluate([chosen], policy)
+        spread = np.zeros(self.known.states)
+        visits = self.law.copy()
+        states = np.arange(self.known.states)
+        for h, actions in enumerate(policy):
+            pair = states * self.known.actions + actions
+            least = bellman.lookahead(low, values[h + 1]).ravel()[pair]
+            largest = bellman.lookahead(high, values[h + 1]).ravel()[pair]
+            spread += visits * np.abs(largest - least)
+            # the matrix has the discount inside
+            visits = chosen.matrix[pair].T @ visits / self.known.discount
+        pairs = []
+        for s in np.argsort(-spread)[:_DOUBTFUL].tolist():
+            if spread[s] > 0.0:
+                state = self.known.state_name(s)
+                action = self.known.action_name(int(policy[0, s]))
+                pairs.append(DoubtfulPair(state, action, float(spread[s] / spread.sum())))
+        return pairs
