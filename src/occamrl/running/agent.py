@@ -9,12 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from occamrl.envs.wrapper import (
-    Discretiser,
-    EnvironmentInfo,
-    FiniteEnvironment,
-    require_finite,
-)
+from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, require_finite
 from occamrl.errors import (
     CheckpointError,
     EnvironmentFault,
@@ -30,15 +25,16 @@ from occamrl.running import continuous
 from occamrl.running.alarm import Alarm
 from occamrl.running.continuous import (
     ContinuousEnvironment,
+    ContinuousInfo,
     ControllerDriver,
     is_controller,
     system_of,
 )
 from occamrl.running.drive import (
     THE_CHANGE,
+    DrivenSource,
     DrivenSystem,
     LearnerDriver,
-    driven_source,
 )
 from occamrl.running.identity import changes, identity
 from occamrl.running.learn import EnvironmentSource, learn
@@ -120,16 +116,17 @@ class Agent:
         """Return the result before any data."""
         if is_controller(self.algorithm):
             system = system_of(self.algorithm, self._known)
-            return continuous.begin(self.algorithm, system, self.seed, continuous.DRIVEN)
+            return continuous.begin(self.algorithm, system, self.seed, "what was observed")
         if isinstance(self._env, FiniteEnvironment):
             return Run(self.algorithm, EnvironmentSource(self._env), self.seed).result
         if isinstance(self._known, Known):
-            return Run(self.algorithm, driven_source(self._known), self.seed).result
-        expected = (
-            "known=mdp.known, a ladder of a model, or an environment: Agent(..., env) or set_env"
+            return Run(self.algorithm, DrivenSource(self._known), self.seed).result
+        raise ParameterError(
+            "known",
+            got="nothing learned and no environment",
+            expected="known=mdp.known, a ladder of a model, or an environment: Agent(..., env) or "
+            "set_env",
         )
-        got = "nothing learned and no environment"
-        raise ParameterError("known", got=got, expected=expected)
 
     def _resume(self, result: Result) -> None:
         """Go on from a result."""
@@ -141,8 +138,7 @@ class Agent:
     def _of_learner(self, verb: str) -> LearnerDriver:
         """Return what drives a learner; a controller has no such verb."""
         if not isinstance(self._driving, LearnerDriver):
-            name = type(self.algorithm).__name__
-            raise NotAvailable(f"no {verb} for {name}, a controller; act and observe drive it")
+            raise NotAvailable(f"no {verb} of a controller: act and observe drive it")
         return self._driving
 
     # Driving --------------------------------------------------------------------------------------
@@ -203,8 +199,11 @@ class Agent:
         elif isinstance(source, Logged):
             self._driving.read(source)
         else:
-            expected = "orl.read_log(...), the Result of a run, or an Agent"
-            raise ParameterError("source", got=type(source).__name__, expected=expected)
+            raise ParameterError(
+                "source",
+                got=type(source).__name__,
+                expected="orl.read_log(...), the Result of a run, or an Agent",
+            )
         return self
 
     def _require_same(self, other: Result) -> None:
@@ -220,13 +219,15 @@ class Agent:
         )
         changed = changes(identity(theirs), identity(own))
         if changed and not same_evidence:
-            got = f"another algorithm: {changed}"
-            raise ParameterError("source", got=got, expected="the same one")
-        episodes = self.result.total_episodes
-        if episodes or self.step:
-            got = f"after {episodes:,} episodes of its own"
-            expected = "an agent that has learned nothing yet: first this, then logs and steps"
-            raise ParameterError("source", got=got, expected=expected)
+            raise ParameterError(
+                "source", got=f"another algorithm: {changed}", expected="the same one"
+            )
+        if self.result.total_episodes or self.step:
+            raise ParameterError(
+                "source",
+                got=f"after {self.result.total_episodes:,} episodes of its own",
+                expected="an agent that has learned nothing yet: first this, then logs and steps",
+            )
 
     # Change ---------------------------------------------------------------------------------------
 
@@ -285,8 +286,9 @@ class Agent:
         if self._env is None:
             raise OccamRLError("no environment: give one to Agent, set_env or learn")
         if "continue_from" in options or "seed" in options:
-            expected = "neither: the agent has its own"
-            raise ParameterError("learn", got="continue_from or seed", expected=expected)
+            raise ParameterError(
+                "learn", got="continue_from or seed", expected="neither: the agent has its own"
+            )
         if is_controller(self.algorithm):
             options["known"] = self._known
         if self._driver is None:
@@ -311,8 +313,11 @@ class Agent:
         sizes = _sizes(source.known)
         learned = _sizes(result.finite)
         if sizes != learned:
-            expected = f"states, actions, horizon and known rewards as learned: {learned}"
-            raise ParameterError("env", got=sizes, expected=expected)
+            raise ParameterError(
+                "env",
+                got=sizes,
+                expected=f"states, actions, horizon and known rewards as learned: {learned}",
+            )
         return replace(
             result, known=source.known, problem=source.problem, environment=source.environment
         )
@@ -374,12 +379,12 @@ class Agent:
         """
         result = Result.load(path, algorithm)
         if result.environment is None:
-            expected = "a file that an Agent saved"
-            raise CheckpointError(str(path), got="a run in the simulator", expected=expected)
+            raise CheckpointError(
+                str(path), got="a run in the simulator", expected="a file that an Agent saved"
+            )
         agent = cls(result.agent, seed=result.seed, **about)
-        environment = isinstance(result.environment, EnvironmentInfo)
-        driven = isinstance(result.environment, DrivenSystem)
-        if agent._known is not None and (driven or not environment):
+        driven = isinstance(result.environment, (DrivenSystem, ContinuousInfo))
+        if driven and agent._known is not None:
             # Itself, not a copy: things are remembered for it.
             result = replace(result, known=agent._known)
         agent._resume(result)

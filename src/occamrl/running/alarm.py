@@ -29,8 +29,9 @@ import numpy as np
 from occamrl.errors import ParameterError, require_number
 from occamrl.evidence.worlds import CountedEvidence
 from occamrl.learners.occam import Occam
-from occamrl.protocols import Floats, Known, Learner, Plan, State
+from occamrl.protocols import Floats, Flow, Known, Learner, Plan, State
 
+KEPT = 20_000  # steps that are kept, to start anew from
 WINDOW = 50.0  # visits of a pair that count
 _FIRST = 100  # steps that the model in use rests on before it can be accused
 _REFIT = 20  # steps between fits to what happened lately
@@ -39,7 +40,6 @@ _BLUR = 0.02  # of the counts in each fit, so that every outcome stays possible
 _HELD_BACK = 0.01  # of every bet
 _UNLISTED = 0.01  # visits that q gives to outcomes that are not listed
 _TINY = 1e-12
-_LARGEST = 1e300
 _TABLE = -1  # the class of a table of counts
 
 
@@ -71,6 +71,7 @@ class Reference(NamedTuple):
 class WatchState(TypedDict):
     """What a watch remembers between two steps."""
 
+    alpha: float  # the rate of false alarms a step
     key: list[int]  # of the reference
     steps: int
     statistic: float  # M
@@ -81,28 +82,30 @@ class WatchState(TypedDict):
     fits: Floats  # [classes, O] to these counts
     weights: Floats  # [1 + classes] of the counts and the fits in q
     alarm: list[int]  # since when, and when it was raised; empty: none
+    recent: Floats  # [steps, 6] episode, step, s, a, s' and reward of the last ones
 
 
 class Watch:
     """What raises alarms about the model that Occam uses."""
 
-    def __init__(self, algorithm: Learner, known: Known, alpha: float) -> None:
-        self.alpha = require_number("alarm", alpha, 0.0, 1.0, open_low=True)
-        self.known = known
+    def __init__(self, algorithm: Learner, known: Known) -> None:
         if not isinstance(algorithm, Occam):
-            got = f"a rate for {type(algorithm).__name__}"
-            expected = "None, or Occam: it needs the probability of what happened"
-            raise ParameterError("alarm", got=got, expected=expected)
-        # Counts of outcomes are what Occam judges by; other evidence gives them no probability.
+            raise ParameterError(
+                "alarm",
+                got=f"a rate for {type(algorithm).__name__}",
+                expected="None, or Occam: it needs the probability of what happened",
+            )
+        # Occam judges by counts of outcomes; other evidence gives these no probability.
         self.evidence = cast(CountedEvidence, algorithm.evidence(known))
         self.outcomes = self.evidence.outcomes
         self.classes = algorithm.ladder.classes
+        self.horizon = known.horizon
 
-    def begin(self) -> WatchState:
+    def begin(self, alpha: float) -> WatchState:
         """Return the memory before any step."""
         size = self.outcomes.next_state.size
-        classes = self.classes
         return {
+            "alpha": require_number("alarm", alpha, 0.0, 1.0, open_low=True),
             "key": [],
             "steps": 0,
             "statistic": 0.0,
@@ -110,29 +113,28 @@ class Watch:
             "least": 0.0,
             "since": [1, 1],
             "count": np.zeros(size),
-            "fits": np.zeros((classes, size)),
-            "weights": np.full(1 + classes, 1.0 / (1 + classes)),
+            "fits": np.zeros((self.classes, size)),
+            "weights": np.full(1 + self.classes, 1.0 / (1 + self.classes)),
             "alarm": [],
+            "recent": np.zeros((0, 6)),
         }
 
     def reference(self, state: State, plan: Plan) -> Reference:
         """Return what is in use: fits of the classes that are alive, or a table of counts."""
         counted = state["evidence"]
-        count = counted["count"]
-        rests_on = int(count.sum())
+        rests_on = int(counted["count"].sum())
         if plan.facts["misspecified"]:
-            visits = np.add.reduceat(count, self.outcomes.start[:-1])
-            sizes = np.diff(self.outcomes.start)
-            law = (count + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
+            visits = np.add.reduceat(counted["count"], self.outcomes.start[:-1])
+            listed = 0.5 * np.diff(self.outcomes.start)
+            law = (counted["count"] + 0.5) / (visits + listed)[self.outcomes.pair]
             return Reference([_TABLE, rests_on.bit_length()], law[None], rests_on)
         chosen = int(plan.facts["chosen"]) - 1
         classes = [chosen]
         for m, alive in enumerate(self.evidence.judge(counted).alive):
             if alive and m != chosen:
                 classes.append(m)
-        laws = [self.evidence.fitted(counted, m) for m in classes]
-        key = [chosen, self.evidence.fit_number(counted, chosen)]
-        return Reference(key, np.array(laws), rests_on)
+        laws = np.array([self.evidence.fitted(counted, m) for m in classes])
+        return Reference([chosen, self.evidence.fit_number(counted, chosen)], laws, rests_on)
 
     def see(
         self,
@@ -145,72 +147,75 @@ class Watch:
         pair, outcome = self.evidence.outcome_of(*transition)
         if pair < 0:  # nothing happens in an absorbing state
             return
+        episode, step = when
+        following = [episode, step + 1] if step < self.horizon else [episode + 1, 1]
         if memory["key"] != reference.key:
             memory["key"] = reference.key
-            _restart(memory, when)
-        listed = slice(*self.outcomes.start[pair : pair + 2])
-        ratio = self._bet(memory, reference, listed, outcome)
+            _restart(memory, [episode, step])
+        ratio = self._ratio(memory, reference.laws, pair, outcome)
         if reference.rests_on >= _FIRST:
             e = _HELD_BACK + (1.0 - _HELD_BACK) * ratio
-            memory["statistic"] = min((memory["statistic"] + 1.0) * e, _LARGEST)
+            memory["statistic"] = min((memory["statistic"] + 1.0) * e, 1e300)
             memory["product"] += math.log(e)
         if memory["product"] <= memory["least"]:
             memory["least"] = memory["product"]
-            memory["since"] = self._following(when)
+            memory["since"] = following
         memory["steps"] += 1
         if memory["steps"] % _REFIT == 0:
-            for m in range(len(memory["fits"])):
+            for m in range(self.classes):
                 memory["fits"][m] = self.evidence.refitted(memory["count"], m)
-        if memory["statistic"] >= 1.0 / self.alpha:
-            if not memory["alarm"]:
-                memory["alarm"] = [*memory["since"], *when]
-            _restart(memory, self._following(when))
+        if memory["statistic"] >= 1.0 / memory["alpha"]:
+            memory["alarm"] = memory["alarm"] or [*memory["since"], episode, step]
+            _restart(memory, following)
 
-    def _bet(self, memory: WatchState, reference: Reference, listed: slice, outcome: int) -> float:
+    def _ratio(self, memory: WatchState, laws: Floats, pair: int, outcome: int) -> float:
         """Return q(o)/p(o) of an outcome, -1 if it is not listed, and count it among the latest."""
+        listed = slice(*self.outcomes.start[pair : pair + 2])
         count = memory["count"][listed]
-        p = reference.laws[:, listed]
         # q leaves room for what is not listed, less and less of it.
         strange = _UNLISTED / (count.sum() + 1.0)
         if outcome < 0:
-            return float(strange / max(1.0 - p.sum(axis=1).min(), _TINY))
-        index = outcome - listed.start
-        predicted = _recent_laws(memory, listed)[:, index]
-        q = float(memory["weights"] @ predicted)
+            return float(strange / max(1.0 - laws[:, listed].sum(axis=1).min(), _TINY))
+        counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
+        fits = memory["fits"][:, listed]
+        if memory["steps"] < _REFIT:
+            fits = np.tile(counted, (self.classes, 1))
+        recent = np.vstack([counted, (1.0 - _BLUR) * fits + _BLUR * counted])
+        predicted = recent[:, outcome - listed.start]
+        q = memory["weights"] @ predicted
         posterior = (1.0 - _SHARED) * memory["weights"] * predicted / q
         memory["weights"] = posterior + _SHARED / predicted.size
         memory["count"][listed] *= 1.0 - 1.0 / WINDOW
         memory["count"][outcome] += 1.0
-        return float((1.0 - strange) * q / max(p[:, index].max(), _TINY))
-
-    def _following(self, when: tuple[int, int]) -> list[int]:
-        """Return the episode and the number of the next step."""
-        episode, step = when
-        if step < self.known.horizon:
-            return [episode, step + 1]
-        return [episode + 1, 1]
-
-    def alarm(self, memory: WatchState) -> Alarm | None:
-        """Return the alarm that was raised and not dealt with, if any."""
-        if not memory["alarm"]:
-            return None
-        since, step, episode, number = memory["alarm"]
-        return Alarm(since, step, (episode, number), self.alpha)
+        return float((1.0 - strange) * q / max(laws[:, outcome].max(), _TINY))
 
 
-def _recent_laws(memory: WatchState, listed: slice) -> Floats:
-    """Return what q is made of, at one pair: counts of late, and fits of the classes to them."""
-    count = memory["count"][listed]
-    counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
-    fits = memory["fits"][:, listed]
-    if memory["steps"] < _REFIT:
-        fits = np.tile(counted, (len(fits), 1))
-    return np.vstack([counted, (1.0 - _BLUR) * fits + _BLUR * counted])
-
-
-def _restart(memory: WatchState, since: list[int] | tuple[int, int]) -> None:
+def _restart(memory: WatchState, since: list[int]) -> None:
     """Begin the statistic anew."""
     memory["statistic"] = 0.0
     memory["product"] = 0.0
     memory["least"] = 0.0
-    memory["since"] = list(since)
+    memory["since"] = since
+
+
+def alarm_of(memory: WatchState) -> Alarm | None:
+    """Return the alarm that was raised and not dealt with, if any."""
+    if not memory["alarm"]:
+        return None
+    since, step, *raised = memory["alarm"]
+    return Alarm(since, step, (raised[0], raised[1]), memory["alpha"])
+
+
+def keep_steps(memory: WatchState, episode: int, flow: Flow) -> None:
+    """Keep the steps of an episode that ended, to start anew from."""
+    number = np.full(flow.step.size, episode)
+    columns = [number, flow.step, flow.state, flow.action, flow.next_state, flow.reward]
+    memory["recent"] = np.vstack([memory["recent"], np.column_stack(columns)])[-KEPT:]
+
+
+def kept_flow(memory: WatchState, episode: int) -> Flow:
+    """Return the steps that were kept of an episode."""
+    rows = memory["recent"][memory["recent"][:, 0] == episode]
+    step, state, action, next_state = rows[:, 1:5].astype(np.int64).T
+    count = np.ones(len(rows), np.int64)
+    return Flow(step, state, action, next_state, rows[:, 5], count, episodes=1)

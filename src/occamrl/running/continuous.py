@@ -58,9 +58,6 @@ class ContinuousInfo:
     why_not: str = "the best policy of a continuous system is not known"
 
 
-DRIVEN = ContinuousInfo("what was observed")
-
-
 class ControlStanding(NamedTuple):
     """Where a driven controller stands between two calls; with its state, all that a file holds."""
 
@@ -78,17 +75,20 @@ def system_of(controller: Controller, known: object = None) -> System:
     """Return the system that a controller acts in: a given one, or its ladder's."""
     system = known_by_ladder(controller) if known is None else known
     if not isinstance(system, System):
-        expected = "known=occamrl.protocols.System(...), or a controller with a SimulatorLadder"
-        raise ParameterError("known", got=type(system).__name__, expected=expected)
+        raise ParameterError(
+            "known",
+            got=type(system).__name__,
+            expected="known=occamrl.protocols.System(...), or a controller with a SimulatorLadder",
+        )
     return system
 
 
-def begin(controller: Controller, system: System, seed: int, info: ContinuousInfo) -> Result:
+def begin(controller: Controller, system: System, seed: int, name: str) -> Result:
     """Return the result of a controller that has learned nothing yet."""
     return Result(
         label=type(controller).__name__,
         seed=require_integer("seed", seed, 0),
-        environment=info,
+        environment=ContinuousInfo(name),
         agent=controller,
         known=system,
         state=controller.begin(system),
@@ -108,15 +108,12 @@ class ControllerDriver:
         """Go on from a result, which stays as it is."""
         self.known = system_of(self.controller, result.known)
         self._learned = replace(_copy(result), agent=self.controller, known=self.known)
-        self._standing: ControlStanding = result.drive
-        self._result: Result | None = None
+        self.standing: ControlStanding = result.drive
 
     @property
     def result(self) -> Result:
         """Everything learned so far, the steps of an open episode included."""
-        if self._result is None:
-            self._result = replace(_copy(self._learned), drive=self._standing)
-        return self._result
+        return replace(_copy(self._learned), drive=self.standing)
 
     @property
     def answer(self) -> Any:
@@ -126,20 +123,19 @@ class ControllerDriver:
     @property
     def step(self) -> int:
         """How many steps the open episode has; 0: the next step begins one."""
-        return self._standing.step
+        return self.standing.step
 
     @property
-    def steps(self) -> int:
-        """How many steps were observed in all."""
-        return self._standing.steps
+    def _address(self) -> Address:
+        """Where the random numbers of the next step are; no two steps share it."""
+        return Address(self._learned.seed, self.standing.steps)
 
     def act(self, state: Any) -> Floats:
         """Return an action [m] for a state [n]."""
         observation = _vector("state", state, self.known.dimension)
-        step = self._standing.step
-        learned = self._learned
-        self._result = None
-        action = self.controller.act(self.known, learned.state, observation, step, self._address)
+        action = self.controller.act(
+            self.known, self._learned.state, observation, self.step, self._address
+        )
         return _vector("action of the controller", action, self.known.actions.dimension)
 
     def observe(
@@ -152,36 +148,41 @@ class ControllerDriver:
         following = _vector("next_state", next_state, system.dimension)
         require_kind("ended", ended, (bool, np.bool_))
         if reward is None:
-            earned = float(system.reward(before[None], chosen[None], following[None])[0])
-        else:
-            earned = float(_vector("reward", reward, 1)[0])
-        steps, step, total = self._standing
-        transition = Transition(
-            state=before,
-            action=chosen,
-            reward=earned,
-            next_state=following,
-            step=step,
-            ended=bool(ended) or step + 1 >= system.horizon,
-            address=self._address,
-        )
-        self._result = None
+            reward = system.reward(before[None], chosen[None], following[None])[0]
+        earned = float(_vector("reward", reward, 1)[0])
+        steps, step, total = self.standing
+        over = bool(ended) or step + 1 >= system.horizon
+        transition = Transition(before, chosen, earned, following, over, self._address, step)
         self.controller.learn(system, self._learned.state, transition)
-        self._standing = ControlStanding(steps + 1, step + 1, total + earned)
-        if transition.ended:
+        self.standing = ControlStanding(steps + 1, step + 1, total + earned)
+        if over:
             self.begin_episode()
 
     def begin_episode(self) -> None:
         """Begin an episode; the one before counts as over."""
-        if self._standing.step:
-            block = Block({}, np.array([1]), np.array([np.nan]), np.array([self._standing.earned]))
+        if self.step:
+            earned = np.array([self.standing.earned])
             facts = self.facts
-            decided = {}
-            if facts:
-                decided = {"chosen": facts["chosen"], "misspecified": facts["misspecified"]}
+            decided = {name: facts[name] for name in facts if name in ("chosen", "misspecified")}
+            block = Block({}, np.array([1]), np.array([np.nan]), earned)
             record_block(self._learned.blocks, decided, {}, block, new=True)
-            self._standing = ControlStanding(steps=self._standing.steps)
-            self._result = None
+            self.standing = ControlStanding(steps=self.standing.steps)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a controller that selects has decided so far, by name."""
+        if not isinstance(self.controller, Selector):
+            return {}
+        evidence = self.controller.evidence(self.known)
+        judgement = evidence.judge(self._learned.state["evidence"])
+        return {
+            "names": list(self.controller.ladder.names),
+            "chosen": judgement.chosen,
+            "misspecified": judgement.misspecified,
+            "statistics": judgement.against.tolist(),
+            "alive": list(judgement.alive),
+            "rejected_after": list(judgement.rejected_after),
+        }
 
     def read(self, log: Logged) -> None:
         """Learn from a log, step by step; a row that cannot be leaves the driver as it was."""
@@ -197,27 +198,6 @@ class ControllerDriver:
     def take_over(self, result: Result) -> None:
         """Begin with what another has learned of the same simulators."""
         self.resume(replace(result, seed=self._learned.seed, environment=self._learned.environment))
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a controller that selects has decided so far, by name."""
-        controller = self.controller
-        if not isinstance(controller, Selector):
-            return {}
-        judgement = controller.evidence(self.known).judge(self._learned.state["evidence"])
-        return {
-            "names": list(controller.ladder.names),
-            "chosen": judgement.chosen,
-            "misspecified": judgement.misspecified,
-            "statistics": judgement.against.tolist(),
-            "alive": list(judgement.alive),
-            "rejected_after": list(judgement.rejected_after),
-        }
-
-    @property
-    def _address(self) -> Address:
-        """Where the random numbers of the next step are; no two steps share it."""
-        return Address(self._learned.seed, self._standing.steps)
 
 
 def _copy(result: Result) -> Result:
@@ -239,25 +219,26 @@ class ContinuousEnvironment:
 
     def __init__(self, env: Any, system: System) -> None:
         if not isinstance(env, gym.Env):
-            expected = "a Gymnasium environment, gymnasium.make(...)"
-            raise ParameterError("env", got=type(env).__name__, expected=expected)
+            raise ParameterError(
+                "env",
+                got=type(env).__name__,
+                expected="a Gymnasium environment, gymnasium.make(...)",
+            )
         self.env = env
         self.actions = system.actions
-        _require_size("observation_space", env.observation_space, spaces.Box, system.dimension)
+        self.name = type(env.unwrapped).__name__ if env.spec is None else str(env.spec.id)
+        _require_box("observation_space", env.observation_space, system.dimension)
+        space: Any = env.action_space
         if isinstance(self.actions, Choices):
             count = len(self.actions.values)
-            _require_size("action_space", env.action_space, spaces.Discrete, count)
-        else:
-            _require_size("action_space", env.action_space, spaces.Box, self.actions.dimension)
-            self._require_inside(env.action_space)
-        name = type(env.unwrapped).__name__ if env.spec is None else str(env.spec.id)
-        self.info = ContinuousInfo(name)
-
-    def _require_inside(self, space: Any) -> None:
-        """Refuse actions of the simulators that the environment does not take."""
+            if not isinstance(space, spaces.Discrete) or space.n != count:
+                expected = f"a Discrete of {count}, as the simulators have"
+                raise SpaceError("action_space", got=space, expected=expected)
+            return
+        _require_box("action_space", space, self.actions.dimension)
         above = space.low.ravel() <= self.actions.low + _ROUNDING
         below = self.actions.high - _ROUNDING <= space.high.ravel()
-        if not (above.all() and below.all()):
+        if not (above & below).all():
             expected = f"one that contains the simulators' {self.actions!r}"
             raise SpaceError("action_space", got=space, expected=expected)
 
@@ -274,16 +255,9 @@ class ContinuousEnvironment:
         return inside, inside.reshape(space.shape).astype(space.dtype)
 
 
-def _require_size(field: str, space: Any, kind: type[Any], size: int) -> None:
-    """Refuse a space of another kind, or of another number of coordinates or points."""
-    count = -1
-    if isinstance(space, spaces.Discrete):
-        count = int(space.n)
-    elif isinstance(space, spaces.Box):
-        count = int(np.prod(space.shape))
-    if not isinstance(space, kind) or count != size:
-        expected = f"a {kind.__name__} of {size}, as the simulators have"
-        raise SpaceError(field, got=space, expected=expected)
+def _require_box(field: str, space: Any, size: int) -> None:
+    if not isinstance(space, spaces.Box) or np.prod(space.shape) != size:
+        raise SpaceError(field, got=space, expected=f"a Box of {size}, as the simulators have")
 
 
 class ControlRun(RunLoop):
@@ -298,29 +272,25 @@ class ControlRun(RunLoop):
         seed: int | None,
         earlier: Result | None,
     ) -> None:
-        require_controller(controller)
-        self.controller = controller
         self.environment = environment
-        self.system = system
         self.callbacks = callbacks
-        if earlier is None:
-            self.result = begin(controller, system, seed or 0, environment.info)
-            return
-        require_earlier(earlier, controller, "", seed)
-        driver = ControllerDriver(controller, replace(earlier, known=system))
-        driver.begin_episode()
-        self.result = replace(driver.result, environment=environment.info)
+        self.result = begin(controller, system, seed or 0, environment.name)
+        if earlier is not None:
+            require_earlier(earlier, controller, "", seed)
+            driver = ControllerDriver(controller, replace(earlier, known=system))
+            driver.begin_episode()
+            self.result = replace(driver.result, environment=self.result.environment)
 
     def _block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
         """Play one episode; return what ended it early, if anything did."""
         number = self.result.total_episodes
-        driver = ControllerDriver(self.controller, self.result)
-        first = driver.steps
+        driver = ControllerDriver(self.result.agent, self.result)
+        first = self.result.drive.steps
         try:
             self._play(driver, number)
             self.result = driver.result
             earned = self.result.blocks.returns[-1]
-            steps = driver.steps - first
+            steps = self.result.drive.steps - first
             self.callbacks.episode(EpisodeReport(number + 1, earned, None, steps, driver.facts))
         except (Exception, KeyboardInterrupt) as error:  # of others: raised again by the loop
             return error
@@ -331,16 +301,15 @@ class ControlRun(RunLoop):
         seed = int(generator(self.result.seed, "reset", number).integers(2**31))
         with self._place(number, 0):
             observation, _ = env.reset(seed=seed)
-        ended = False
-        while not ended:
+        over = False
+        while not over:
             action, played = self.environment.nearest(driver.act(observation))
-            step = driver.step
-            with self._place(number, step):
+            with self._place(number, driver.step):
                 following, reward, terminated, truncated, _ = env.step(played)
-            ended = bool(terminated or truncated or step + 1 >= self.system.horizon)
-            driver.observe(observation, action, float(reward), following, ended)
+            driver.observe(observation, action, reward, following, bool(terminated or truncated))
             observation = following
-            self.bar.label = f"{self.result.label}, {driver.steps:,} steps"
+            over = driver.step == 0
+            self.bar.label = f"{self.result.label}, {driver.standing.steps:,} steps"
             self.bar.update(self.bar.done)
 
     @contextmanager
@@ -350,15 +319,8 @@ class ControlRun(RunLoop):
             yield
         except Exception as error:  # of someone else's environment, which may raise anything
             raise EnvironmentFault(
-                self.environment.info.name,
+                self.environment.name,
                 index=(number, step),
                 got=f"{type(error).__name__}: {error}",
                 expected="a step without error",
             ) from error
-
-
-def require_controller(controller: object) -> None:
-    """Refuse what is not a controller."""
-    if isinstance(controller, type) or not isinstance(controller, Controller):
-        expected = "an instance of a class with the methods begin, act and learn"
-        raise ParameterError("agent", got=f"{controller!r:.60}", expected=expected)

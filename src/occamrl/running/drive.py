@@ -25,8 +25,16 @@ from occamrl.envs.wrapper import EnvironmentInfo, Integers, bonuses
 from occamrl.errors import ParameterError, require_integer, require_kind, require_number
 from occamrl.models.features import FeatureMap
 from occamrl.models.model import ELSEWHERE, ParametricLadder
-from occamrl.protocols import Floats, Flow, Known, Learner, Logged, Outcomes, Plan
-from occamrl.running.alarm import Alarm, Reference, Watch, WatchState
+from occamrl.protocols import Flow, Known, Learner, Logged, Outcomes, Plan
+from occamrl.running.alarm import (
+    Alarm,
+    Reference,
+    Watch,
+    WatchState,
+    alarm_of,
+    keep_steps,
+    kept_flow,
+)
 from occamrl.running.flow import drawn
 from occamrl.running.result import Blocks, Cut, Result
 from occamrl.running.run import (
@@ -40,7 +48,6 @@ from occamrl.running.run import (
 )
 from occamrl.selectors.arena import Arena
 
-KEPT = 20_000  # steps that are kept while an alarm is on, to go on from
 ROUNDING = 1e-3  # how far a reward may be from the known one, in the unit of [0, 1]
 THE_CHANGE = "the change"  # that an alarm dates
 
@@ -49,27 +56,15 @@ class DrivenSystem(EnvironmentInfo):
     """A system of the user's that an agent is told of, by names of states and actions."""
 
 
-def driven_source(known: Known) -> Source:
-    """Return a system that is driven by others as a source, which never plays."""
-    source = Source()
-    source.known = known
-    source.problem = ""
-    source.environment = DrivenSystem(
-        name="what was told",
-        rewards=known.unit,
-        observation=Integers((known.states,), (0,)),
-        action=Integers((known.actions,), (0,)),
-        exact=False,
-    )
-    return source
+class DrivenSource(Source):
+    """A system that is driven by others: it never plays."""
 
-
-class Watching(NamedTuple):
-    """What is kept while an alarm is on."""
-
-    alpha: float  # the rate of false alarms a step
-    memory: WatchState
-    recent: Floats  # [steps, 6] episode, step, s, a, s' and reward of the last ones
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.problem = ""
+        states = Integers((known.states,), (0,))
+        actions = Integers((known.actions,), (0,))
+        self.environment = DrivenSystem("what was told", known.unit, states, actions, exact=False)
 
 
 class Standing(NamedTuple):
@@ -78,20 +73,7 @@ class Standing(NamedTuple):
     states: tuple[int, ...] = ()
     actions: tuple[int, ...] = ()
     rewards: tuple[float, ...] = ()
-    watching: Watching | None = None
-
-    @property
-    def flow(self) -> Flow:
-        """The steps of the open episode."""
-        return Flow.of_episode(self.states, self.actions, self.rewards)
-
-    def after(self, s: int, a: int, next_s: int, reward: float) -> Standing:
-        """Return where it stands after a step."""
-        return self._replace(
-            states=(*(self.states or (s,)), next_s),
-            actions=(*self.actions, a),
-            rewards=(*self.rewards, reward),
-        )
+    watch: WatchState | None = None  # while an alarm is on
 
 
 class BlockInForce:
@@ -130,35 +112,19 @@ class LearnerDriver:
 
     def resume(self, result: Result) -> None:
         """Go on from a result: from where its last block began, if that was interrupted."""
-        cut = result.cut
         state = result.state
-        seen: dict[int, Flow] = {}
         start = result.at
-        if cut is not None and cut.flows:
-            state = cut.state
-            seen = cut.flows
-            start = cut.at
+        seen: dict[int, Flow] = {}
+        if result.cut is not None and result.cut.flows:
+            state, start, seen = result.cut
         standing = result.drive or self._standing
-        state, blocks, seen, standing = copy.deepcopy((state, result.blocks, seen, standing))
-        before = replace(
-            result,
-            agent=self.algorithm,
-            state=state,
-            blocks=blocks,
-            at=start,
-            cut=None,
-            drive=None,
-        )
-        self._standing = standing
-        self._begin_block(before, seen)
+        state, blocks, seen, self._standing = copy.deepcopy((state, result.blocks, seen, standing))
+        before = replace(result, agent=self.algorithm, state=state, blocks=blocks, at=start)
+        self._begin_block(replace(before, cut=None, drive=None), seen)
 
     def _begin_block(self, before: Result, seen: dict[int, Flow] | None = None) -> None:
         self._block = BlockInForce(self.algorithm, before, seen or {})
         self._result: Result | None = None
-
-    def _stand(self, standing: Standing) -> None:
-        self._standing = standing
-        self._result = None
 
     @property
     def known(self) -> Known:
@@ -174,6 +140,10 @@ class LearnerDriver:
     def step(self) -> int:
         """How many steps the open episode has; 0: the next step begins one."""
         return len(self._standing.actions)
+
+    @property
+    def _open_flow(self) -> Flow:
+        return Flow.of_episode(*self._standing[:3])
 
     @property
     def result(self) -> Result:
@@ -193,14 +163,12 @@ class LearnerDriver:
     @property
     def answer(self) -> Any:
         """What the data say, the steps of an open episode included."""
-        result = self.result
-        if self.step:
-            state = copy.deepcopy(result.state)
-            flow = replace(self._standing.flow, episodes=0)
-            part = self.plan.part(self._standing.states[0])
-            self.algorithm.learn(self.known, state, part, flow)
-            result = replace(result, state=state)
-        return result.answer
+        if not self.step:
+            return self.result.answer
+        state = copy.deepcopy(self.result.state)
+        part = self.plan.part(self._standing.states[0])
+        self.algorithm.learn(self.known, state, part, replace(self._open_flow, episodes=0))
+        return replace(self.result, state=state).answer
 
     # Driving --------------------------------------------------------------------------------------
 
@@ -217,9 +185,18 @@ class LearnerDriver:
         a = self._action_number(action)
         if not known.allowed[s, a]:
             names = [self.action_name(int(i)) for i in np.flatnonzero(known.allowed[s])]
-            got = f"{action!r} in state {state!r}"
-            raise ParameterError("action", got=got, expected=f"one of {names!r:.200}")
-        self._require_own(s, a, action)
+            raise ParameterError(
+                "action",
+                got=f"{action!r} in state {state!r}",
+                expected=f"one of {names!r:.200}",
+            )
+        if isinstance(self.algorithm, Arena) and a != self._planned(s):
+            raise ParameterError(
+                "action",
+                got=f"{action!r}, of somebody else",
+                expected=f"{self.action_name(self._planned(s))!r}, its own: a rule judges bases by "
+                "the returns of what they chose",
+            )
         require_kind("ended", ended, (bool, np.bool_))
         if ended:
             next_s = self._last_state(next_state)
@@ -227,7 +204,11 @@ class LearnerDriver:
             next_s = self.state_number("next_state", next_state)
         earned = self._unit_reward(s, a, next_s, reward)
         self._watch_step(s, a, next_s, earned)
-        self._stand(self._standing.after(s, a, next_s, earned))
+        states, actions, rewards, watch = self._standing
+        self._standing = Standing(
+            (*(states or (s,)), next_s), (*actions, a), (*rewards, earned), watch
+        )
+        self._result = None
         if ended or self.step == known.horizon:
             self.begin_episode()
 
@@ -239,22 +220,17 @@ class LearnerDriver:
         if not self.step:
             return
         block = self._block
-        before = block.before
-        flow = self._standing.flow
-        start = self._standing.states[0]
-        standing = Standing(watching=self._with_recent(flow))
-        record_block(
-            before.blocks,
-            block.plan.facts,
-            block.plan.diagnostics,
-            self._piece(flow),
-            new=not block.seen,
-        )
-        part = int(plan_parts(block.plan, self.known)[1][start])
+        states, _, _, watch = self._standing
+        flow = self._open_flow
+        if watch is not None:
+            keep_steps(watch, block.before.total_episodes + 1, flow)
+        self._record(flow, block.plan, new=not block.seen)
+        part = int(plan_parts(block.plan, self.known)[1][states[0]])
         block.seen = joined(block.seen, {part: flow})
         if self.known.continuing:
-            block.before = replace(before, at=self._standing.states[-1])
-        self._stand(standing)
+            block.before = replace(block.before, at=states[-1])
+        self._standing = Standing(watch=watch)
+        self._result = None
         if block.episodes >= block.plan.episodes:
             self._end_block()
 
@@ -264,17 +240,16 @@ class LearnerDriver:
             learn_block(self.algorithm, self.known, block.before.state, block.plan, block.seen)
         self._begin_block(block.before)
 
-    def _piece(self, flow: Flow) -> Block:
-        """Return a flow as a piece of what happened."""
-        known = self.known
-        weight = flow.count * known.discount**flow.step
-        earned = known.unit.total(np.nansum(flow.reward * weight), weight.sum())
-        return Block({0: flow}, np.array([flow.episodes]), np.array([np.nan]), np.array([earned]))
+    def _record(self, flow: Flow, plan: Plan, *, new: bool) -> None:
+        """Add a flow to what happened."""
+        weight = flow.count * self.known.discount**flow.step
+        earned = self.known.unit.total(np.nansum(flow.reward * weight), weight.sum())
+        piece = Block({}, np.array([flow.episodes]), np.array([np.nan]), np.array([earned]))
+        record_block(self._block.before.blocks, plan.facts, plan.diagnostics, piece, new=new)
 
     def _planned(self, s: int) -> int:
         """Return what the plan in force does in a state, at the step of the open episode."""
-        standing = self._standing
-        start = standing.states[0] if standing.states else s
+        start = self._standing.states[0] if self.step else s
         policy = self.plan.part(start).policy
         if policy.ndim == 2:
             return int(policy[self.step, s])
@@ -283,26 +258,17 @@ class LearnerDriver:
         uniform = random.random(self.known.horizon)[self.step]
         return drawn(policy[self.step, s].cumsum(), uniform)
 
-    def _require_own(self, s: int, a: int, action: Any) -> None:
-        """Refuse actions of others to a rule, which judges bases by what they chose."""
-        if not isinstance(self.algorithm, Arena):
-            return
-        planned = self._planned(s)
-        if a != planned:
-            name = self.action_name(planned)
-            expected = f"{name!r}, its own: a rule judges bases by the returns of what they chose"
-            raise ParameterError("action", got=f"{action!r}, of somebody else", expected=expected)
-
     # Other sources --------------------------------------------------------------------------------
 
     def read(self, log: Logged) -> None:
         """Learn from a log, flow by flow; a row that cannot be leaves the driver as it was."""
         if isinstance(self.algorithm, Arena):
-            expected = (
-                "an algorithm that learns from steps, such as Occam: a rule judges returns of its "
-                "own choices"
+            raise ParameterError(
+                "source",
+                got="a log for Arena",
+                expected="an algorithm that learns from steps, such as Occam: a rule judges "
+                "returns of its own choices",
             )
-            raise ParameterError("source", got="a log for Arena", expected=expected)
         before = self.result
         try:
             self.begin_episode()
@@ -315,20 +281,20 @@ class LearnerDriver:
 
     def _feed(self, flow: Flow) -> None:
         """Learn from a flow that somebody else played."""
-        before = self._block.before
-        plan = self._block.plan
         if not self.known.rewards_known and np.isnan(flow.reward).any():
-            expected = "rewards: this agent estimates them"
-            raise ParameterError("log", got="steps without a reward", expected=expected)
-        facts = dict(plan.facts)
+            raise ParameterError(
+                "log", got="steps without a reward", expected="rewards: this agent estimates them"
+            )
+        facts = dict(self.plan.facts)
         if "playing" in facts:
             facts["playing"] = "somebody else"
         # Whose plan it was is of no matter to what others did.
-        diagnostics = dict(plan.diagnostics)
+        diagnostics = dict(self.plan.diagnostics)
         diagnostics.pop("source", None)
-        others = replace(plan, facts=facts, diagnostics=diagnostics)
-        self.algorithm.learn(self.known, before.state, others, flow)
-        record_block(before.blocks, facts, diagnostics, self._piece(flow), new=True)
+        plan = replace(self.plan, facts=facts, diagnostics=diagnostics)
+        before = self._block.before
+        self.algorithm.learn(self.known, before.state, plan, flow)
+        self._record(flow, plan, new=True)
         self._begin_block(before)
 
     def take_over(self, result: Result) -> None:
@@ -336,9 +302,9 @@ class LearnerDriver:
         theirs = _sizes(result.finite)
         ours = _sizes(self.known)
         if theirs != ours:
-            expected = f"{ours[:3]}, as here"
-            got = f"a problem of sizes {theirs[:3]}"
-            raise ParameterError("source", got=got, expected=expected)
+            raise ParameterError(
+                "source", got=f"a problem of sizes {theirs[:3]}", expected=f"{ours[:3]}, as here"
+            )
         state, blocks = copy.deepcopy((result.state, result.blocks))
         self._begin_block(replace(self._block.before, state=state, blocks=blocks))
 
@@ -346,78 +312,61 @@ class LearnerDriver:
 
     def watch(self, alpha: float) -> None:
         """Watch for changes from now on, with a rate of false alarms."""
-        watch = Watch(self.algorithm, self.known, alpha)
-        self._stand(
-            self._standing._replace(watching=Watching(alpha, watch.begin(), np.zeros((0, 6))))
-        )
+        memory = Watch(self.algorithm, self.known).begin(alpha)
+        self._standing = self._standing._replace(watch=memory)
+        self._result = None
 
     @property
     def alarm(self) -> Alarm | None:
         """The alarm that was raised and not dealt with; None without."""
-        watching = self._standing.watching
-        if watching is None:
-            return None
-        return self._watch(watching).alarm(watching.memory)
+        return None if self._standing.watch is None else alarm_of(self._standing.watch)
 
     def dismiss(self) -> None:
         """Take an alarm for a false one."""
-        watching = self._standing.watching
-        if watching is not None:
-            watching.memory["alarm"] = []
+        if self._standing.watch is not None:
+            self._standing.watch["alarm"] = []
             self._result = None
 
     def forget(self, since: str | int) -> None:
         """Start anew from the steps since an alarm's change, or since an episode, from 1."""
-        watching = self._standing.watching
-        if watching is None:
-            expected = "Agent(..., alarm=1e-3): steps are kept for that"
-            raise ParameterError("alarm", got=None, expected=expected)
+        memory = self._standing.watch
+        if memory is None:
+            raise ParameterError(
+                "alarm", got=None, expected="Agent(..., alarm=1e-3): steps are kept for that"
+            )
         alarm = self.alarm
         if since == THE_CHANGE:
             if alarm is None:
-                expected = "the number of an episode: there is no alarm"
-                raise ParameterError("since", got=repr(since), expected=expected)
+                raise ParameterError(
+                    "since", got=repr(since), expected="the number of an episode: there is no alarm"
+                )
             since = alarm.since
         before = self._block.before
         first = require_integer("since", since, 1, maximum=before.total_episodes + 1)
-        rows = watching.recent[watching.recent[:, 0] >= first]
+        rows = memory["recent"][memory["recent"][:, 0] >= first]
         if alarm is not None and first == alarm.since:
             rows = rows[(rows[:, 0] > first) | (rows[:, 1] + 1 >= alarm.step)]
+        # Episodes that are kept are numbered anew.
+        numbers = np.unique(rows[:, 0], return_inverse=True)[1] + 1
+        self.watch(memory["alpha"])
+        fresh = self._standing.watch
+        assert fresh is not None  # noqa: S101  # it was just made
+        fresh["recent"] = np.column_stack([numbers, rows[:, 1:]])
         state = self.algorithm.begin(self.known)
         self._begin_block(replace(before, state=state, blocks=Blocks(), cut=None))
-        episodes = np.unique(rows[:, 0])
-        for episode in episodes:
-            self._feed(_flow_of(rows[rows[:, 0] == episode]))
-        numbers = np.searchsorted(episodes, rows[:, 0]) + 1
-        recent = np.column_stack([numbers, rows[:, 1:]])
-        memory = self._watch(watching).begin()
-        self._stand(self._standing._replace(watching=Watching(watching.alpha, memory, recent)))
-
-    def _watch(self, watching: Watching) -> Watch:
-        return Watch(self.algorithm, self.known, watching.alpha)
+        for episode in range(1, 1 + int(numbers.max(initial=0))):
+            self._feed(kept_flow(fresh, episode))
 
     def _watch_step(self, s: int, a: int, next_s: int, reward: float) -> None:
         """Hold a step against the model in use, while an alarm is on."""
-        watching = self._standing.watching
-        if watching is None:
-            return
-        block = self._block
-        watch = self._watch(watching)
-        if block.reference is None:
-            block.reference = watch.reference(block.before.state, block.plan)
-        when = block.before.total_episodes + 1, self.step + 1
-        watch.see(watching.memory, block.reference, (s, a, next_s, reward), when)
-
-    def _with_recent(self, flow: Flow) -> Watching | None:
-        """Return what is kept while an alarm is on, with the steps of an episode that ended."""
-        watching = self._standing.watching
-        if watching is None:
-            return None
-        number = np.full(flow.step.size, self._block.before.total_episodes + 1)
-        rows = np.column_stack(
-            [number, flow.step, flow.state, flow.action, flow.next_state, flow.reward]
-        )
-        return watching._replace(recent=np.vstack([watching.recent, rows])[-KEPT:])
+        memory = self._standing.watch
+        if memory is not None:
+            block = self._block
+            watch = Watch(self.algorithm, self.known)
+            if block.reference is None:
+                block.reference = watch.reference(block.before.state, block.plan)
+            when = block.before.total_episodes + 1, self.step + 1
+            watch.see(memory, block.reference, (s, a, next_s, reward), when)
 
     # Names and rewards ----------------------------------------------------------------------------
 
@@ -442,26 +391,25 @@ class LearnerDriver:
 
     def action_name(self, a: int) -> Any:
         """Return what the user calls an action."""
-        if not self.driven:
-            return self._block.before.environment.action.decode(a)
-        return self.known.action_name(a)
+        if self.driven:
+            return self.known.action_name(a)
+        return self._block.before.environment.action.decode(a)
 
     def _action_number(self, name: Any) -> int:
-        if not self.driven:
-            return int(self._block.before.environment.action.encode(name))
-        return self.known.action_number(name)
+        if self.driven:
+            return self.known.action_number(name)
+        return int(self._block.before.environment.action.encode(name))
 
     def _here(self, name: Any) -> int:
         """Return the number of the state that the next step is made in: where the last one led."""
         s = self.state_number("state", name)
-        states = self._standing.states
-        if states and states[-1] != s:
-            led = self.known.state_name(states[-1])
-            expected = (
-                f"{led!r}, where the last step led; if another episode begins, first "
-                "begin_episode() (--begin)"
+        if self.step and self._standing.states[-1] != s:
+            raise ParameterError(
+                "state",
+                got=repr(name),
+                expected=f"{self.known.state_name(self._standing.states[-1])!r}, where the last "
+                "step led; if another episode begins, first begin_episode() (--begin)",
             )
-            raise ParameterError("state", got=repr(name), expected=expected)
         return s
 
     def _last_state(self, name: Any) -> int:
@@ -471,9 +419,8 @@ class LearnerDriver:
         the last state, where that is one for the end.
         """
         known = self.known
-        end = f"{name} (end)"
-        if known.names is not None and end in known.names.states:
-            return known.state_number(end)
+        if known.names is not None and f"{name} (end)" in known.names.states:
+            return known.state_number(f"{name} (end)")
         s = self.state_number("next_state", name)
         goes_on = np.zeros(known.states, bool)
         outcomes = outcomes_of(self.algorithm, known)
@@ -483,8 +430,11 @@ class LearnerDriver:
         if not goes_on[s]:
             return s
         if goes_on[-1]:
-            expected = f"False: all models go on in state {name!r}, and have no state at the end"
-            raise ParameterError("ended", got=True, expected=expected)
+            raise ParameterError(
+                "ended",
+                got=True,
+                expected=f"False: all models go on in state {name!r}, and have no state at the end",
+            )
         return known.states - 1
 
     def _unit_reward(self, s: int, a: int, next_s: int, reward: Any) -> float:
@@ -509,10 +459,8 @@ class LearnerDriver:
         distance = np.abs(possible - value)
         if reward is None or distance.min() > ROUNDING:
             amounts = " or ".join(f"{unit.total(amount, 1):g}" for amount in possible)
-            hint = "; or None, for the known one"
-            if possible.size > 1:
-                hint = "; it tells outcomes apart here"
-            expected = f"{amounts}, as the models have it{hint}"
+            hint = "or None, for the known one" if possible.size == 1 else "it tells outcomes apart"
+            expected = f"{amounts}, as the models have it; {hint}"
             raise ParameterError("reward", got=reward, expected=expected)
         return float(possible[distance.argmin()])
 
@@ -529,19 +477,9 @@ def outcomes_of(algorithm: Learner, known: Known) -> Outcomes | None:
     if models is not None:
         return models.model.layout
     # Features are those of a ladder, or of the algorithm; a user's has neither.
-    ladder = getattr(algorithm, "ladder", algorithm)
-    features = getattr(ladder, "features", None)
-    if isinstance(features, FeatureMap):
-        return features.attach(known)
-    return known.transition_rewards
+    features = getattr(getattr(algorithm, "ladder", algorithm), "features", None)
+    return features.attach(known) if isinstance(features, FeatureMap) else known.transition_rewards
 
 
 def _sizes(known: Known) -> tuple[int, int, int, Any]:
     return known.states, known.actions, known.horizon, known.names
-
-
-def _flow_of(rows: Floats) -> Flow:
-    """Return the flow of kept steps [n, 6] of one episode."""
-    step, state, action, next_state = rows[:, 1:5].astype(np.int64).T
-    count = np.ones(len(rows), np.int64)
-    return Flow(step, state, action, next_state, rows[:, 5], count, episodes=1)

@@ -115,8 +115,9 @@ def learn(
     earlier = continue_from
     if path is not None and path.exists():
         if continue_from is not None:
-            got = f"{path}, which exists"
-            raise ParameterError("checkpoint", got=got, expected="no continue_from beside it")
+            raise ParameterError(
+                "checkpoint", got=f"{path}, which exists", expected="no continue_from beside it"
+            )
         earlier = Result.load(path, agent)
         target -= earlier.total_episodes
 
@@ -125,8 +126,9 @@ def learn(
     if is_controller(agent):
         for name, value in finite_only.items():
             if value is not None:
-                expected = "nothing: spaces are taken as they are"
-                raise ParameterError(name, got=value, expected=expected)
+                raise ParameterError(
+                    name, got=value, expected="nothing: spaces are taken as they are"
+                )
         system = system_of(agent, known)
         environment = ContinuousEnvironment(env, system)
         run = ControlRun(agent, environment, system, followers, seed, earlier)
@@ -318,12 +320,13 @@ class EnvironmentSource(Source):
         """Refuse an episode that was truncated before the horizon, unless that is allowed."""
         horizon = self.known.horizon
         if episode.steps < horizon and not episode.ended and not self.allow_truncation:
-            expected = (
-                f"{horizon} steps or termination; allow_truncation=True learns from such episodes"
+            raise EnvironmentFault(
+                self.environment.name,
+                index=(episode.number, episode.steps - 1),
+                got=f"an episode truncated after {episode.steps} steps",
+                expected=f"{horizon} steps or termination; allow_truncation=True learns from such "
+                "episodes",
             )
-            got = f"an episode truncated after {episode.steps} steps"
-            index = (episode.number, episode.steps - 1)
-            raise EnvironmentFault(self.environment.name, index=index, got=got, expected=expected)
 
     def _play_again(self, reset_seed: int, episode: Episode) -> None:
         """Refuse an environment in which the same seed and actions lead elsewhere."""
@@ -336,11 +339,11 @@ class EnvironmentSource(Source):
             again.append(step.next_state)
             total += step.earned * self.known.discount**index
         if again != path or total != episode.earned:
-            returns = f"returns {episode.earned:g} and {total:g}"
             raise EnvironmentFault(
                 self.environment.name,
                 index=(episode.number,),
-                got=f"states {path[:8]} and, again, {again[:8]}; {returns}",
+                got=f"states {path[:8]} and, again, {again[:8]}; returns {episode.earned:g} and "
+                f"{total:g}",
                 expected="the same episode from the same reset seed and actions; "
                 "replay=False learns all the same",
             )
