@@ -25,9 +25,9 @@ import occamrl as orl
 from occamrl.addresses import Address
 from occamrl.control.controller import averaged
 from occamrl.control.grid import OnGrid
+from occamrl.control.vertices import Grid
 from occamrl.evidence import simulated
 from occamrl.evidence.simulator_worlds import plan_in
-from occamrl.problems.grids import Grid
 from occamrl.protocols import Floats, Judgement, Planner, Simulator, System, Transition
 from studies.figures import Size, each, table
 from studies.systems import CREEK, PENDULUM_V1, SYSTEMS, Rng, Task, World, creek

@@ -21,6 +21,7 @@ from scipy.stats import binom
 import occamrl as orl
 from occamrl.addresses import Address, generator
 from occamrl.checks import leaves
+from occamrl.control.vertices import Grid
 from occamrl.errors import (
     CheckpointError,
     EnvironmentFault,
@@ -34,7 +35,6 @@ from occamrl.evidence import simulated
 from occamrl.evidence.simulator_contract import SimulatorError, check_simulator
 from occamrl.evidence.simulator_laws import fit_laws
 from occamrl.logs.continuous import episodes_of
-from occamrl.problems.grids import Grid
 from occamrl.protocols import Controller, Floats, Simulator, System, Transition
 from studies.control import peeking, reusing, shared
 from studies.systems import Task, World

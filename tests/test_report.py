@@ -75,7 +75,7 @@ def record(
     }
 
 
-def records(cells: list[dict[str, Any]], **about: Any) -> Records:
+def records(cells: list[Any], **about: Any) -> Records:
     return Records(folder=Path(), name="made up", spec={"name": "made up"}, cells=cells, **about)
 
 

@@ -342,7 +342,7 @@ def new(
 ) -> None:
     """Write a template: a class of your own that checks itself, or the TOML file of a ladder or an experiment."""
     from occamrl.errors import ParameterError, require_choice
-    from occamrl.running.storage import write_whole
+    from occamrl.files import write_whole
 
     require_choice("kind", kind, TEMPLATES)
     ending = ".toml" if kind in ("ladder", "spec") else ".py"

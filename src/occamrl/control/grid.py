@@ -19,13 +19,13 @@ import scipy.sparse as sp
 from occamrl.addresses import generator
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.control.system import Choices
+from occamrl.control.vertices import Grid
 from occamrl.envs.wrapper import Discretiser
 from occamrl.errors import ParameterError, ShapeError, require_integer
 from occamrl.evidence.simulated import label_of
 from occamrl.evidence.simulator_contract import call_checked, step_checked
 from occamrl.models.families import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.problems.grids import Grid
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Known
 

@@ -21,7 +21,7 @@ import tomli_w
 from scipy import stats
 
 from occamrl.answers.answer import stretch_begin
-from occamrl.experiments.comparison import league
+from occamrl.experiments.league import league
 from occamrl.experiments.records import Records, kept_of
 from occamrl.experiments.tables import FEWEST, interval
 from occamrl.protocols import Floats, Ints

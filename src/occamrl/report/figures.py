@@ -23,9 +23,9 @@ import numpy as np
 from occamrl.answers.wording import format_number
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.experiments.tables import FEWEST, Runs, interval
+from occamrl.files import make_folder, write_whole
 from occamrl.protocols import Floats, Ints
 from occamrl.running.result import Result
-from occamrl.running.storage import make_folder, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -28,12 +28,12 @@ from occamrl.answers.answer import Answer
 from occamrl.answers.wording import count_of, format_number, times
 from occamrl.errors import OccamRLError, as_path
 from occamrl.experiments.records import Records, load, shown
+from occamrl.files import make_folder, write_whole
 from occamrl.models.model import ELSEWHERE
 from occamrl.naming import spoken
 from occamrl.report.data import build
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth, write_figures
 from occamrl.running.result import Result
-from occamrl.running.storage import make_folder, write_whole
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "main.js")
 MOST_WORLDS = 8  # simulators in which policies are run

@@ -41,7 +41,7 @@ from occamrl.protocols import (
 )
 from occamrl.running.callbacks import Callbacks, EpisodeReport
 from occamrl.running.result import Blocks, Result, known_by_ladder
-from occamrl.running.run import Block, RunLoop, record_block, require_earlier
+from occamrl.running.run import Block, RunLoop, record_block, require_continuation
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -276,12 +276,12 @@ class ControlRun(RunLoop):
         self.callbacks = callbacks
         self.result = begin(controller, system, seed or 0, environment.name)
         if earlier is not None:
-            require_earlier(earlier, controller, "", seed)
+            require_continuation(earlier, controller, "", seed)
             driver = ControllerDriver(controller, replace(earlier, known=system))
             driver.begin_episode()
             self.result = replace(driver.result, environment=self.result.environment)
 
-    def _block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
+    def _play_block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
         """Play one episode; return what ended it early, if anything did."""
         number = self.result.total_episodes
         driver = ControllerDriver(self.result.agent, self.result)
