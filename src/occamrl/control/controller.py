@@ -192,7 +192,7 @@ class OccamControl:
 
 
 def averaged(members: list[Simulator], weights: Floats, particles: int) -> Simulator:
-    """Return a simulator that runs row i in the member of particle i mod ``particles``, by weight."""
+    """Return a simulator that runs row i in the member of particle i mod ``particles``."""
     shares = np.cumsum(weights) / weights.sum()
     pattern = np.searchsorted(shares, (np.arange(particles) + 0.5) / particles)
 

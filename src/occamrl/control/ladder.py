@@ -25,6 +25,7 @@ from occamrl.protocols import Floats, Ints, Planner, RewardFunction, Simulator, 
 
 if TYPE_CHECKING:
     from occamrl.control.grid import OnGrid
+    from occamrl.control.vertices import Grid
 
 _WALK = 8  # walks that explore a member, and their steps
 _EXPLORED = 4  # members
@@ -163,11 +164,12 @@ class SimulatorLadder:
             expected = "a state, or a function start(rng) that returns one"
             raise ParameterError("start", got=f"TypeError: {error}", expected=expected) from error
 
-    def on_grid(self, grid: Any, actions: Any, draws: int = 200, seed: int = 0) -> OnGrid:
-        """Return the simulators as a finite ladder on a grid (:class:`occamrl.control.grid.OnGrid`).
+    def on_grid(self, grid: Grid, actions: Any, draws: int = 200, seed: int = 0) -> OnGrid:
+        """Return the simulators as a finite ladder on a grid (:mod:`occamrl.control.grid`).
 
-        ``grid`` is an :class:`occamrl.control.vertices.Grid`, ``actions`` a list; ``draws`` are made
-        at every vertex and action. Kernels are estimated: see there what that does to guarantees.
+        ``grid`` is an :class:`occamrl.control.vertices.Grid`, ``actions`` a list; ``draws`` are
+        made at every vertex and action. Kernels are estimated: see there what that does to
+        guarantees.
         """
         from occamrl.control.grid import OnGrid  # which needs this module
 
