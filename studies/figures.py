@@ -64,7 +64,7 @@ OTHERS = (  # parts that are not written into a page: baselines and real_log nee
         f"linear:{name}"
         for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")
     ),
-    *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
+    *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures")),
     *(f"rivals:{name}" for name in ("ice", "mixture", "pricing", "misspecified", "riverswim")),
     *(f"rivals:{name}" for name in ("river_swim", "linear_river_swim")),
     *(f"simulators:{name}" for name in ("evidence", "gymnasium", "logs")),

@@ -324,10 +324,10 @@ def sizes(quick: bool) -> Iterator[str]:
 def likely(by: ParametricEvidence, flow: Any) -> Any:
     """Return the counts of a flow."""
     state = by.begin()
-    from occamrl.evidence import likelihood
+    from occamrl.evidence.counts import count_outcomes
 
     rows = by.model.row_of(flow.state, flow.action)
-    return likelihood.count_outcomes(
+    return count_outcomes(
         state,
         by.outcomes,
         rows[rows >= 0],

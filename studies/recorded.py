@@ -322,10 +322,6 @@ CONFIGURATIONS: dict[str, tuple[int, Callable[[], Played]]] = {
         1_000,
         lambda: (orl.OccamMixture(features=simulators().features), simulated_river()),
     ),
-    "OccamLin sparse-mixture": (
-        2_000,
-        lambda: (orl.OccamLin(features=mixture_features()), problem("mixture")),
-    ),
     # posterior sampling
     "PSRL Dirichlet river-swim": (2_000, lambda: swum(orl.PSRL())),
     "PSRL Dirichlet own river rewards on transitions": (
@@ -340,10 +336,6 @@ CONFIGURATIONS: dict[str, tuple[int, Callable[[], Played]]] = {
     "PSRL ice members": (
         1_000,
         lambda: (members(orl.Ladder.of_problem(problem("half ice"))), problem("half ice")),
-    ),
-    "LinPSRL sparse-mixture": (
-        500,
-        lambda: (orl.LinPSRL(features=mixture_features()), problem("mixture")),
     ),
     # other learners
     "UCBVI river-swim scale 0.1": (2_000, lambda: swum(orl.UCBVI(episodes=2_000, scale=0.1))),
