@@ -101,7 +101,7 @@ def foreign(runs: int) -> None:
             agents[1].observe(stock, planned, None, after)
             stock = after
         for i, agent in enumerate(agents):
-            found = agent.algorithm.evidence(agent.known)  # type: ignore[attr-defined]
+            found = agent.algorithm.evidence(agent.known)
             state = agent.result.state
             data, truth = found.counts_of(state), np.array([(0.3 - 0.1) / 0.5, 0.2 / 0.3])
             lost[i] += found.log_likelihood(data, truth) < found.least(state)

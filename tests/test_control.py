@@ -1,11 +1,11 @@
-"""Simulators that can only be run: the test by exchangeability, the contract, acting, files, refinement."""
+"""Simulators that can only be run: the test by exchangeability, the contract, acting, files."""
 
 from __future__ import annotations
 
-import importlib
 import itertools
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,29 +13,35 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binom
 
 import occamrl as orl
-from occamrl.addresses import generator
-from occamrl.control import errors, evidence
-from occamrl.control.ladder import SimulatorError, check_simulator
+from occamrl.addresses import Address, generator
+from occamrl.checks import leaves
 from occamrl.control.vertices import Grid
 from occamrl.errors import (
     CheckpointError,
     EnvironmentFault,
     Interrupted,
+    NotAvailable,
     ParameterError,
     ShapeError,
     SpaceError,
 )
+from occamrl.evidence import simulated
+from occamrl.evidence.simulator_contract import SimulatorError, check_simulator
+from occamrl.evidence.simulator_laws import fit_laws
 from occamrl.logs.continuous import episodes_of
-from occamrl.protocols import Floats
+from occamrl.protocols import Controller, Floats, Simulator, System, Transition
 from studies.control import peeking, reusing, shared
-from studies.systems import System, World
+from studies.systems import Task, World
 
 Rng = np.random.Generator
 QUICK = orl.CEM(candidates=8, elites=2, iterations=1, horizon=5, particles=2)
+START = np.array([0.5, 0.0])
 
 
 def cart(
@@ -47,69 +53,89 @@ def cart(
     drag: float = 0.0,
     sd: float = 0.05,
 ) -> Floats:
-    """A cart on a line: place and speed."""
-    speed = (
-        states[:, 1]
-        + 0.2 * actions[:, 0]
-        + wind
-        - drag * states[:, 1]
-        + sd * rng.normal(size=len(states))
-    )
+    """Run a cart on a line: place and speed."""
+    noise = sd * rng.normal(size=len(states))
+    speed = states[:, 1] + 0.2 * actions[:, 0] + wind - drag * states[:, 1] + noise
     return np.stack([states[:, 0] + 0.1 * speed, speed], axis=1)
 
 
-def reward(states: Floats, actions: Floats, after: Floats) -> Floats:
+def reward(states: Floats, actions: Floats, next_states: Floats) -> Floats:
     """Stay where you are."""
-    found: Floats = -(after**2).sum(axis=1)
-    return found
+    squares: Floats = (next_states**2).sum(axis=1)
+    return -squares
 
 
-CLASSES: dict[str, list[Any]] = {
+CLASSES: dict[str, list[Simulator]] = {
     "calm": [cart],
-    "wind": [partial(cart, wind=w) for w in (-0.1, 0.1)],
+    "wind": [partial(cart, wind=-0.1), partial(cart, wind=0.1)],
 }
+WINDY = partial(cart, wind=0.1)
+OUTSIDE = partial(cart, wind=0.1, drag=0.4)
 
 
 def ladder_of(classes: Any = CLASSES, **options: Any) -> orl.SimulatorLadder:
     """Return a ladder of carts."""
-    about: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "reward": reward,
         "horizon": 30,
         "actions": orl.Box(-1, 1),
-        "start": [0.5, 0.0],
+        "start": START,
     }
-    return orl.SimulatorLadder(classes, **(about | options))
+    return orl.SimulatorLadder(classes, **(defaults | options))
 
 
-def walk(
-    agent: orl.OccamControl, truth: Any, steps: int, seed: int = 0, actions: Any = None
-) -> orl.OccamControl:
-    """Let an agent watch random actions."""
-    rng, state = np.random.default_rng(seed), np.array([0.5, 0.0])
-    for t in range(steps):
-        action = agent.ladder.actions.draw(1, rng) if actions is None else actions(t)
-        after = truth(state[None], action, rng)[0]
-        agent.observe(state, action[0], float(reward(state[None], action, after[None])[0]), after)
-        state = after if agent.state["step"] else np.array([0.5, 0.0])
+def random_steps(
+    truth: Simulator, steps: int, seed: int, horizon: int = 30
+) -> Iterator[Transition]:
+    """Yield real steps under random actions."""
+    rng = np.random.default_rng(seed)
+    state = START
+    for number in range(steps):
+        step = number % horizon
+        action = rng.uniform(-1, 1, (1, 1))
+        following = truth(state[None], action, rng)[0]
+        ended = step == horizon - 1
+        yield Transition(
+            state, action[0], None, following, ended, Address(seed=0, place=number), step
+        )
+        state = START if ended else following
+
+
+def watching(controller: orl.OccamControl, truth: Simulator, steps: int) -> orl.Agent:
+    """Return an agent that has watched random actions."""
+    agent = orl.Agent(controller)
+    for step in random_steps(truth, steps, seed=0, horizon=controller.ladder.horizon):
+        agent.observe(step.state, step.action, None, step.next_state)
     return agent
 
 
 class Cart(World):
-    """A cart as an environment; ``fail`` is raised at step ``at`` of all."""
+    """A cart as an environment; ``fault`` is raised at some step of all."""
 
     def __init__(
-        self, step: Any, fail: BaseException | None = None, at: int = -1, actions: Any = None
+        self,
+        step: Simulator,
+        fault: BaseException | None = None,
+        at_step: int = -1,
+        actions: Any = None,
     ) -> None:
-        task = System(
-            cart, {}, {}, {}, reward, lambda rng: np.array([0.5, 0.0]), actions or orl.Box(-1, 1)
+        task = Task(
+            step=cart,
+            classes={},
+            truths={},
+            outside={},
+            reward=reward,
+            start=lambda rng: START,
+            actions=actions or orl.Box(-1, 1),
         )
         super().__init__(task, step)
-        self.fail, self.left = fail, at
+        self.fault = fault
+        self.steps_left = at_step
 
     def step(self, action: Any) -> Any:
-        self.left -= 1
-        if self.left == 0 and self.fail is not None:
-            raise self.fail
+        self.steps_left -= 1
+        if self.steps_left == 0 and self.fault is not None:
+            raise self.fault
         return super().step(action)
 
 
@@ -117,7 +143,7 @@ class Cart(World):
 
 
 def test_the_bets_of_exchanged_outcomes_have_mean_one() -> None:
-    """Whatever the scores are, the N + 1 values of e that arise when each plays the part of y add up to N + 1."""
+    """Whatever the scores are, the N + 1 values of e, when each plays y, add up to N + 1."""
     rng = np.random.default_rng(0)
     scores = [
         rng.normal(size=8),
@@ -125,146 +151,167 @@ def test_the_bets_of_exchanged_outcomes_have_mean_one() -> None:
         rng.standard_cauchy(8),
         np.full(8, -np.inf),
         np.zeros(8),
+        np.where(rng.random(8) < 0.5, -np.inf, 0.0),
+        np.array([900.0, *np.full(7, -900.0)]),
     ]
-    scores += [np.where(rng.random(8) < 0.5, -np.inf, 0.0), np.array([900.0, *np.full(7, -900.0)])]
     for log_w in scores:
-        bets = [np.exp(evidence.bet(np.roll(log_w, k))) for k in range(8)]
+        bets = [np.exp(simulated.bet(np.roll(log_w, k))) for k in range(8)]
         assert np.isclose(np.mean(bets), 1.0, atol=1e-12)
 
 
 def test_the_score_does_not_look_at_the_outcome() -> None:
-    """Brute force: with laws and history fixed, each of the N + 1 points is put in the place of the outcome."""
+    """Brute force: with laws and history fixed, each of the N + 1 points plays the outcome."""
     ladder = ladder_of(draws=6)
-    agent = walk(orl.OccamControl(ladder=ladder), partial(cart, wind=0.05), 20)
-    rng, state = np.random.default_rng(1), agent.state["evidence"]
-    state["rejected"][:] = -1
-    active, top = evidence.awake(state)
-    phi = errors.features(ladder, np.array([0.3, -0.2]), np.array([0.5]))
-    laws = evidence.fit(state, active, rng.normal(size=(3, 6, 2)), ladder.resolution)
-    points, before = rng.normal(size=(3, 7, 2)), state["laws"].copy()
+    agent = watching(orl.OccamControl(ladder=ladder), partial(cart, wind=0.05), 20)
+    state = agent.result.state["evidence"]
+    state["members"].rejected[:] = -1
+    rng = np.random.default_rng(1)
+    active = np.arange(3)
+    phi = ladder.error_features.of(np.array([0.3, -0.2]), np.array([0.5]))
+    draws = rng.normal(size=(3, 6, 2))
+    before = state["members"].far, state["errors"].awake
+    laws, _ = fit_laws(draws, ladder.resolution, *before)
+    points = rng.normal(size=(3, 7, 2))
     total = np.zeros((3, 2))
     for k in range(7):
-        state["laws"] = before.copy()
-        total += np.exp(
-            evidence.score(state, active, top, laws, np.roll(points, k, axis=1), phi)[0]
-        )
+        exchanged = np.roll(points, k, axis=1)
+        scores = simulated.score(state, active, active.size, laws, exchanged, phi)
+        total += np.exp(scores.log_bets)
     assert np.allclose(total, 7.0)
 
 
-def rejections(
-    runs: int, steps: int, wrap: Callable[[Any], Any] = lambda step: step, **options: Any
+def peaks_against_the_truth(
+    runs: int,
+    steps: int,
+    wrap: Callable[[Simulator], Simulator] = lambda step: step,
+    **options: Any,
 ) -> Floats:
-    """Return the largest log capital against the true simulator of every run, acting by what came before."""
-    classes = {name: [wrap(each) for each in members] for name, members in CLASSES.items()}
-    ladder, peaks = ladder_of(classes, check=False, **options), []
-    for i in range(runs):
-        agent = orl.OccamControl(ladder=ladder, seed=i)
-        walk(
-            agent,
-            partial(cart, wind=0.1),
-            steps,
-            100 + i,
-            lambda t: np.array([[-1.0 + 2 * (t % 3 == 0)]]),
-        )
-        peaks.append(agent.state["evidence"]["peak"][2])
+    """Return the largest log capital against the true simulator, of every run."""
+    classes = {}
+    for name, members in CLASSES.items():
+        classes[name] = [wrap(member) for member in members]
+    controller = orl.OccamControl(ladder=ladder_of(classes, check=False, **options))
+    peaks = []
+    for seed in range(runs):
+        state = controller.begin(controller.ladder.system)
+        rng = np.random.default_rng(100 + seed)
+        here = START
+        for number in range(steps):
+            action = np.array([1.0 if number % 3 == 0 else -1.0])
+            following = WINDY(here[None], action[None], rng)[0]
+            step = number % 30
+            address = Address(seed, number)
+            transition = Transition(here, action, None, following, step == 29, address, step)
+            controller.learn(controller.ladder.system, state, transition)
+            here = START if transition.ended else following
+        peaks.append(state["evidence"]["members"].peak[2])
     return np.array(peaks)
 
 
+def p_value(peaks: Floats, delta: float) -> float:
+    """Return the chance of so many rejections if each has probability delta."""
+    rejected = int((peaks >= -np.log(delta)).sum())
+    return float(binom.sf(rejected - 1, peaks.size, delta))
+
+
 def test_the_true_simulator_is_rejected_as_rarely_as_promised() -> None:
-    peaks = rejections(50, 40)
-    for delta in (0.05, 0.5):
-        assert binom.sf(int((peaks >= -np.log(delta)).sum()) - 1, peaks.size, delta) > 1e-3
+    peaks = peaks_against_the_truth(50, 40)
+    assert p_value(peaks, 0.05) > 1e-3
+    assert p_value(peaks, 0.5) > 1e-3
 
 
 def test_no_law_is_fitted_to_numbers_behind_ranked_draws() -> None:
-    """Members may use up random numbers differently, so ranked draws and fits need generators of their own."""
+    """Members may use up random numbers differently: draws and fits have generators apart."""
     called: dict[str, list[str]] = {"one": [], "two": []}
 
     def member(name: str, used: int, states: Floats, actions: Floats, rng: Rng) -> Floats:
         called[name].append(str(rng.bit_generator.state))
-        found: Floats = states + rng.normal(size=(len(states), used)).mean(axis=1, keepdims=True)
-        return found
+        noise: Floats = rng.normal(size=(len(states), used)).mean(axis=1, keepdims=True)
+        return states + noise
 
-    classes = {name: [partial(member, name, used)] for used, name in enumerate(called, start=1)}
-    agent = orl.OccamControl(ladder=ladder_of(classes, start=[0.0], check=False))
-    for each in called.values():
-        each.clear()
+    classes = {"one": [partial(member, "one", 1)], "two": [partial(member, "two", 2)]}
+    agent = orl.Agent(orl.OccamControl(ladder=ladder_of(classes, start=[0.0], check=False)))
+    for generators in called.values():
+        generators.clear()
     agent.observe([0.0], [0.0], None, [0.3])
     assert called["one"] == called["two"]  # common random numbers
     assert len(set(called["one"])) == 2
 
 
-@pytest.mark.parametrize(("broken", "steps"), [(nullcontext, 90), (reusing, 90), (peeking, 90)])
-def test_broken_tests_reject_the_truth(broken: Any, steps: int) -> None:
+@pytest.mark.parametrize("broken", [nullcontext, reusing, peeking])
+def test_broken_tests_reject_the_truth(broken: Callable[[], AbstractContextManager[None]]) -> None:
     """Rows that share a draw, fits on the ranked draws, and a score that looks at the outcome."""
+    options: dict[str, Any] = {"draws": 5}
+    if broken is nullcontext:
+        options["wrap"] = shared
     with broken():
-        peaks = rejections(15, steps, *([shared] if broken is nullcontext else []), draws=5)
-    assert binom.sf(int((peaks >= -np.log(0.05)).sum()) - 1, peaks.size, 0.05) < 1e-6
+        peaks = peaks_against_the_truth(15, 90, **options)
+    assert p_value(peaks, 0.05) < 1e-6
 
 
 def test_wrong_classes_are_rejected_and_the_right_one_is_named() -> None:
-    agent = walk(orl.OccamControl(ladder=ladder_of()), partial(cart, wind=0.1), 60)
-    verdict = agent.verdict
+    agent = watching(orl.OccamControl(ladder=ladder_of()), WINDY, 60)
+    verdict = agent.result.verdict
     assert verdict["chosen"] == 2
     assert verdict["rejected_after"][0] < 30
-    assert agent.answer.parameters == {"wind": 0.1}
+    assert agent.answer.parameters == {"wind": (0.1, 0.1, 0.1)}
     assert "'wind'" in str(verdict)
 
 
 def test_deterministic_simulators_have_a_law() -> None:
-    exact = {
-        "calm": [partial(cart, sd=0.0)],
-        "wind": [partial(cart, sd=0.0, wind=w) for w in (0.01, 0.02)],
-    }
-    agent = walk(orl.OccamControl(ladder=ladder_of(exact)), partial(cart, sd=0.0, wind=0.02), 40)
-    assert agent.state["evidence"]["rejected"].tolist()[2] == -1
-    assert max(agent.state["evidence"]["rejected"].tolist()[:2]) <= 4
-    assert min(agent.state["evidence"]["rejected"].tolist()[:2]) >= 1
+    truth = partial(cart, sd=0.0, wind=0.02)
+    exact = {"calm": [partial(cart, sd=0.0)], "wind": [partial(cart, sd=0.0, wind=0.01), truth]}
+    agent = watching(orl.OccamControl(ladder=ladder_of(exact)), truth, 40)
+    calm, other, right = agent.result.state["evidence"]["members"].rejected.tolist()
+    assert right == -1
+    assert 1 <= calm <= 4
+    assert 1 <= other <= 4
 
 
 def test_a_truth_outside_is_noticed_named_and_corrected_for() -> None:
-    truth = partial(cart, wind=0.1, drag=0.4)
-    agent = walk(orl.OccamControl(ladder=ladder_of(coordinates=["place", "speed"])), truth, 150)
-    assert agent.verdict["misspecified"]
-    assert "Where speed is" in agent.answer.misfit
-    assert (
-        "higher" in agent.answer.misfit.rpartition("one below")[2]
-    )  # drag is wind where the speed is low
-    best, rng = int(evidence.ranking(agent.state["evidence"])[0]), np.random.default_rng(0)
-    states, actions = rng.normal(size=(200, 2)) * [1.0, 0.3], rng.uniform(-1, 1, (200, 1))
-    wrong = [np.abs(each(states, actions, generator(0, "a")) - truth(states, actions, generator(0, "a"))).mean()
-             for each in (agent.members[best], agent.corrected(best))]  # fmt: skip
-    assert wrong[1] < 0.4 * wrong[0]
+    controller = orl.OccamControl(ladder=ladder_of(coordinates=["place", "speed"]))
+    agent = watching(controller, OUTSIDE, 150)
+    assert agent.result.verdict["misspecified"]
+    misfit = agent.answer.misfits[0]
+    assert misfit["feature"] == "speed"
+    # Drag is wind where the speed is low.
+    assert min(misfit["at_low"]) > 0.0
+    assert misfit["at_high"] < misfit["at_low"]
+    state = agent.result.state["evidence"]
+    evidence = controller.evidence()
+    best = int(state["members"].ranking[0])
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(200, 2)) * [1.0, 0.3]
+    actions = rng.uniform(-1, 1, (200, 1))
+    expected = OUTSIDE(states, actions, generator(0, "a"))
+    errors = []
+    for step in (evidence.simulators(state)[best], evidence.corrected(state, best)):
+        errors.append(np.abs(step(states, actions, generator(0, "a")) - expected).mean())
+    assert errors[1] < 0.4 * errors[0]
     agent.act([0.5, 0.0])
 
 
 def test_many_simulators_take_turns() -> None:
-    """At most 32 are awake at a step, all get their turn, and nobody looks at outcomes that are still to come."""
-    winds = {"winds": [partial(cart, wind=w) for w in np.linspace(-0.01, 0.01, 100)]}
-    agent = orl.OccamControl(ladder=ladder_of(winds, check=False))
-    walk(agent, cart, 12)
-    state = agent.state["evidence"]
-    assert len(evidence.awake(state)[0]) == evidence.AWAKE
-    assert state["awake"].min() >= 1
-    assert state["awake"].sum() == 12 * evidence.AWAKE
+    """At most 32 are awake at a step, and all get their turn."""
+    winds = {"winds": [partial(cart, wind=wind) for wind in np.linspace(-0.01, 0.01, 100)]}
+    controller = orl.OccamControl(ladder=ladder_of(winds, check=False))
+    awake = watching(controller, cart, 12).result.state["evidence"]["errors"].awake
+    assert awake.min() >= 1
+    assert awake.sum() == 12 * simulated.AWAKE
 
 
 def test_no_two_steps_are_ranked_among_the_same_draws() -> None:
     """Not even where episodes are longer than the horizon, in a log, or begun anew."""
-    met: set[bytes] = set()
+    met: set[str] = set()
 
     def watched(states: Floats, actions: Floats, rng: Rng) -> Floats:
-        met.add(str(rng.bit_generator.state).encode())
+        met.add(str(rng.bit_generator.state))
         return cart(states, actions, rng)
 
     ladder = ladder_of({"calm": [watched]}, horizon=3, check=False)
     met.clear()
-    rng = np.random.default_rng(0)
-    log = {
-        "episode": np.repeat([0, 1, 2], 8),
-        "states": rng.normal(size=(24, 2)),
-        "actions": np.zeros((24, 1)),
-    }
+    states = np.random.default_rng(0).normal(size=(24, 2))
+    log = {"episode": np.repeat([0, 1, 2], 8), "states": states, "actions": np.zeros((24, 1))}
     orl.select(log, ladder)
     assert len(met) == 2 * 21  # those that are ranked, and those that laws are fitted to
 
@@ -274,15 +321,18 @@ def test_no_two_steps_are_ranked_among_the_same_draws() -> None:
 
 TICK = itertools.count()
 
+
+def half_shared(states: Floats, actions: Floats, rng: Rng) -> Floats:
+    """Draw the first coordinate once for all rows."""
+    noise = [np.full(len(states), rng.normal()), rng.normal(size=len(states))]
+    together: Floats = np.stack(noise, axis=1)
+    return states + together
+
+
 BAD: list[tuple[Any, str]] = [
     (lambda s, a, rng: s + rng.normal(), "share a draw"),
     (lambda s, a, rng: s + rng.normal(size=2), "share a draw"),
-    (
-        lambda s, a, rng: (
-            s + np.stack([np.full(len(s), rng.normal()), rng.normal(size=len(s))], axis=1)
-        ),
-        "coordinate 0",
-    ),
+    (half_shared, "coordinate 0"),
     (
         lambda s, a, rng: s + np.resize([[1.0], [-1.0]], (len(s), 1)) * rng.normal(size=2),
         "balance each other",
@@ -312,40 +362,47 @@ def test_a_bad_simulator_is_told_what_to_change(step: Any, message: str) -> None
         check_simulator(step, rng.normal(size=(20, 2)), rng.normal(size=(20, 1)))
 
 
-def test_arguments_are_checked_at_the_door() -> None:
+BAD_LADDERS: list[dict[str, Any]] = [
+    {"classes": {}},
+    {"classes": {"calm": cart}},
+    {"classes": {"calm": []}},
+    {"classes": [cart]},
+    {"classes": {1: [cart], "1": [cart]}},
+    {"draws": 2},
+    {"horizon": 0},
+    {"resolution": 0.0},
+    {"resolution": [1.0] * 3},
+    {"reward": 1.0},
+    {"reward": lambda s, a, after: -after},
+    {"reward": lambda s: 0.0},
+    {"reward": lambda s, a, after: np.full(len(s), np.nan)},
+    {"start": "here"},
+    {"start": lambda: 0.0},
+    {"actions": []},
+    {"view": lambda s: s[:, 0]},
+    {"coordinates": ["place"]},
+]
+
+
+@pytest.mark.parametrize("options", BAD_LADDERS)
+def test_a_ladder_is_checked_at_the_door(options: dict[str, Any]) -> None:
+    with pytest.raises(orl.InvalidInput):
+        ladder_of(**options)
+
+
+def test_an_error_names_the_simulator_and_its_class() -> None:
     with pytest.raises(SimulatorError, match="calm"):
         ladder_of({"calm": [lambda s, a, rng: s + rng.normal()]})
-    bad: list[dict[str, Any]] = [{"classes": {}}, {"draws": 2}, {"horizon": 0}, {"resolution": 0.0}]
-    bad += [{"classes": {"calm": cart}}, {"classes": {"calm": []}}, {"classes": [cart]}]
-    bad += [
-        {"reward": 1.0},
-        {"reward": lambda s, a, after: -after},
-        {"reward": lambda s: 0.0},
-        {"start": "here"},
-    ]
-    bad += [
-        {"start": lambda: 0.0},
-        {"actions": []},
-        {"resolution": [1.0] * 3},
-        {"classes": {1: [cart], "1": [cart]}},
-    ]
-    bad += [
-        {"reward": lambda s, a, after: np.full(len(s), np.nan)},
-        {"view": lambda s: s[:, 0]},
-        {"coordinates": ["place"]},
-    ]
-    for options in bad:
-        with pytest.raises(orl.InvalidInput):
-            ladder_of(**options)
+
+
+def test_parameters_are_checked_at_the_door() -> None:
     ladder = ladder_of()
-    for refused in (
+    attempts: list[Callable[[], object]] = [
         lambda: orl.Box([0, 0], [1, 1, 1]),
         lambda: orl.CEM(elites=0),
         lambda: orl.MPPI(temperature=0.0),
-    ):
-        with pytest.raises(orl.InvalidInput):
-            refused()
-    bad = [
+    ]
+    bad: list[dict[str, Any]] = [
         {"delta": 0.0},
         {"acting": "wildly"},
         {"planner": None},
@@ -353,57 +410,62 @@ def test_arguments_are_checked_at_the_door() -> None:
         {"ladder": None},
     ]
     for options in bad:
+        arguments: dict[str, Any] = {"ladder": ladder, **options}
+        attempts.append(partial(orl.OccamControl, **arguments))
+    for attempt in attempts:
         with pytest.raises(orl.InvalidInput):
-            orl.OccamControl(**({"ladder": ladder} | options))
-    agent = orl.OccamControl(ladder=ladder)
+            attempt()
+
+
+def test_a_step_that_is_refused_leaves_no_trace() -> None:
+    agent = orl.Agent(orl.OccamControl(ladder=ladder_of()))
     with pytest.raises(ShapeError):
         agent.act([0.0])
     bad_steps: list[Any] = [
         ([0.0, np.nan], [0.0], 0.0),
         ([0.0, 0.0], [0.0], np.nan),
         ([0.0, 0.0], [0.0], "much"),
+        ([0.0, 0.0], [0.0, 0.0], 0.0),
     ]
     for state, action, paid in bad_steps:
         with pytest.raises(orl.InvalidInput):
             agent.observe(state, action, paid, [0.0, 0.0])
-    assert agent.state["evidence"]["steps"] == 0  # a step that is refused leaves no trace
-    with pytest.raises(SpaceError):
-        orl.learn(agent, Cart(cart, actions=[[-1.0], [1.0]]), episodes=1)
-    with pytest.raises(ParameterError):
-        orl.learn(agent, Cart(cart), episodes=1, horizon=3)
+    assert agent.step == 0
+    assert agent.result.state["evidence"]["steps"] == 0
+
+
+def test_spaces_have_to_fit_the_simulators() -> None:
+    controller = orl.OccamControl(ladder=ladder_of())
     narrow = Cart(cart)
     narrow.action_space = gym.spaces.Box(-0.5, 0.5, (1,))
-    environments: list[Any] = [None, narrow]
-    for env in environments:
+    environments: list[Any] = [Cart(cart, actions=[[-1.0], [1.0]]), narrow]
+    for environment in environments:
         with pytest.raises(SpaceError):
-            orl.learn(agent, env, episodes=1)
-    agent.planner = SimpleNamespace(plan=lambda *given: None)
+            orl.learn(controller, environment, episodes=1)
+        with pytest.raises(SpaceError):
+            orl.Agent(controller, environment)
+    nothing: Any = None
     with pytest.raises(ParameterError):
+        orl.learn(controller, nothing, episodes=1)
+    with pytest.raises(ParameterError, match="horizon"):
+        orl.learn(controller, Cart(cart), episodes=1, horizon=3)
+
+
+def test_a_planner_that_returns_no_plan_is_told_so() -> None:
+    planner = SimpleNamespace(plan=lambda *arguments: None)
+    agent = orl.Agent(orl.OccamControl(ladder=ladder_of(), planner=planner))
+    with pytest.raises(ParameterError, match="planner"):
         agent.act([0.5, 0.0])
 
 
 def test_what_was_played_is_what_is_judged() -> None:
     """A planner that leaves the box is clipped, and the step is judged as it was played."""
-    wild = SimpleNamespace(plan=lambda *given: (given[5].normal(size=1) * 5, None))
-    agent = orl.OccamControl(ladder=ladder_of({"calm": [cart]}), planner=wild)
-    assert not orl.learn(agent, Cart(cart), episodes=3).verdict["misspecified"]
+    wild = SimpleNamespace(plan=lambda *arguments: (arguments[5].normal(size=1) * 5, None))
+    controller = orl.OccamControl(ladder=ladder_of({"calm": [cart]}), planner=wild)
+    assert not orl.learn(controller, Cart(cart), episodes=3).verdict["misspecified"]
     log = {"episode": [0, 0, 0], "states": np.zeros((3, 2)), "actions": [[0], [2], [1]]}
     with pytest.raises(orl.InvalidInput, match="not its number"):
         orl.select(log, ladder_of(actions=[[-1.0], [0.0], [1.0]]))
-
-
-def test_refinement_belongs_to_the_richer_class() -> None:
-    listed = {
-        "calm": [partial(cart, wind=0.0, sd=0.02)],
-        "wind": [partial(cart, wind=0.4, sd=0.02)],
-    }
-    agent = walk(
-        orl.OccamControl(ladder=ladder_of(listed), refine=True),
-        partial(cart, wind=0.13, sd=0.02),
-        150,
-    )
-    assert agent.verdict["chosen"] == 2
-    assert abs(agent.answer.parameters["wind"] - 0.13) < 0.03
 
 
 # Planners -----------------------------------------------------------------------------------------
@@ -411,275 +473,426 @@ def test_refinement_belongs_to_the_richer_class() -> None:
 
 @pytest.mark.parametrize("planner", [orl.CEM(), orl.MPPI(iterations=3)])
 def test_planners_find_the_best_action(planner: Any) -> None:
-    """One step ahead, -(x + a - 0.3)^2 is largest at a = 0.3 - x; of listed actions the nearest to that is."""
+    """One step ahead, -(x + a - 0.3)^2 is largest at a = 0.3 - x; of a list, at the nearest."""
 
     def step(states: Floats, actions: Floats, rng: Rng) -> Floats:
         return states + actions
 
-    def aim(states: Floats, actions: Floats, after: Floats) -> Floats:
-        found: Floats = -((after[:, 0] - 0.3) ** 2)
-        return found
+    def aim(states: Floats, actions: Floats, next_states: Floats) -> Floats:
+        distance: Floats = next_states[:, 0] - 0.3
+        return -(distance**2)
 
-    at = np.array([0.1])
-    action, warm = planner.plan(step, aim, at, 1, orl.Box(-1, 1), np.random.default_rng(0), None)
+    state = np.array([0.1])
+    rng = np.random.default_rng(0)
+    action, warm = planner.plan(step, aim, state, 1, orl.Box(-1, 1), rng, None)
     assert abs(action[0] - 0.2) < 0.05
     assert -0.05 < warm.value <= 0.0
-    listed = ladder_of(actions=[[-1.0], [0.0], [0.25], [1.0]]).actions
-    action, warm = planner.plan(step, aim, at, 1, listed, np.random.default_rng(0), None)
+    choices = ladder_of(actions=[[-1.0], [0.0], [0.25], [1.0]]).actions
+    rng = np.random.default_rng(0)
+    action, warm = planner.plan(step, aim, state, 1, choices, rng, None)
     assert action.tolist() == [0.25]
 
 
 @pytest.mark.parametrize("acting", ["plausible", "sampling", "average", "optimism"])
 def test_every_way_of_acting_acts_on_boxes_and_lists(acting: str) -> None:
-    agent = orl.OccamControl(ladder=ladder_of(horizon=5), acting=acting, planner=QUICK)
-    result = orl.learn(agent, Cart(partial(cart, wind=0.1)), episodes=2)
+    controller = orl.OccamControl(ladder=ladder_of(horizon=5), acting=acting, planner=QUICK)
+    result = orl.learn(controller, Cart(WINDY), episodes=2)
     assert result.returns.shape == (2,)
-    agent = orl.OccamControl(
-        ladder=ladder_of(horizon=5, actions=[[-1.0], [1.0]]), acting=acting, planner=QUICK
-    )
-    assert orl.learn(agent, Cart(cart, actions=[[-1.0], [1.0]]), episodes=1).total_episodes == 1
+    actions = [[-1.0], [1.0]]
+    ladder = ladder_of(horizon=5, actions=actions)
+    controller = orl.OccamControl(ladder=ladder, acting=acting, planner=QUICK)
+    assert orl.learn(controller, Cart(cart, actions=actions), episodes=1).total_episodes == 1
+
+
+class Brake:
+    """A controller of a user's: it counts steps, and pushes against the speed."""
+
+    def begin(self, system: System) -> dict[str, int]:
+        return {"steps": 0, "last": -1}
+
+    def act(
+        self,
+        system: System,
+        state: dict[str, int],
+        observation: Floats,
+        step: int,
+        address: Address,
+    ) -> Floats:
+        return np.clip(-3.0 * observation[1:], system.actions.low, system.actions.high)
+
+    def learn(self, system: System, state: dict[str, int], transition: Transition) -> None:
+        assert transition.step == (state["last"] + 1) % system.horizon
+        state["steps"] += 1
+        state["last"] = transition.step
+
+
+def test_a_controller_of_others_is_driven_and_learns_too(tmp_path: Path) -> None:
+    brake = Brake()
+    assert isinstance(brake, Controller)
+    system = ladder_of(horizon=10).system
+    result = orl.learn(brake, Cart(cart), episodes=3, known=system, checkpoint=tmp_path / "c")
+    assert result.state["steps"] == 30
+    more = orl.learn(brake, Cart(cart), episodes=4, known=system, checkpoint=tmp_path / "c")
+    assert more.state["steps"] == 40
+    agent = orl.Agent(brake, Cart(cart), known=system).learn(2)
+    assert agent.act([0.0, 0.1]) == pytest.approx([-0.3])
+    assert agent.result.state["steps"] == 20
+    assert agent.result.returns.size == 2
+    with pytest.raises(ParameterError, match="known"):
+        orl.learn(brake, Cart(cart), episodes=1)
 
 
 # Files, resuming, logs ----------------------------------------------------------------------------
 
 
-def same(one: orl.OccamControl, other: orl.OccamControl) -> bool:
-    """Say whether two agents are the same, to the bit."""
-    from occamrl.checks import leaves
-
-    return leaves(one.state | {"warm": None}, "") == leaves(other.state | {"warm": None}, "")
+def same(one: orl.Result, other: orl.Result) -> bool:
+    """Say whether two results are the same, to the bit."""
+    states = [dict(result.state, warm=None) for result in (one, other)]
+    equal = leaves(states[0], "") == leaves(states[1], "")
+    return equal and one.blocks.returns == other.blocks.returns and one.drive == other.drive
 
 
 def test_a_run_that_goes_on_equals_an_uninterrupted_one(tmp_path: Path) -> None:
-    agent = orl.OccamControl(
+    controller = orl.OccamControl(
         ladder=ladder_of(horizon=10), planner=QUICK, acting="sampling", refine=True
     )
-    truth, options = partial(cart, wind=0.05), {"seed": 3, "progress": False}
-    whole = orl.learn(agent, Cart(truth), episodes=6, **options)
-    assert agent.total_episodes == 0  # what was given stays as it is
-    half = orl.learn(agent, Cart(truth), episodes=3, **options)
-    assert same(orl.learn(agent, Cart(truth), episodes=3, continue_from=half), whole)
-    orl.learn(agent, Cart(truth), episodes=2, checkpoint=tmp_path / "c", **options)
-    assert same(
-        orl.learn(agent, Cart(truth), episodes=6, checkpoint=tmp_path / "c", **options), whole
-    )
-    for fail, kind in (
-        (ZeroDivisionError("!"), EnvironmentFault),
-        (KeyboardInterrupt(), Interrupted),
-    ):
-        with pytest.raises(kind) as stopped:
-            orl.learn(agent, Cart(truth, fail, at=25), episodes=6, **options)
-        so_far: Any = stopped.value.result  # type: ignore[attr-defined]  # both have one
-        assert so_far.total_episodes == 2
-        assert same(orl.learn(agent, Cart(truth), episodes=4, continue_from=so_far), whole)
-    other = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK, delta=0.1)
+    truth = partial(cart, wind=0.05)
+    options: dict[str, Any] = {"seed": 3, "progress": False}
+    whole = orl.learn(controller, Cart(truth), episodes=6, **options)
+    half = orl.learn(controller, Cart(truth), episodes=3, **options)
+    assert same(orl.learn(controller, Cart(truth), episodes=3, continue_from=half), whole)
+    assert half.total_episodes == 3  # what was continued is as it was
+    options["checkpoint"] = tmp_path / "c"
+    orl.learn(controller, Cart(truth), episodes=2, **options)
+    assert same(orl.learn(controller, Cart(truth), episodes=6, **options), whole)
+    agent = orl.Agent(controller, Cart(truth), seed=3)
+    assert same(agent.learn(2).learn(4).result, whole)
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError("!"), KeyboardInterrupt()])
+def test_an_episode_that_fails_leaves_no_trace(fault: BaseException) -> None:
+    controller = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK)
+    truth = partial(cart, wind=0.05)
+    whole = orl.learn(controller, Cart(truth), episodes=6)
+    with pytest.raises((EnvironmentFault, Interrupted)) as stopped:
+        orl.learn(controller, Cart(truth, fault, at_step=25), episodes=6)
+    error = stopped.value
+    assert isinstance(error, (EnvironmentFault, Interrupted))
+    result = error.result
+    assert isinstance(result, orl.Result)
+    assert result.total_episodes == 2
+    assert same(orl.learn(controller, Cart(truth), episodes=4, continue_from=result), whole)
+
+
+def test_another_controller_does_not_go_on() -> None:
+    first = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK)
+    other = replace(first, delta=0.1)
+    result = orl.learn(first, Cart(cart), episodes=1)
     with pytest.raises(ParameterError, match="delta"):
-        orl.learn(other, Cart(truth), episodes=1, continue_from=half)
+        orl.learn(other, Cart(cart), episodes=1, continue_from=result)
 
 
 def test_an_agent_goes_on_from_its_file_in_mid_episode(tmp_path: Path) -> None:
-    agent = orl.OccamControl(ladder=ladder_of(), planner=QUICK)
-    walk(agent, partial(cart, wind=0.1), 7)
+    controller = orl.OccamControl(ladder=ladder_of(), planner=QUICK)
+    agent = watching(controller, WINDY, 7)
     agent.act([0.2, 0.1])
     agent.save(tmp_path / "agent")
-    again = orl.OccamControl(ladder=ladder_of(), planner=QUICK).load(tmp_path / "agent")
-    assert same(agent, again)
-    assert np.array_equal(agent.act([0.2, 0.1]), again.act([0.2, 0.1]))  # warm start included
-    with pytest.raises(CheckpointError, match="another agent"):
-        orl.OccamControl(ladder=ladder_of({"calm": [cart]}), planner=QUICK).load(tmp_path / "agent")
-    (tmp_path / "agent").write_bytes((tmp_path / "agent").read_bytes()[:-100])
+    again = orl.Agent.load(tmp_path / "agent", orl.OccamControl(ladder=ladder_of(), planner=QUICK))
+    assert again.step == 7
+    assert same(agent.result, again.result)
+    # Where the search begins is part of the file.
+    assert np.array_equal(agent.act([0.2, 0.1]), again.act([0.2, 0.1]))
+    other = orl.OccamControl(ladder=ladder_of({"calm": [cart]}), planner=QUICK)
+    with pytest.raises(CheckpointError, match="another one"):
+        orl.Agent.load(tmp_path / "agent", other)
+    with pytest.raises(CheckpointError, match="no file can hold"):
+        orl.Agent.load(tmp_path / "agent")
+    damaged = (tmp_path / "agent").read_bytes()[:-100]
+    (tmp_path / "agent").write_bytes(damaged)
     with pytest.raises(CheckpointError):
-        again.load(tmp_path / "agent")
+        orl.Agent.load(tmp_path / "agent", controller)
+
+
+def test_an_agent_of_a_controller_has_no_verbs_of_finite_problems() -> None:
+    agent = orl.Agent(orl.OccamControl(ladder=ladder_of()))
+    attempts: list[Callable[[], object]] = [
+        agent.policy,
+        agent.forget,
+        agent.dismiss,
+        lambda: agent.predict([0.0, 0.0]),
+        lambda: agent.result.policy(),
+        lambda: orl.Agent(agent.algorithm, alarm=1e-3),
+    ]
+    for attempt in attempts:
+        with pytest.raises(NotAvailable, match="controller"):
+            attempt()
+    assert agent.alarm is None
+
+
+def test_another_agent_or_a_log_is_where_to_begin() -> None:
+    ladder = ladder_of()
+    first = watching(orl.OccamControl(ladder=ladder), WINDY, 40)
+    second = orl.Agent(orl.OccamControl(ladder=ladder, acting="sampling"), seed=5)
+    second.learn_from(first)
+    assert same(replace(second.result, seed=0), first.result)
+    with pytest.raises(ParameterError, match="of its own"):
+        second.learn_from(first)
+    rows: dict[str, list[float]] = {"run": [], "x": [], "v": [], "u": []}
+    for step in random_steps(WINDY, 40, seed=0):
+        rows["run"].append(0)
+        rows["x"].append(step.state[0])
+        rows["v"].append(step.state[1])
+        rows["u"].append(step.action[0])
+    columns = {"episode": "run", "state": ["x", "v"], "action": "u"}
+    third = orl.Agent(orl.OccamControl(ladder=ladder)).learn_from(orl.read_log(rows, columns))
+    assert third.result.state["evidence"]["steps"] == 39
+    assert third.answer.chosen == 2
+
+
+EPISODES = 3
+STEPS = 15
+
+
+def recorded_episodes() -> list[Any]:
+    """Return episodes as Minari has them: a state more than actions."""
+    rng = np.random.default_rng(0)
+    episodes = []
+    for _ in range(EPISODES):
+        actions = rng.uniform(-1, 1, (STEPS, 1))
+        path = [START]
+        for action in actions:
+            path.append(WINDY(path[-1][None], action[None], rng)[0])
+        episodes.append(SimpleNamespace(observations=np.array(path), actions=actions))
+    return episodes
+
+
+def arrays_of(episodes: list[Any]) -> dict[str, Any]:
+    """Return them as arrays, with a row more for where each ended."""
+    longer = [np.concatenate([episode.actions, [[0.0]]]) for episode in episodes]
+    return {
+        "episode": np.repeat(np.arange(EPISODES), STEPS + 1),
+        "states": np.concatenate([episode.observations for episode in episodes]),
+        "actions": np.concatenate(longer),
+    }
+
+
+def csv_of(table: pa.Table) -> str:
+    """Return a table as the text of a CSV file."""
+    lines = [",".join(table.column_names)]
+    for row in table.to_pylist():
+        lines.append(",".join(repr(value) for value in row.values()))
+    return "\n".join(lines)
 
 
 def test_a_log_is_judged_as_by_an_agent_that_watches(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    ladder = ladder_of(horizon=1_000)
+    episodes = recorded_episodes()
+    agent = orl.Agent(orl.OccamControl(ladder=ladder))
+    for episode in episodes:
+        for step, action in enumerate(episode.actions):
+            before = episode.observations[step]
+            agent.observe(before, action, 0.0, episode.observations[step + 1])
+        agent.begin_episode()
 
-    pa_csv: Any = importlib.import_module("pyarrow.csv")
-    ladder, rng, episodes = ladder_of(horizon=1_000), np.random.default_rng(0), []
-    watching = orl.OccamControl(ladder=ladder)
-    for _ in range(3):
-        path, moves = [np.array([0.5, 0.0])], rng.uniform(-1, 1, (15, 1))
-        for action in moves:
-            path.append(cart(path[-1][None], action[None], rng, wind=0.1)[0])
-            watching.observe(path[-2], action, 0.0, path[-1])
-        watching.begin_episode()
-        episodes.append(SimpleNamespace(observations=np.array(path), actions=moves))
-    longer = [
-        np.concatenate([each.actions, [[0.0]]]) for each in episodes
-    ]  # a row more, for where it ended
-    states, actions = (
-        np.concatenate([each.observations for each in episodes]),
-        np.concatenate(longer),
-    )
-    log: dict[str, Any] = {
-        "episode": np.repeat([0, 1, 2], 16),
-        "states": states,
-        "actions": actions,
-    }
-    frame = pa.table(
+    log = arrays_of(episodes)
+    table = pa.table(
         {
             "episode": log["episode"],
-            "state_0": states[:, 0],
-            "state_1": states[:, 1],
-            "action_0": actions[:, 0],
+            "state_0": log["states"][:, 0],
+            "state_1": log["states"][:, 1],
+            "action_0": log["actions"][:, 0],
         }
     )
-    minari = SimpleNamespace(iterate_episodes=lambda: iter(episodes))
-    own = {
-        "run": log["episode"],
-        "x": states[:, 0],
-        "v": states[:, 1],
-        "u": actions[:, 0],
-        "t": np.arange(48),
+    (tmp_path / "log.csv").write_text(csv_of(table))
+    pq.write_table(table, tmp_path / "log.parquet")
+    order = np.random.default_rng(0).permutation(len(log["states"]))
+    named = {
+        "run": log["episode"][order],
+        "x": log["states"][order, 0],
+        "v": log["states"][order, 1],
+        "u": log["actions"][order, 0],
+        "t": order,
     }
-    order, roles = (
-        np.random.default_rng(0).permutation(48),
-        {"episode": "run", "state": ["x", "v"], "action": "u"},
-    )
-    mixed = orl.read_log({name: column[order] for name, column in own.items()}, roles, order_by="t")
-    pa_csv.write_csv(frame, tmp_path / "log.csv")
-    pq.write_table(frame, tmp_path / "log.parquet")
-    for given in (log, frame, mixed, minari, tmp_path / "log.csv", str(tmp_path / "log.parquet")):
-        answer = orl.select(given, ladder)
-        assert np.array_equal(answer.evidence["capital"], watching.state["evidence"]["capital"])
+    columns = {"episode": "run", "state": ["x", "v"], "action": "u"}
+    sources: list[Any] = [
+        log,
+        table,
+        orl.read_log(named, columns, order_by="t"),
+        SimpleNamespace(iterate_episodes=lambda: iter(episodes)),
+        tmp_path / "log.csv",
+        str(tmp_path / "log.parquet"),
+    ]
+    for source in sources:
+        answer = orl.select(source, ladder)
+        capital = answer.state["members"].capital
+        assert np.array_equal(capital, agent.result.state["evidence"]["members"].capital)
         assert answer.chosen == 2
-    assert [len(each[1]) for each in episodes_of(log)] == [15, 15, 15]
+    assert [len(episode.actions) for episode in episodes_of(log)] == [STEPS] * EPISODES
+
+
+def test_a_log_of_another_system_is_refused() -> None:
+    log = arrays_of(recorded_episodes())
     bad: list[Any] = [
         {"episode": [0], "actions": [[0.0]]},
         3,
         "nowhere.csv",
         [3],
         log | {"episode": [0]},
+        log | {"states": np.full_like(log["states"], np.nan)},
+        log | {"states": log["states"][:, :1]},
     ]
-    bad += [log | {"states": np.full_like(states, np.nan)}, log | {"states": states[:, :1]}]
-    for given in bad:
+    for source in bad:
         with pytest.raises(orl.InvalidInput):
-            orl.select(given, ladder)
+            orl.select(source, ladder_of())
 
 
 # Refinement, worth, pages -------------------------------------------------------------------------
 
 
 def test_refinement_lists_a_truth_between_listed_values() -> None:
-    listed = {"wind": [partial(cart, wind=w) for w in (0.0, 0.1, 0.2)]}
+    listed = {"wind": [partial(cart, wind=wind, sd=0.02) for wind in (0.0, 0.1, 0.2)]}
     truth = partial(cart, wind=0.16, sd=0.02)
-    listed = {"wind": [partial(each, sd=0.02) for each in listed["wind"]]}
-    coarse, fine = (
-        walk(orl.OccamControl(ladder=ladder_of(listed), refine=r), truth, 200)
-        for r in (False, True)
-    )
-    assert coarse.verdict["misspecified"]
-    assert not fine.verdict["misspecified"]
-    assert abs(fine.answer.parameters["wind"] - 0.16) < 0.02
-    assert "the guarantee is for those listed" in str(fine.verdict)
+    coarse = watching(orl.OccamControl(ladder=ladder_of(listed)), truth, 200)
+    assert coarse.result.verdict["misspecified"]
+    fine = watching(orl.OccamControl(ladder=ladder_of(listed), refine=True), truth, 200)
+    assert not fine.result.verdict["misspecified"]
+    assert abs(fine.answer.parameters["wind"].value - 0.16) < 0.02
+    assert "the guarantee is for those listed" in str(fine.result.verdict)
+
+
+def test_refinement_belongs_to_the_richer_class() -> None:
+    listed = {
+        "calm": [partial(cart, wind=0.0, sd=0.02)],
+        "wind": [partial(cart, wind=0.4, sd=0.02)],
+    }
+    controller = orl.OccamControl(ladder=ladder_of(listed), refine=True)
+    agent = watching(controller, partial(cart, wind=0.13, sd=0.02), 150)
+    assert agent.result.verdict["chosen"] == 2
+    assert abs(agent.answer.parameters["wind"].value - 0.13) < 0.03
 
 
 def test_worth_is_the_expected_return() -> None:
-    """Without action and noise of the place, -sum over t of E x_t^2: x_t = 0.5 + sum of 0.1 v, v a random walk."""
-    agent = orl.OccamControl(ladder=ladder_of({"calm": [cart]}, horizon=10))
-    rows = agent.answer.worth_of(lambda states, t: np.zeros((len(states), 1)), runs=400).rows
-    v, x = (
-        np.arange(1, 11) * 0.05**2,
-        [0.01 * 0.05**2 * sum(k * k for k in range(1, t + 1)) for t in range(1, 11)],
-    )
-    exact = -(10 * 0.25 + v.sum() + sum(x))
-    assert abs(rows[0]["worth"] - exact) < 4 * rows[0]["standard_error"]
+    """Without action, -sum over t of E v_t^2 + E x_t^2: v is a random walk, x = 0.5 + .1 sum v."""
+    agent = orl.Agent(orl.OccamControl(ladder=ladder_of({"calm": [cart]}, horizon=10)))
+    worth = agent.answer.worth_of(lambda states, step: np.zeros((len(states), 1)), runs=400)
+    variance = 0.05**2
+    expected = 0.0
+    for t in range(1, 11):
+        squares = sum(k * k for k in range(1, t + 1))
+        expected -= 0.25 + t * variance + 0.01 * variance * squares
+    # The range is two standard errors wide, either way.
+    assert abs(worth.value - expected) < worth.high - worth.low
+
+
+def push(states: Floats, step: int) -> Floats:
+    """Push all the time: a bad policy."""
+    return np.ones((len(states), 1))
 
 
 def test_policies_are_compared_in_what_may_be_true() -> None:
-    """The range covers every simulator that is left; what an always wrong policy loses has the right sign."""
-    agent = walk(
-        orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK), partial(cart, wind=0.1), 60
-    )
-    answer = agent.answer
-
-    def push(states: Floats, step: int) -> Floats:
-        return np.ones((len(states), 1))
-
+    """The range covers every simulator that is alive; a bad policy loses."""
+    controller = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK)
+    result = watching(controller, WINDY, 60).result
+    answer = result.answer
     assert answer.compared_with(push, runs=4).low > 0.0
-    assert set(answer.price_of_simplicity(runs=2)) == {"calm"}
-    agent.state["evidence"]["rejected"][:] = -1
-    wide = agent.answer.worth_of(push, runs=4)
-    assert len(wide.rows) == 3
-    assert wide.low <= min(row["worth"] for row in wide.rows) <= wide.value <= wide.high
-    assert len(agent.answer.worth_of(push, runs=4, most=1).rows) == 1
+    assert set(answer.simulated(runs=2).price_of_simplicity) == {"calm"}
     refused: list[Any] = ["storm", 3, lambda states, step: states]
-    for bad in refused:
+    for policy in refused:
         with pytest.raises(orl.InvalidInput):
-            answer.worth_of(bad)
-    agent.state["evidence"]["rejected"][:] = 5
-    assert len(agent.answer.worth_of(push, runs=2).rows) == 1  # the best one, corrected
+            answer.worth_of(policy)
+    result.state["evidence"]["members"].rejected[:] = -1
+    undecided = replace(result).answer.simulated(runs=4)
+    wide = undecided.worth_of(push)
+    rule = undecided.worlds.rule(push)
+    worlds = undecided.worlds.some(9)
+    assert len(worlds) == 3
+    means = [undecided.worlds.returns(rule, world).mean() for world in worlds]
+    assert wide.low <= min(means) <= wide.value <= max(means) <= wide.high
+    narrow = undecided.worth_of(push, maximum=1)
+    assert wide.low <= narrow.low <= narrow.high <= wide.high
+    result.state["evidence"]["members"].rejected[:] = 5
+    outside = replace(result).answer.simulated(runs=2)
+    assert [world.label for world in outside.worlds.some(9)] == ["cart(wind=0.1), corrected"]
+    assert np.isnan(outside.worth_of(push).low)  # nothing is guaranteed
 
 
 def test_rewards_are_those_of_the_ladder_or_told() -> None:
-    agent = orl.OccamControl(ladder=ladder_of(horizon=1))
+    agent = orl.Agent(orl.OccamControl(ladder=ladder_of(horizon=1)))
     agent.observe([0.5, 0.0], [0.0], None, [0.5, 0.1])
-    assert agent.returns == pytest.approx([-0.26])
-    assert "differ" not in str(agent.verdict)
+    assert agent.result.returns == pytest.approx([-0.26])
+    assert "differ" not in str(agent.answer)
     agent.observe([0.5, 0.0], [0.0], 3.0, [0.5, 0.1])
-    assert "differ" in str(agent.verdict)
+    assert "differ" in str(agent.answer)
 
 
 def test_answers_are_drawn_and_written(tmp_path: Path) -> None:
-    agent = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK)
-    assert "Nothing" in agent.answer.page(tmp_path / "empty.html").read_text("utf-8")
-    for truth in (cart, partial(cart, wind=0.1, drag=0.4)):
-        result = orl.learn(agent, Cart(truth), episodes=12)
-        text = result.answer.page(tmp_path / "page.html", runs=2).read_text("utf-8")
+    controller = orl.OccamControl(ladder=ladder_of(horizon=10), planner=QUICK)
+    page = tmp_path / "page.html"
+    orl.Agent(controller).answer.page(page)
+    assert "Nothing" in page.read_text("utf-8")
+    for truth in (cart, OUTSIDE):
+        result = orl.learn(controller, Cart(truth), episodes=12)
+        result.answer.page(page, runs=2)
+        text = page.read_text("utf-8")
         for part in ("Does it matter?", "Evidence over time", "Returns", "What is guaranteed"):
             assert part in text
         assert [row["name"] for row in result.answer.rows] == ["calm", "wind"]
-        assert "What is it worth?" not in result.answer.page(
-            tmp_path / "page.html", runs=0
-        ).read_text("utf-8")
+        result.answer.page(page, runs=0)
+        assert "What is it worth?" not in page.read_text("utf-8")
     assert result.answer.misspecified
     assert "'wind'" in str(result.answer)
 
 
+# Grids --------------------------------------------------------------------------------------------
+
+
 def line(states: Floats, actions: Floats, rng: Rng, *, wind: float = 0.0) -> Floats:
-    """A linear system of one dimension."""
-    found: Floats = 0.8 * states + 0.3 * actions + wind + 0.15 * rng.normal(size=states.shape)
-    return found
+    """Run a linear system of one dimension."""
+    noise: Floats = 0.15 * rng.normal(size=states.shape)
+    return 0.8 * states + 0.3 * actions + wind + noise
+
+
+WINDS = (0.0, -0.2, 0.2)
+
+
+def line_ladder() -> orl.SimulatorLadder:
+    """Return a ladder of lines."""
+    listed = {"calm": [line], "wind": [partial(line, wind=wind) for wind in WINDS[1:]]}
+    return ladder_of(listed, horizon=10, start=[0.4])
 
 
 def test_simulators_on_a_grid() -> None:
-    listed: dict[str, list[Any]] = {
-        "calm": [line],
-        "wind": [partial(line, wind=w) for w in (-0.2, 0.2)],
-    }
-    ladder = ladder_of(listed, horizon=10, start=[0.4])
-    coarse, made = (
-        ladder.on_grid(Grid(low=[-2.0], high=[2.0], points=[m]), [-1, 0, 1], draws=400)
-        for m in (9, 17)
-    )
-    place = made.grid.vertices[:, 0]
-    for kernel, wind in zip(made.kernels, (0.0, -0.2, 0.2), strict=True):
+    ladder = line_ladder()
+    actions = [-1, 0, 1]
+    coarse = ladder.on_grid(Grid(low=[-2.0], high=[2.0], points=[9]), actions, draws=400)
+    fine = ladder.on_grid(Grid(low=[-2.0], high=[2.0], points=[17]), actions, draws=400)
+    vertex = fine.grid.vertices[:, 0]
+    for kernel, wind in zip(fine.kernels, WINDS, strict=True):
         np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-12)
         assert kernel.data.min() > 0.0
-        assert kernel.nnz == made.kernels[0].nnz  # nobody has a zero where another has none
-        expected = (0.8 * place[:, None] + 0.3 * np.array([-1, 0, 1]) + wind).ravel()
+        assert kernel.nnz == fine.kernels[0].nnz  # nobody has a zero where another has none
+        expected = (0.8 * vertex[:, None] + 0.3 * np.array(actions) + wind).ravel()
         inner = np.abs(expected) < 1.4  # draws stay in the box
-        assert np.abs(kernel @ place - expected)[inner].max() < 4.5 * 0.15 / 400**0.5 + 2.0 / 401
-    mdp = made.mdp(2)
-    assert mdp.initial_distribution @ place == pytest.approx(0.4)
+        error = np.abs(kernel @ vertex - expected)[inner].max()
+        assert error < 4.5 * 0.15 / 400**0.5 + 2.0 / 401
+    mdp = fine.mdp(2)
+    assert mdp.initial_distribution @ vertex == pytest.approx(0.4)
     assert np.count_nonzero(mdp.initial_distribution) == 2
-    assert made.error.grid < 0.6 * coarse.error.grid
-    assert 0.0 < made.error.draws < coarse.error.grid
-    assert made.ladder.names == ("calm", "wind")
-    assert made.discretiser.encode([5.0]) == 16
-    assert made.discretiser.encode([0.13]) == 9  # -2 + 9/4 = .25 is nearer than 0
+    assert fine.error.grid < 0.6 * coarse.error.grid
+    assert 0.0 < fine.error.draws < coarse.error.grid
+    assert fine.ladder.names == ("calm", "wind")
+    assert fine.discretiser.encode([5.0]) == 16
+    assert fine.discretiser.encode([0.13]) == 9  # -2 + 9/4 = .25 is nearer than 0
     for truth, chosen in ((0, 1), (2, 2)):
-        verdict = orl.run(orl.Occam(ladder=made.ladder), made.mdp(truth), episodes=50).verdict
-        assert (verdict["chosen"], verdict["misspecified"]) == (chosen, False)
+        verdict = orl.run(orl.Occam(ladder=fine.ladder), fine.mdp(truth), episodes=50).verdict
+        assert verdict["chosen"] == chosen
+        assert not verdict["misspecified"]
     with pytest.raises(ShapeError, match="1, as the ladder's"):
-        ladder.on_grid(made.grid, [[0.0, 1.0]])
+        ladder.on_grid(fine.grid, [[0.0, 1.0]])
 
 
 def test_a_circle_has_the_cells_of_its_vertices() -> None:
-    made = ladder_of({"calm": [line]}, start=[0.0]).on_grid(
-        Grid(low=[0], high=[4], points=[4], periodic=[True]), [0.0]
-    )
+    grid = Grid(low=[0], high=[4], points=[4], periodic=[True])
+    made = ladder_of({"calm": [line]}, start=[0.0]).on_grid(grid, [0.0])
     assert [made.discretiser.encode([x]) for x in (-0.4, 0.4, 0.6, 3.4)] == [0, 0, 1, 3]
     assert made.error.outside == 0.0

@@ -612,6 +612,7 @@ def test_right_hand_sides_of_theorems_for_linear_kernels() -> None:
 
 Chosen = tuple[int, ...]
 
+
 def subsets_of_four() -> list[tuple[int, ...]]:
     subsets: list[tuple[int, ...]] = []
     for size in range(1, 5):

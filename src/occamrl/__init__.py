@@ -35,11 +35,11 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl import problems as problems
     from occamrl.analysis.preflight import preflight as preflight
     from occamrl.analysis.supports import supports as supports
-    from occamrl.control.agent import OccamControl as OccamControl
-    from occamrl.control.ladder import Box as Box
+    from occamrl.control.controller import OccamControl as OccamControl
     from occamrl.control.ladder import SimulatorLadder as SimulatorLadder
     from occamrl.control.planners import CEM as CEM
     from occamrl.control.planners import MPPI as MPPI
+    from occamrl.control.system import Box as Box
     from occamrl.envs.ladder_file import read_ladder as read_ladder
     from occamrl.envs.wrapper import Discretiser as Discretiser
     from occamrl.errors import Interrupted as Interrupted

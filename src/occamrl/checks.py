@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from occamrl.addresses import generator
-from occamrl.control.ladder import check_simulator as check_simulator
 from occamrl.errors import ContractError, OccamRLError
+from occamrl.evidence.simulator_contract import check_simulator as check_simulator
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Flow, Known, Learner, Plan, Played, Problem, Replay, Rule, State
 from occamrl.running.flow import simulate

@@ -37,7 +37,7 @@ outcome, and each formula is written once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -443,6 +443,8 @@ class Judgement(NamedTuple):
     blends: tuple[int, ...] = ()  # classes, from 1, mixtures of whose members still fit
     novel: int = 0  # outcomes that are impossible under every member
     outside: bool = False  # whether the truth is no member although members are alive
+    added: int = 0  # members beside those that the ladder lists, which no guarantee covers
+    only_added: bool = False  # whether all that are alive were added
 
     @property
     def misspecified(self) -> bool:
@@ -473,7 +475,7 @@ class OutcomeMisfit(NamedTuple):
 class ErrorMisfit(NamedTuple):
     """Errors of a simulator that depend on a feature of state and action, or their width."""
 
-    coordinates: tuple[str, ...]  # of the state, which err together
+    coordinates: tuple[str, ...]  # of the state, which err together; of the view, if noise misfits
     feature: str  # on which the errors depend most; "" for none
     at_high: tuple[float, ...]  # mean errors where the feature is high; everywhere, without one
     at_low: tuple[float, ...]
@@ -494,6 +496,7 @@ class Transition(NamedTuple):
     next_state: Floats  # [n]
     ended: bool  # whether the episode is over
     address: Address  # of random numbers that weighing it takes
+    step: int = 0  # of its episode, from 0
 
 
 class DoubtfulPair(NamedTuple):
@@ -627,7 +630,7 @@ class Ladder(Protocol):
 
     @property
     def draws(self) -> int:
-        """From how many draws each row of a kernel was estimated; 0: it is not."""
+        """From how many draws a row of a kernel was estimated; a step of simulators is ranked."""
 
     def evidence(self, known: Any, delta: float) -> Evidence:
         """Return what weighs the classes of this ladder on a problem (Known) or a System."""
@@ -647,6 +650,13 @@ class ActionSpace(Protocol):
         """Return actions drawn uniformly [rows, m]."""
 
 
+# step(states [N, n], actions [N, m], rng) -> next_states [N, n]: row i is a draw of what follows
+# row i, independent of the other rows
+Simulator = Callable[[Floats, Floats, np.random.Generator], Floats]
+# reward(states [N, n], actions [N, m], next_states [N, n]) -> [N]
+RewardFunction = Callable[[Floats, Floats, Floats], Floats]
+
+
 @dataclass(frozen=True, eq=False)
 class System:
     """What a controller may know of a continuous system: its task, never its dynamics."""
@@ -654,9 +664,7 @@ class System:
     dimension: int  # n numbers of a state
     horizon: int  # steps of an episode
     actions: ActionSpace
-    reward: Callable[
-        [Floats, Floats, Floats], Floats
-    ]  # (states [N, n], actions, next states) -> [N]
+    reward: RewardFunction
     first_state: Callable[[np.random.Generator], Floats]  # -> [n]
     coordinates: tuple[str, ...]  # names of the numbers of a state [n]
     unit: RewardMap = UNIT
@@ -671,18 +679,47 @@ class Controller(Protocol):
         """Return a fresh state."""
 
     def act(
-        self,
-        system: System,
-        state: State,
-        observation: Floats,
-        step: int,
-        draw: np.random.Generator,
+        self, system: System, state: State, observation: Floats, step: int, address: Address
     ) -> Floats:
         """Return the action [m] in a state [n] at a step of the episode, from 0.
 
         May write to the state what the next action of the episode begins with; nothing that
-        learning depends on.
+        learning depends on. Random numbers are those of ``address.generator(purpose)``.
         """
 
     def learn(self, system: System, state: State, transition: Transition) -> None:
         """Take note, in the state, of a real step, whoever chose its action."""
+
+
+@runtime_checkable
+class Planner(Protocol):
+    """What plans in a simulator: CEM, MPPI, or an object of yours with this one method."""
+
+    def plan(
+        self,
+        simulate: Simulator,
+        reward: RewardFunction,
+        state: Floats,
+        horizon_left: int,
+        actions: Any,
+        rng: np.random.Generator,
+        warm: Any,
+        /,
+    ) -> tuple[Floats, Any]:
+        """Return an action [m] in a state [n], and what to begin with at the next step.
+
+        ``warm`` is what the last call of this episode returned, None at its beginning: arrays,
+        plain data and NamedTuples, so that a file can hold it. ``actions`` is a
+        :class:`~occamrl.Box` or a list ``.values``.
+        """
+
+
+@runtime_checkable
+class Logged(Protocol):
+    """A log, as agents learn from it: what :func:`occamrl.read_log` returns."""
+
+    def flows(self, known: Known, outcomes: Outcomes | None = None) -> Iterator[Flow]:
+        """Return its episodes as a learner takes them."""
+
+    def transitions(self, system: System) -> Iterator[Transition]:
+        """Return its steps as a controller takes them."""

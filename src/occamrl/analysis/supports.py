@@ -437,7 +437,7 @@ def _read(
                 got="other kernels",
                 expected="those whose features the run learned with",
             )
-        return agent, agent.setting(source.known), source.state, source.total_episodes
+        return agent, agent.setting(source.finite), source.state, source.total_episodes
     require_kind("source", source, Log)
     if simulators is None or known is None:
         raise ParameterError(

@@ -426,11 +426,28 @@ class Answer:
 
         return draw_evidence(self, axes)
 
-    def page(self, path: str | Path) -> Path:
-        """Write the answer as one HTML page: model, policy, what it is worth, the evidence."""
+    def plot_predictions(self, axes: Axes | None = None) -> Axes:
+        """Draw the last episode, and what the heaviest simulator said of each step before it."""
+        from occamrl.report.simulators import draw_predictions
+
+        return draw_predictions(self, axes)
+
+    def plot_misfit(self, axes: Axes | None = None) -> Axes:
+        """Draw the errors of a simulator in the last episode against what they depend on most."""
+        from occamrl.report.simulators import draw_misfit
+
+        return draw_misfit(self, axes)
+
+    def page(self, path: str | Path, *, runs: int | None = None) -> Path:
+        """Write the answer as one HTML page: model, policy, what it is worth, the evidence.
+
+        Of simulators ``runs`` episodes are planned in each of the most plausible to say what the
+        planner is worth, and what simpler simulators would lose; 0 leaves that out.
+        """
         from occamrl.report.page import write_page
 
-        return write_page(self, path)
+        answer = self if runs is None else self.simulated(runs, self.maximum)
+        return write_page(answer, path)
 
     def as_data(self) -> dict[str, Any]:
         """Return the answer as plain data, as JSON takes it."""
@@ -473,6 +490,19 @@ def answer_of(result: Result) -> Answer:
         )
     weigher = agent.evidence(result.known)
     state = result.state["evidence"]
+    if isinstance(result.known, System):
+        return Answer(
+            ladder=agent.ladder,
+            known=result.known,
+            weigher=weigher,
+            state=state,
+            episodes=result.total_episodes,
+            steps=state["steps"],
+            source=result.environment.name,
+            history=state["history"],
+            returns=result.returns.tolist(),
+            reward_error=state["reward_gap"] / max(1, state["steps"]),
+        )
     steps = result.total_episodes * result.known.horizon
     if "count" in state:
         steps = int(state["count"].sum())

@@ -12,6 +12,7 @@ import numpy as np
 from occamrl.answers.answer import stretch_begin
 from occamrl.answers.wording import USE_IT, count_of, estimates, listed, position
 from occamrl.errors import OccamRLError
+from occamrl.protocols import System
 
 if TYPE_CHECKING:
     from occamrl.running.result import Result
@@ -43,6 +44,8 @@ def parameter_of(result: Result, name: str) -> Any:
 def verdict_of(result: Result) -> Verdict:
     """Return the verdict of a result."""
     verdict = Verdict()
+    if isinstance(result.known, System):
+        return controlled(result)
     if not result.total_episodes:
         verdict.sentences = ("No episode has been played yet.",)
         return verdict
@@ -60,6 +63,31 @@ def verdict_of(result: Result) -> Verdict:
     if "norm_bound" in verdict:
         sentences.append(norm_sentence(result, verdict))
     verdict.sentences = (*sentences, earned(result))
+    return verdict
+
+
+def controlled(result: Result) -> Verdict:
+    """Return the verdict of a controller; it decides step by step, so there need be no episode."""
+    verdict = Verdict()
+    try:
+        answer = result.answer
+    except OccamRLError:  # it selects nothing
+        verdict.sentences = (f"{result.label} reports no choice among models.",)
+        return verdict
+    judgement = answer.judgement
+    verdict.update(
+        names=list(answer.ladder.names),
+        chosen=judgement.chosen,
+        misspecified=judgement.misspecified,
+        statistics=judgement.against.tolist(),
+        threshold=answer.threshold,
+        alive=list(judgement.alive),
+        rejected_after=list(judgement.rejected_after),
+        status=answer.status,
+        member=answer.most_plausible,
+        parameters={name: interval.value for name, interval in answer.parameters.items()},
+    )
+    verdict.sentences = answer.sentences
     return verdict
 
 

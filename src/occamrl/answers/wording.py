@@ -184,13 +184,17 @@ def which_model(answer: Answer) -> list[Sentence]:
             *_at_bounds(answer),
             *_members_left(answer),
             *_ruled_out(answer),
+            *_level(answer),
             *_not_excluded(answer),
+            *_members_added(answer),
         ]
     return [Sentence("which", text) for text in texts]
 
 
 def _described_model(answer: Answer) -> str:
     """Return the class chosen, where it stands, and its parameters."""
+    if answer.ladder.kind == "simulators":  # whose most plausible one has its own sentence
+        return f"{answer.model!r} ({position(answer.chosen, len(answer.ladder.names), 'class')})."
     where = position(answer.chosen, len(answer.ladder.names))
     values = []
     for name, interval in answer.parameters.items():
@@ -211,11 +215,14 @@ def _no_model_fits(answer: Answer) -> list[str]:
     if judgement.novel:
         steps = f"{judgement.novel:,} steps are transitions that every model calls impossible."
         texts.append(steps)
-    texts += estimates(answer.ladder.draws)
+    if answer.ladder.kind != "simulators":
+        texts += estimates(answer.ladder.draws)
     if answer.most_plausible:
         texts.append(f"The most plausible is {answer.most_plausible}.")
     texts += [misfit_sentence(misfit) for misfit in answer.raw_misfits[:_MISFITS_NAMED]]
-    return texts
+    if answer.ladder.kind == "simulators":
+        texts.append("Meanwhile, plan with it, corrected by the mean of its errors.")
+    return [*texts, *_members_added(answer)]
 
 
 def estimates(draws: int) -> list[str]:
@@ -277,12 +284,32 @@ def _members_left(answer: Answer) -> list[str]:
     if not answer.most_plausible:
         return []
     alive = answer.judgement.alive[-1]
-    members = answer.ladder.sizes[-1] or alive
+    members = (answer.ladder.sizes[-1] or alive) + answer.judgement.added
     verb = "is" if alive == 1 else "are"
     return [
         f"Its most plausible simulator is {answer.most_plausible}; "
         f"{alive:,} of {members:,} {verb} left."
     ]
+
+
+def _members_added(answer: Answer) -> list[str]:
+    """Say what was added between listed members."""
+    judgement = answer.judgement
+    if not judgement.added:
+        return []
+    added = f"{judgement.added:,} simulators were added between listed ones"
+    texts = [f"{added}; the guarantee is for those listed."]
+    if judgement.only_added:
+        texts.append("All listed simulators are ruled out: those left were added.")
+    return texts
+
+
+def _level(answer: Answer) -> list[str]:
+    """Say how rarely a test of simulators, whose evidence is a bet, is wrong."""
+    if answer.evidence != "exchangeability":
+        return []
+    level = f"with probability at most {answer.delta:g}"
+    return [f"A class that contains the truth is ruled out {level}."]
 
 
 def _ruled_out(answer: Answer) -> list[str]:
@@ -299,6 +326,8 @@ def _why_ruled_out(answer: Answer, worse: float) -> str:
     if math.isinf(worse):
         return "it calls impossible what was seen"
     limit = f"the limit is {1.0 / answer.delta:,.0f} times"
+    if answer.evidence == "exchangeability":
+        return f"bets against it have won {times(math.log(worse))} times their stake ({limit})"
     how_much = f"{times(math.log(worse))} times worse than the best explanation"
     return f"by now it explains the data {how_much} ({limit})"
 
@@ -415,6 +444,8 @@ def what_was_earned(answer: Answer) -> list[Sentence]:
 
 def questions_of(answer: Answer) -> dict[str, list[str]]:
     """Return the answer as lines to the questions that a person asks."""
+    if nothing_observed(answer):
+        return {}
     asked = {QUESTIONS["which"]: [sentence.text for sentence in which_model(answer)]}
     following = [capital(sentence.text) for sentence in what_next(answer)]
     if answer.valued and answer.worlds.exact:
@@ -424,8 +455,47 @@ def questions_of(answer: Answer) -> dict[str, list[str]]:
         asked[QUESTIONS["worth"]] = worth
         asked[QUESTIONS["matter"]] = matter or ["There is nothing simpler to compare it with."]
         following += [sentence.text for sentence in how_to_narrow(answer)]
+    elif answer.ladder.kind == "simulators":
+        asked |= simulated_questions(answer)
     asked[QUESTIONS["next"]] = following
     return asked
+
+
+def simulated_questions(answer: Answer) -> dict[str, list[str]]:
+    """Return what a planner in simulators does, earns, and would lose in simpler ones."""
+    plan = f"Plan with {answer.most_plausible}, corrected by the mean of its errors"
+    if not answer.misspecified:
+        plan = f"Plan with {answer.worlds.some(1)[0].label}, the most plausible that is left"
+    asked = {QUESTIONS["what to do"]: [f"{plan}, anew at every step."]}
+    if not answer.runs:
+        return asked
+    where = "if the correction holds"
+    if not answer.misspecified:
+        alive = answer.judgement.alive[-1]
+        where = "in the one simulator that is left"
+        if alive > 1:
+            where = f"in the {alive:,} simulators that are left"
+        if answer.maximum is not None and alive > answer.maximum:
+            where = (
+                f"in the {answer.maximum} most plausible of the {alive:,} simulators that are left"
+            )
+    earns = f"The planner earns {money_range(answer, answer.worth)} per episode, {where}."
+    asked[QUESTIONS["worth"]] = [earns]
+    losses = []
+    for name, price in answer.price_of_simplicity.items():
+        losses.append(f"Planning with {name!r} alone would {_loss(answer, price)}.")
+    asked[QUESTIONS["matter"]] = losses or ["There is nothing simpler to compare it with."]
+    return asked
+
+
+def _loss(answer: Answer, price: Interval) -> str:
+    """Say what a policy loses."""
+    if price.low > 0.0:
+        return f"earn {money_range(answer, price)} less"
+    if price.high < 0.0:
+        gain = Interval(-price.value, -price.high, -price.low)
+        return f"earn {money_range(answer, gain)} more"
+    return f"earn about as much (the difference is {money_range(answer, price)})"
 
 
 def capital(text: str) -> str:

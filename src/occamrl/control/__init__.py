@@ -1,1 +1,1 @@
-"""Simulators that can only be run: which of them a continuous system needs, and control while finding out."""
+"""Continuous systems with simulators that can only be run: which is needed, and control."""

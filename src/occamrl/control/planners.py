@@ -1,13 +1,15 @@
 r"""Planning by trying: the cross-entropy method, and model-predictive path integrals.
 
 A planner has one method, ``plan(simulate, reward, state, horizon_left, actions, rng, warm) ->
-(action, warm)``:
+(action, warm)`` (:class:`occamrl.protocols.Planner`):
 
-- ``simulate(states [N, n], actions [N, m], rng) -> next_states`` and ``reward(states, actions, next_states) -> [N]``;
-- ``state`` [n], ``horizon_left`` the steps until the end, ``actions`` a :class:`~occamrl.Box` or a list ``.values``;
-- ``rng``, the only source of randomness; ``warm``, what the last call of this episode returned, None at its beginning:
-  arrays, plain data and NamedTuples, so that a file can hold it. ``acting="optimism"`` reads
-  ``warm.value``, the return that the planner counts on.
+- ``simulate(states [N, n], actions [N, m], rng) -> next_states``, a simulator;
+- ``reward(states, actions, next_states) -> [N]``;
+- ``state`` [n], ``horizon_left`` the steps until the end, ``actions`` a :class:`~occamrl.Box` or a
+  list ``.values``;
+- ``rng``, the only source of randomness; ``warm``, what the last call of this episode returned,
+  None at its beginning: arrays, plain data and NamedTuples, so that a file can hold it.
+  ``acting="optimism"`` reads ``warm.value``, the return that the planner counts on.
 
 Where an average over several simulators is planned for, row i of a call is run in simulator i mod
 ``particles``.
@@ -20,27 +22,18 @@ ones, several times over.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from occamrl.control.ladder import Actions, Box, Choices, Reward, Simulator
+from occamrl.control.system import Actions, Box, Choices
 from occamrl.errors import require_integers, require_number
-from occamrl.protocols import Floats
+from occamrl.protocols import Floats, RewardFunction, Simulator
+from occamrl.protocols import Planner as Planner
 
-
-class Planner(Protocol):
-    """What plans: yours, too."""
-
-    @property
-    def plan(
-        self,
-    ) -> Callable[
-        [Simulator, Reward, Floats, int, Actions, np.random.Generator, Any], tuple[Floats, Any]
-    ]:
-        """The method that returns an action [m] and what to begin with at the next step."""
+_NARROWEST = 0.05  # width of a law of plans, in half widths of the Box
+_NO_RETURN = -1e300  # what a plan without a finite return counts for
 
 
 class Warm(NamedTuple):
@@ -50,51 +43,9 @@ class Warm(NamedTuple):
     value: float  # the return that is counted on
 
 
-def returns(
-    simulate: Simulator,
-    reward: Reward,
-    state: Floats,
-    plans: Floats,
-    particles: int,
-    rng: np.random.Generator,
-) -> Floats:
-    """Return the mean return of plans [C, h, m] from a state; plans that lead to no finite return are worth -inf."""
-    candidates, steps, _ = plans.shape
-    states, total = np.tile(state, (candidates * particles, 1)), np.zeros(candidates * particles)
-    for t in range(steps):
-        chosen = np.repeat(plans[:, t], particles, axis=0)
-        after = simulate(states, chosen, rng)
-        total, states = total + reward(states, chosen, after), after
-    found = total.reshape(candidates, particles).mean(axis=1)
-    return np.where(np.isfinite(found), found, -np.inf)
-
-
-def drawn(
-    actions: Actions, law: Floats, width: Floats, candidates: int, rng: np.random.Generator
-) -> Floats:
-    """Return candidates, the first of them the middle of the law: actions [C, h, m], or indicators [C, h, K]."""
-    if isinstance(actions, Box):
-        plans = law + width * rng.normal(size=(candidates, *law.shape))
-        plans[0] = law
-        return np.clip(plans, actions.low, actions.high)
-    steps, kinds = law.shape
-    law = 0.9 * law + 0.1 / kinds  # so that none dies out
-    below = rng.random((candidates, steps, 1)) > np.cumsum(law, axis=1)
-    chosen = np.minimum(below.sum(axis=2), kinds - 1)
-    chosen[0] = law.argmax(axis=1)
-    return np.asarray(np.eye(kinds)[chosen])
-
-
-def actions_of(actions: Actions, plans: Floats) -> Floats:
-    """Return the actions [..., m] of plans, of which there may be indicators or probabilities [..., K]."""
-    if isinstance(actions, Box):
-        return np.asarray(np.clip(plans, actions.low, actions.high))
-    return np.asarray(actions.values[plans.argmax(axis=-1)])
-
-
 @dataclass(frozen=True, kw_only=True)
-class Trying(ABC):
-    """What CEM and MPPI share: draw candidates, run them, weigh them, fit the law, several times over."""
+class SamplingPlanner(ABC):
+    """What CEM and MPPI share: draw candidates, run them, weigh them, fit the law, and again."""
 
     candidates: int = 64
     iterations: int = 3
@@ -108,13 +59,13 @@ class Trying(ABC):
         require_number("width", self.width, 0.0, np.inf, open_low=True)
 
     @abstractmethod
-    def weigh(self, found: Floats) -> Floats:
+    def weigh(self, returns: Floats) -> Floats:
         """Return weights of candidates by their returns; they sum to one."""
 
     def plan(
         self,
         simulate: Simulator,
-        reward: Reward,
+        reward: RewardFunction,
         state: Floats,
         horizon_left: int,
         actions: Actions,
@@ -122,32 +73,26 @@ class Trying(ABC):
         warm: Warm | None,
     ) -> tuple[Floats, Warm]:
         """Return an action and the law of plans."""
-        half, value = (actions.high - actions.low) / 2, 0.0
-        rest = (actions.low + actions.high) / 2
-        if isinstance(actions, Choices):
-            rest = np.full(len(actions.values), 1 / len(actions.values))
-        law, width = np.tile(rest, (min(self.horizon, horizon_left), 1)), self.width * half
-        if warm is not None:  # one step later
-            kept = warm.law[1 : len(law) + 1]
-            law[: len(kept)] = kept
+        law = first_law(actions, min(self.horizon, horizon_left), warm)
+        half = (actions.high - actions.low) / 2
+        width = self.width * half
+        value = 0.0
         for _ in range(self.iterations):
-            plans = drawn(actions, law, width, self.candidates, rng)
-            found = returns(
-                simulate, reward, state, actions_of(actions, plans), self.particles, rng
-            )
-            weights = self.weigh(found)
-            value = float(weights @ np.nan_to_num(found, neginf=-1e300))
+            plans = draw_plans(actions, law, width, self.candidates, rng)
+            tried = actions_of(actions, plans)
+            returns = mean_returns(simulate, reward, state, tried, self.particles, rng)
+            weights = self.weigh(returns)
+            value = float(weights @ np.nan_to_num(returns, neginf=_NO_RETURN))
             law = np.einsum("c,chk->hk", weights, plans)
             if self.narrow and isinstance(actions, Box):
-                width = np.maximum(
-                    np.sqrt(np.einsum("c,chk->hk", weights, (plans - law) ** 2)), 0.05 * half
-                )
+                variance = np.einsum("c,chk->hk", weights, (plans - law) ** 2)
+                width = np.maximum(np.sqrt(variance), _NARROWEST * half)
         return actions_of(actions, law[0]), Warm(law, value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CEM(Trying):
-    """The cross-entropy method: fit the law of plans to the best of the candidates (Rubinstein 1999).
+class CEM(SamplingPlanner):
+    """The cross-entropy method: fit the law of plans to the best candidates (Rubinstein 1999).
 
     >>> import occamrl as orl
     >>> orl.CEM(candidates=32).elites
@@ -160,16 +105,19 @@ class CEM(Trying):
         super().__post_init__()
         require_integers(self, elites=1)
 
-    def weigh(self, found: Floats) -> Floats:
+    def weigh(self, returns: Floats) -> Floats:
         """Return even weights of the elites."""
-        weights, kept = np.zeros(found.size), min(self.elites, found.size)
-        weights[np.argsort(-found, kind="stable")[:kept]] = 1 / kept
+        weights = np.zeros(returns.size)
+        elites = np.argsort(-returns, kind="stable")[: self.elites]
+        weights[elites] = 1 / elites.size
         return weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class MPPI(Trying):
-    """Model-predictive path integrals: weigh candidates by the exponential of their return (Williams et al. 2017).
+class MPPI(SamplingPlanner):
+    """Model-predictive path integrals: weigh candidates by the exponential of their return.
+
+    Williams et al. 2017.
 
     >>> import occamrl as orl
     >>> orl.MPPI(temperature=0.1).candidates
@@ -185,11 +133,72 @@ class MPPI(Trying):
         super().__post_init__()
         require_number("temperature", self.temperature, 0.0, np.inf, open_low=True)
 
-    def weigh(self, found: Floats) -> Floats:
+    def weigh(self, returns: Floats) -> Floats:
         """Return weights proportional to the exponential of returns."""
-        finite = found[np.isfinite(found)]
+        finite = returns[np.isfinite(returns)]
         if not finite.size:
-            return np.full(found.size, 1 / found.size)
-        weights = np.exp((found - finite.max()) / (self.temperature * (finite.std() + 1e-12)))
+            return np.full(returns.size, 1 / returns.size)
+        scale = self.temperature * (finite.std() + 1e-12)
+        weights = np.exp((returns - finite.max()) / scale)
         normed: Floats = weights / weights.sum()
         return normed
+
+
+def first_law(actions: Actions, steps: int, warm: Warm | None) -> Floats:
+    """Return where a search begins: the last law, one step later, and nothing known after it."""
+    unknown = (actions.low + actions.high) / 2
+    if isinstance(actions, Choices):
+        unknown = np.full(len(actions.values), 1 / len(actions.values))
+    law = np.tile(unknown, (steps, 1))
+    if warm is not None:
+        kept = warm.law[1 : steps + 1]
+        law[: len(kept)] = kept
+    return law
+
+
+def draw_plans(
+    actions: Actions, law: Floats, width: Floats, candidates: int, rng: np.random.Generator
+) -> Floats:
+    """Return candidates, the first of them the middle of the law.
+
+    They are actions [C, h, m], or indicators of listed actions [C, h, K].
+    """
+    if isinstance(actions, Box):
+        plans = law + width * rng.normal(size=(candidates, *law.shape))
+        plans[0] = law
+        return np.clip(plans, actions.low, actions.high)
+    steps, kinds = law.shape
+    # Every action keeps some probability, so that none dies out.
+    law = 0.9 * law + 0.1 / kinds
+    below = rng.random((candidates, steps, 1)) > np.cumsum(law, axis=1)
+    chosen = np.minimum(below.sum(axis=2), kinds - 1)
+    chosen[0] = law.argmax(axis=1)
+    return np.asarray(np.eye(kinds)[chosen])
+
+
+def actions_of(actions: Actions, plans: Floats) -> Floats:
+    """Return the actions [..., m] of plans, or of the likeliest listed ones [..., K]."""
+    if isinstance(actions, Box):
+        return np.asarray(np.clip(plans, actions.low, actions.high))
+    return np.asarray(actions.values[plans.argmax(axis=-1)])
+
+
+def mean_returns(
+    simulate: Simulator,
+    reward: RewardFunction,
+    state: Floats,
+    plans: Floats,
+    particles: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """Return the mean return of plans [C, h, m] from a state; -inf where it is not finite."""
+    candidates, steps, _ = plans.shape
+    states = np.tile(state, (candidates * particles, 1))
+    total = np.zeros(candidates * particles)
+    for step in range(steps):
+        chosen = np.repeat(plans[:, step], particles, axis=0)
+        next_states = simulate(states, chosen, rng)
+        total = total + reward(states, chosen, next_states)
+        states = next_states
+    mean = total.reshape(candidates, particles).mean(axis=1)
+    return np.where(np.isfinite(mean), mean, -np.inf)

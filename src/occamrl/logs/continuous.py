@@ -2,79 +2,139 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl.control.agent import OccamControl
-from occamrl.control.answer import Answer
-from occamrl.control.ladder import Choices, SimulatorLadder
+from occamrl.addresses import Address
+from occamrl.answers.answer import Answer
+from occamrl.control.ladder import SimulatorLadder
+from occamrl.control.system import Choices
 from occamrl.errors import Interrupted, ShapeError, as_floats
 from occamrl.logs.log import Log, read_log
 from occamrl.logs.table import LogError, open_table, refuse
-from occamrl.protocols import Floats
+from occamrl.protocols import Floats, System, Transition
 from occamrl.running.progress import Progress, ctrl_c
 
-Episode = tuple[Floats, Floats, Floats]  # states [T, n], actions [T, m], next states [T, n]
+
+class ContinuousEpisode(NamedTuple):
+    """T steps of a continuous system."""
+
+    states: Floats  # [T, n]
+    actions: Floats  # [T, m]
+    next_states: Floats  # [T, n]
 
 
-def episodes_of(log: Any) -> list[Episode]:
+def transitions_of(log: Any, system: System, seed: int = 0) -> Iterator[Transition]:
+    """Return the steps of a log, each with an address of its own: (seed, number of the step).
+
+    See :func:`episodes_of` for what a log may be. It is read and checked whole before the first
+    step: of the system's sizes, and of actions on its list. Episodes longer than the horizon are
+    cut, since a planner counts steps to it.
+    """
+    episodes = episodes_of(log)
+    for episode in episodes:
+        _require_sizes(episode, system)
+    return _steps(episodes, system.horizon, seed)
+
+
+def _require_sizes(episode: ContinuousEpisode, system: System) -> None:
+    """Refuse an episode of other sizes, or with actions that are not on the system's list."""
+    sizes = episode.states.shape[1], episode.actions.shape[1]
+    if sizes != (system.dimension, system.actions.dimension):
+        got = f"{sizes[0]} coordinates of the state and {sizes[1]} of the action"
+        expected = f"{system.dimension} and {system.actions.dimension}, as the simulators have"
+        raise ShapeError("log", got=got, expected=expected)
+    if isinstance(system.actions, Choices):
+        same = (episode.actions[:, None] == system.actions.values).all(axis=2)
+        expected = f"an action of the list {system.actions!r}, not its number"
+        refuse("action", ~same.any(axis=1), episode.actions, expected, 0)
+
+
+def _steps(episodes: list[ContinuousEpisode], horizon: int, seed: int) -> Iterator[Transition]:
+    number = 0
+    for episode in episodes:
+        last = len(episode.states) - 1
+        for index, (state, action, next_state) in enumerate(zip(*episode, strict=True)):
+            step = index % horizon
+            ended = step == horizon - 1 or index == last
+            address = Address(seed, number)
+            yield Transition(state, action, None, next_state, ended, address, step)
+            number += 1
+
+
+def episodes_of(log: Any) -> list[ContinuousEpisode]:
     """Return a log, episode by episode.
 
-    A log is what :func:`occamrl.read_log` returns, with the columns of the state, the action and, if there are any, of
-    the next state; a file, data frame or mapping with columns ``episode``, ``state_0``, ``state_1``, ..., ``action_0``,
-    ... (and ``next_state_0``, ...); a mapping with ``episode`` [T] and arrays ``states`` [T, n] and ``actions`` [T, m]
-    (and ``next_states``); or a Minari dataset or a list of episodes with ``observations`` [T + 1, n] and ``actions``
-    [T, m]. Without next states, the last row of an episode only says where it ended.
+    A log is what :func:`occamrl.read_log` returns, with the columns of the state, the action and,
+    if there are any, of the next state; a file, data frame or mapping with columns ``episode``,
+    ``state_0``, ``state_1``, ..., ``action_0``, ... (and ``next_state_0``, ...); a mapping with
+    ``episode`` [T] and arrays ``states`` [T, n] and ``actions`` [T, m] (and ``next_states``); or a
+    Minari dataset or a list of episodes with ``observations`` [T + 1, n] and ``actions`` [T, m].
+    Without next states, the last row of an episode only says where it ended.
     """
-    if hasattr(log, "iterate_episodes") or (
-        isinstance(log, list) and all(hasattr(each, "actions") for each in log)
-    ):
-        found = []
-        for each in log.iterate_episodes() if hasattr(log, "iterate_episodes") else log:
-            path, actions = (
-                matrix(name, getattr(each, name)) for name in ("observations", "actions")
-            )
-            found.append((path[:-1], actions[: len(path) - 1], path[1:]))
-        return found
+    recorded = _recorded_episodes(log)
+    if recorded is not None:
+        return [_of_path(episode.observations, episode.actions) for episode in recorded]
     if isinstance(log, Mapping) and {"states", "actions"} <= {*log}:
-        arrays = {
-            name: matrix(name, log[name])
-            for name in ("states", "actions", "next_states")
-            if name in log
-        }
-        log = {"episode": log.get("episode", np.zeros(len(arrays["states"]), int))}
-        log |= {
-            f"{name[:-1]}_{i}": column
-            for name, array in arrays.items()
-            for i, column in enumerate(array.T)
-        }
+        log = _numbered_columns(log)
     if not isinstance(log, Log):
-        names = open_table(log).names
-        roles: dict[str, list[str]] = {}
-        for role in ("state", "action", "next_state"):
-            numbered = [f"{role}_{i}" for i in range(len(names))]
-            roles[role] = list(itertools.takewhile(names.__contains__, numbered))
-        if not (roles["state"] and roles["action"]):
-            expected = (
-                "state_0, ..., action_0, ...; or name your own columns: orl.read_log(log, columns)"
-            )
-            raise LogError("log", got=f"columns {', '.join(map(str, names))}", expected=expected)
-        log = read_log(
-            log, {role: several or None for role, several in roles.items()} | {"episode": "episode"}
-        )
+        log = _read_numbered(log)
     columns = log.columns()
-    kept = [
-        i for i, label in enumerate(columns["next_state"]) if label is not None
-    ]  # where an episode ends, none is
-    parts = [matrix(name, [*columns[name][kept]]) for name in ("state", "action", "next_state")]
-    cuts = np.flatnonzero(np.diff(columns["episode"][kept])) + 1
-    return list(zip(*(np.split(array, cuts) for array in parts), strict=True))
+    # Where an episode ends there is no next state, and no step.
+    rows = [row for row, label in enumerate(columns["next_state"]) if label is not None]
+    cuts = np.flatnonzero(np.diff(columns["episode"][rows])) + 1
+    parts = []
+    for name in ("state", "action", "next_state"):
+        parts.append(np.split(_matrix(name, [*columns[name][rows]]), cuts))
+    return [ContinuousEpisode(*episode) for episode in zip(*parts, strict=True)]
 
 
-def matrix(name: str, value: Any) -> Floats:
+def _recorded_episodes(log: Any) -> Any:
+    """Return the episodes of a Minari dataset, or of a list like them; None of other logs."""
+    if hasattr(log, "iterate_episodes"):  # Minari is not one of the packages that this one needs
+        return log.iterate_episodes()
+    if isinstance(log, list) and all(hasattr(episode, "actions") for episode in log):
+        return log
+    return None
+
+
+def _of_path(observations: Any, actions: Any) -> ContinuousEpisode:
+    path = _matrix("observations", observations)
+    chosen = _matrix("actions", actions)
+    return ContinuousEpisode(path[:-1], chosen[: len(path) - 1], path[1:])
+
+
+def _numbered_columns(log: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping of arrays as one of columns ``state_0``, ..., ``action_0``, ..."""
+    columns: dict[str, Any] = {}
+    for name in ("states", "actions", "next_states"):
+        if name in log:
+            for index, column in enumerate(_matrix(name, log[name]).T):
+                columns[f"{name[:-1]}_{index}"] = column
+    rows = len(columns["state_0"])
+    return {"episode": log.get("episode", np.zeros(rows, int)), **columns}
+
+
+def _read_numbered(log: Any) -> Log:
+    """Read a table whose columns are ``state_0``, ..., ``action_0``, ..."""
+    names = open_table(log).names
+    columns: dict[str, Any] = {"episode": "episode"}
+    for role in ("state", "action", "next_state"):
+        numbered: list[str] = []
+        while f"{role}_{len(numbered)}" in names:
+            numbered.append(f"{role}_{len(numbered)}")
+        columns[role] = numbered or None
+    if columns["state"] is None or columns["action"] is None:
+        expected = (
+            "state_0, ..., action_0, ...; or name your own columns: orl.read_log(log, columns)"
+        )
+        raise LogError("log", got=f"columns {', '.join(map(str, names))}", expected=expected)
+    return read_log(log, columns)
+
+
+def _matrix(name: str, value: Any) -> Floats:
     """Return numbers as [T, n]."""
     array = as_floats(name, value)
     return array.reshape(len(array), -1)
@@ -92,27 +152,39 @@ def select_simulators(
 
     ``Interrupted``, which Ctrl-C raises, has the answer so far as its ``result``.
     """
-    agent, episodes = OccamControl(ladder=ladder, delta=delta, seed=seed), episodes_of(log)
-    sizes = agent.dimension, ladder.actions.dimension
-    for states, actions, _ in episodes:
-        if (states.shape[1], actions.shape[1]) != sizes:
-            got = f"{states.shape[1]} coordinates of the state and {actions.shape[1]} of the action"
-            raise ShapeError(
-                "log", got=got, expected=f"{sizes[0]} and {sizes[1]}, as the simulators have"
-            )
-        if isinstance(ladder.actions, Choices):
-            listed = (actions[:, None] == ladder.actions.values).all(axis=2).any(axis=1)
-            expected = f"an action of the list {ladder.actions!r}, not its number"
-            refuse("action", ~listed, actions, expected, 0)
-    total = sum(len(states) for states, _, _ in episodes)
+    system = ladder.system
+    evidence = ladder.evidence(system, delta)
+    state = evidence.begin()
+    transitions = list(transitions_of(log, system, seed))
+    total = len(transitions)
+    returns: list[float] = []
+    earned = 0.0
+
+    def answer() -> Answer:
+        return Answer(
+            ladder=ladder,
+            known=system,
+            weigher=evidence,
+            state=state,
+            episodes=len(returns),
+            steps=state["steps"],
+            source="the log",
+            history=state["history"],
+            returns=returns,
+        )
+
     bar = Progress("select", max(1, total), progress, "steps")
     with ctrl_c() as pressed:
-        for episode in episodes:
-            agent.begin_episode()
-            for s, a, y in zip(*episode, strict=True):
-                agent.observe(s, a, None, y)
-                bar.update(done := agent.state["evidence"]["steps"])
-                if pressed.is_set():
-                    raise Interrupted(f"stopped after step {done:,} of {total:,}", Answer(agent))
+        for transition in transitions:
+            evidence.add(state, transition)
+            before, action, _, following = transition[:4]
+            earned += float(system.reward(before[None], action[None], following[None])[0])
+            if transition.ended:
+                returns.append(earned)
+                earned = 0.0
+            bar.update(state["steps"])
+            if pressed.is_set():
+                text = f"stopped after step {state['steps']:,} of {total:,}"
+                raise Interrupted(text, answer())
     bar.close()
-    return Answer(agent)
+    return answer()

@@ -45,7 +45,7 @@ from occamrl.logs.table import (
     refuse,
 )
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp
-from occamrl.protocols import Flow, Known, Outcomes, Problem
+from occamrl.protocols import Flow, Known, Outcomes, Problem, System, Transition
 from occamrl.running.flow import simulate
 
 GROWTH = 0.1  # of the data from one flow to the next
@@ -348,6 +348,12 @@ class Log:
                 first = last
         if parts:
             yield Flow.joined(parts)
+
+    def transitions(self, system: System) -> Iterator[Transition]:
+        """Return its steps as a controller of a continuous system can learn from them."""
+        from occamrl.logs.continuous import transitions_of  # which needs this module
+
+        return transitions_of(self, system)
 
     def columns(self) -> dict[str, Array]:
         """Return all of it in memory, by column; episodes are numbered from 0."""

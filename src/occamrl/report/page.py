@@ -24,6 +24,7 @@ from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth
 from occamrl.report.html import paragraphs, picture, render_page, table
 from occamrl.running.result import Result
 
+MOST_WORLDS = 8  # simulators in which policies are run
 _MOST_STATES = 200  # whose actions are listed
 _MOST_STRETCHES = 6  # of steps that the table of a policy shows
 _MOST_PHASES = 40  # that are listed
@@ -31,7 +32,7 @@ _MOST_PHASES = 40  # that are listed
 
 def render_result(result: Result) -> str:
     """Return the page of a result of ``run`` or ``learn``: the answer, where there is one, and the run."""
-    verdict, known = result.verdict, result.known
+    verdict, known = result.verdict, result.finite
     where = "the simulator" if result.environment is None else result.environment.name
     try:
         answered = (
@@ -107,6 +108,10 @@ def questions(asked: Mapping[str, Sequence[str]]) -> str:
 
 def answer_sections(answer: Answer) -> dict[str, str]:
     """Return the sections of a page about an answer, by title."""
+    if answer.ladder.kind == "simulators":
+        from occamrl.report.simulators import simulator_sections  # which needs this module
+
+        return simulator_sections(answer)
     sections = {}
     if answer.valued:
         worth = {"recommended": answer.worth}
@@ -166,6 +171,8 @@ def answer_sections(answer: Answer) -> dict[str, str]:
 
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer."""
+    if answer.ladder.kind == "simulators":  # each takes a plan for every step
+        answer = answer.simulated(answer.runs, answer.maximum or MOST_WORLDS)
     about = (
         f"{answer.source}: {count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
     )

@@ -1,140 +1,177 @@
-"""Pictures and the page of what the data say of simulators that can only be run."""
+"""Pictures, and sections of a page, of what the data say of simulators that can only be run."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from occamrl.answers.wording import times
-from occamrl.control import errors
-from occamrl.control.answer import MOST, Answer
-from occamrl.errors import as_path
-from occamrl.files import make_folder, write_whole
-from occamrl.protocols import Floats
-from occamrl.report import figures
-from occamrl.report.html import paragraphs, picture, render_page, table
-from occamrl.report.page import questions
+from occamrl.answers.answer import Answer
+from occamrl.answers.wording import misfit_sentence, times
+from occamrl.errors import NotAvailable
+from occamrl.evidence.simulated import SimulatedEvidence
+from occamrl.evidence.simulator_errors import shift_of
+from occamrl.evidence.simulator_worlds import SimulatorWorlds, mean_and_error
+from occamrl.report.html import paragraphs, picture, table
 
 _MOST_COORDINATES = 6  # of the state that are drawn
+_STRIP = 0.85  # the share of a strip that its curve fills
 
 
-def draw_evidence(answer: Answer, axes: Axes | None = None) -> Axes:
-    """Draw the evidence against each class over time."""
-    axes = figures.draw_evidence(answer, axes)
-    axes.set_xlabel("real steps")
-    return axes
-
-
-def last_episode(answer: Answer) -> tuple[Floats, Floats]:
-    """Return the features of every step, and what came, what was predicted and its scale [T, 3, n]."""
-    rows, n = np.array(answer.agent.state["path"]), answer.agent.dimension
-    return rows[:, : -3 * n], rows[:, -3 * n :].reshape(-1, 3, n)
+def _weigher(answer: Answer) -> SimulatedEvidence:
+    """Return the evidence about simulators; other answers have no predictions to draw."""
+    if not isinstance(answer.weigher, SimulatedEvidence):
+        raise NotAvailable(f"no predictions step by step: this is evidence by {answer.evidence}")
+    if not answer.steps:
+        raise NotAvailable("there is nothing to draw: no step has been observed yet")
+    return answer.weigher
 
 
 def draw_predictions(answer: Answer, axes: Axes | None = None) -> Axes:
-    """Draw the last episode, a strip for each coordinate, and what was predicted a step before, ± two deviations."""
-    axes, path = plt.gca() if axes is None else axes, last_episode(answer)[1]
-    names = answer.ladder.coordinates[:_MOST_COORDINATES]
+    """Draw the last episode, a strip for each coordinate, and what was predicted a step before.
+
+    That is a mean and two deviations either way.
+    """
+    weigher = _weigher(answer)
+    axes = plt.gca() if axes is None else axes
+    path = weigher.predictions(answer.state)
+    names = weigher.system.coordinates[:_MOST_COORDINATES]
+    steps = np.arange(1, 1 + len(path.observed))
     for i in range(len(names)):
-        came, mean, scale = path[:, :, i].T
-        low, high = mean - 2 * scale, mean + 2 * scale
-        bottom, height = min(low.min(), came.min()), max(np.ptp([low, high, came]), 1e-300)
-        at = [len(names) - 1 - i + 0.85 * (each - bottom) / height for each in (low, high, came)]
+        observed = path.observed[:, i]
+        low = path.mean[:, i] - 2 * path.deviation[:, i]
+        high = path.mean[:, i] + 2 * path.deviation[:, i]
+        bottom = min(low.min(), observed.min())
+        height = max(np.ptp([low, high, observed]), 1e-300)
+        # Strips are stacked from the top, each scaled to its own range.
+        strip = len(names) - 1 - i
+        scale = _STRIP / height
+        color = f"C{i}"
         band = axes.fill_between(
-            np.arange(1, 1 + len(path)), at[0], at[1], alpha=0.35, color=f"C{i}", linewidth=0.0
+            steps,
+            strip + scale * (low - bottom),
+            strip + scale * (high - bottom),
+            alpha=0.35,
+            color=color,
+            linewidth=0.0,
         )
-        points = axes.plot(np.arange(1, 1 + len(path)), at[2], ".", markersize=3, color=f"C{i}")
-        axes.annotate(f"{bottom:.3g} to {bottom + height:.3g}", (1.01, (len(names) - 0.55 - i) / (len(names) + 0.55)),
-                      xycoords="axes fraction", fontsize="x-small", va="center")  # fmt: skip
-    axes.legend(
-        [points[0], band], ["observed", "predicted"], fontsize="small", loc="upper right", ncols=2
-    )
+        points = axes.plot(
+            steps, strip + scale * (observed - bottom), ".", markersize=3, color=color
+        )
+        axes.annotate(
+            f"{bottom:.3g} to {bottom + height:.3g}",
+            (1.01, (len(names) - 0.55 - i) / (len(names) + 0.55)),
+            xycoords="axes fraction",
+            fontsize="x-small",
+            va="center",
+        )
+    labels = ["observed", "predicted"]
+    axes.legend([points[0], band], labels, fontsize="small", loc="upper right", ncols=2)
     axes.set_yticks(np.arange(len(names)) + 0.4, [*reversed(names)])
     axes.set(xlabel="step of the last episode", ylim=(-0.05, len(names) + 0.5))
     return axes
 
 
 def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
-    """Draw the errors of the last episode against the feature that they depend on most, with what was learned."""
+    """Draw the errors of the last episode against the feature that they depend on most.
+
+    With them, what was learned of the errors, with other features at their middle.
+    """
+    weigher = _weigher(answer)
     axes = plt.gca() if axes is None else axes
-    (k, beta, strength, _), (phi, path) = answer.strongest(), last_episode(answer)
-    i = int(strength[k].argmax())
-    where = errors.in_units(answer.ladder, phi)[:, k - 1] if k else np.arange(1.0, 1.0 + len(phi))
-    order, parts = np.argsort(where), [0, k] if k else [0]  # other features are at their middle
-    learned = phi[order][:, parts] @ beta[parts, i]
-    error = 2 * np.sqrt((phi[order][:, parts] ** 2) @ (beta[parts, i] / strength[parts, i]) ** 2)
+    member = answer.state["members"].heaviest(answer.chosen - 1)
+    shift = shift_of(answer.state["errors"], member)
+    path = weigher.predictions(answer.state)
+    clearest = shift.clearest
+    coordinate = int(shift.strength[clearest].argmax())
+    if clearest == 0:
+        effects = [0]
+        label = "step of the last episode"
+        feature = np.arange(1.0, 1.0 + len(path.features))
+    else:
+        effects = [0, clearest]
+        label = weigher.ladder.error_features.names[clearest - 1]
+        feature = weigher.ladder.error_features.in_units(path.features)[:, clearest - 1]
+    order = np.argsort(feature)
+    rows = path.features[order][:, effects]
+    learned = rows @ shift.effects[effects, coordinate]
+    error = 2 * np.sqrt(rows**2 @ shift.standard_errors[effects, coordinate] ** 2)
+    errors = path.observed[:, coordinate] - path.mean[:, coordinate]
     axes.axhline(0.0, color="grey", linewidth=1.0)
-    axes.plot(where, path[:, 0, i] - path[:, 1, i], ".", label="last episode")
-    line = axes.plot(where[order], learned, label="learned so far, ± two standard errors")[0]
+    axes.plot(feature, errors, ".", label="last episode")
+    line = axes.plot(feature[order], learned, label="learned so far, ± two standard errors")[0]
     axes.fill_between(
-        where[order], learned - error, learned + error, alpha=0.3, color=line.get_color()
+        feature[order], learned - error, learned + error, alpha=0.3, color=line.get_color()
     )
-    axes.set(
-        xlabel=answer.ladder.features[k - 1] if k else "step of the last episode",
-        ylabel=f"{answer.ladder.coordinates[i]}: observed - predicted",
-    )
+    name = weigher.system.coordinates[coordinate]
+    axes.set(xlabel=label, ylabel=f"{name}: observed - predicted")
     axes.legend(fontsize="small")
     return axes
 
 
 def draw_returns(answer: Answer, axes: Axes) -> None:
     """Draw the return of every episode."""
-    axes.plot(
-        np.arange(1, answer.agent.total_episodes + 1),
-        answer.agent.returns,
-        marker="o",
-        markersize=3,
-    )
+    episodes = np.arange(1, len(answer.returns) + 1)
+    axes.plot(episodes, answer.returns, marker="o", markersize=3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="episode", ylabel="return")
 
 
-def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
-    """Write the page, whole or not at all; return its path."""
-    shown = [
-        {
-            "class": row["name"],
-            "simulators": row["size"],
-            "left": row["left"],
-            "evidence against it": times(row["evidence_against"]),
-            "ruled out after steps": row["rejected_after"],
-        }
-        for row in answer.rows
-    ]
-    sections: dict[str, str] = {"Evidence over time": table(shown)}
-    asked = {}
-    if answer.evidence["steps"]:
-        asked = answer.questions(runs)
-        sections["Evidence over time"] += picture(answer.plot, "the evidence against each class")
-        sections["Where it misfits" if answer.misspecified else "Does it fit?"] = (
-            paragraphs(f"{answer.member}: {answer.misfit}")
-            + picture(answer.plot_misfit, "errors of the last episode")
-            + picture(answer.plot_predictions, "the last episode, predicted and observed")
+def simulator_sections(answer: Answer) -> dict[str, str]:
+    """Return the sections of a page about simulators, by title."""
+    classes = []
+    for row in answer.rows:
+        classes.append(
+            {
+                "class": row["name"],
+                "simulators": row["size"],
+                "left": row["left"],
+                "evidence against it": times(row["evidence_against"]),
+                "ruled out after steps": row["rejected_after"],
+            }
         )
-        if runs:
-            rows = answer.worth_of(runs=runs, most=MOST).rows
-            sections["What it is worth"] = table(
-                [{k.replace("_", " "): v for k, v in row.items()} for row in rows]
-            )
-    if answer.agent.returns.any():
+    sections: dict[str, str] = {"Evidence over time": table(classes)}
+    if answer.steps:
+        sections["Evidence over time"] += picture(answer.plot, "the evidence against each class")
+        title = "Where it misfits" if answer.misspecified else "Does it fit?"
+        sections[title] = _fit_section(answer)
+        if answer.runs:
+            sections["What it is worth"] = _worth_section(answer)
+    if any(answer.returns):
         sections["Returns"] = picture(
             lambda axes: draw_returns(answer, axes), "the return of every episode"
         )
     sections["What is guaranteed"] = paragraphs(
-        f"With probability {1 - answer.delta:g} the smallest class that contains the true simulator is never ruled "
-        "out, at any time, however the actions are chosen. This holds for exactly the simulators that were listed.",
-        "If the true simulator is listed, the range of a worth over all simulators that are left contains it with the "
-        "same probability, up to the errors of the Monte Carlo means.",
-        "Returns, the weights of simulators and the time until a wrong class is ruled out are not guaranteed.",
+        f"With probability {1 - answer.delta:g} the smallest class that contains the true "
+        "simulator is never ruled out, at any time, however the actions are chosen. This holds "
+        "for exactly the simulators that were listed.",
+        "If the true simulator is listed, the range of a worth over all simulators that are left "
+        "contains it with the same probability, up to the errors of the Monte Carlo means.",
+        "Returns, the weights of simulators and the time until a wrong class is ruled out are not "
+        "guaranteed.",
     )
-    place: Any = as_path("path", path)
-    make_folder(place.parent)
-    write_whole(
-        place, render_page(answer.headline, sections, questions(asked) if asked else "").encode()
+    return sections
+
+
+def _fit_section(answer: Answer) -> str:
+    misfit = "No linear misfit of its mean is visible."
+    if answer.raw_misfits:
+        misfit = misfit_sentence(answer.raw_misfits[0])
+    return (
+        paragraphs(f"{answer.most_plausible}: {misfit}")
+        + picture(answer.plot_misfit, "errors of the last episode")
+        + picture(answer.plot_predictions, "the last episode, predicted and observed")
     )
-    return Path(place)
+
+
+def _worth_section(answer: Answer) -> str:
+    """Return what the planner earns in each simulator that is possible."""
+    worlds = answer.worlds
+    assert isinstance(worlds, SimulatorWorlds)  # noqa: S101  # of simulators
+    rows = []
+    for world in worlds.worlds:
+        mean, error = mean_and_error(worlds.returns(answer.policy, world))
+        row = {"simulator": world.label, "weight": world.weight, "worth": mean}
+        rows.append({**row, "standard error": error})
+    return table(rows)

@@ -1,8 +1,7 @@
-"""``Agent``: an algorithm and what it has learned, in an environment or from what it is told step by step."""
+"""``Agent``: an algorithm and what it has learned, driven step by step or in an environment."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,35 @@ from occamrl.errors import (
     CheckpointError,
     EnvironmentFault,
     Interrupted,
+    NotAvailable,
     OccamRLError,
     ParameterError,
     require_integer,
+    require_kind,
 )
-from occamrl.protocols import Flow, Ints, Known, Learner
+from occamrl.protocols import Controller, Ints, Known, Learner, Logged, Plan, Selector, System
+from occamrl.running import continuous
 from occamrl.running.alarm import Alarm
-from occamrl.running.drive import Driver, Told
+from occamrl.running.continuous import (
+    ContinuousEnvironment,
+    ContinuousInfo,
+    ControllerDriver,
+    is_controller,
+    system_of,
+)
+from occamrl.running.drive import (
+    THE_CHANGE,
+    DrivenSource,
+    DrivenSystem,
+    LearnerDriver,
+)
 from occamrl.running.identity import changes, identity
 from occamrl.running.learn import EnvironmentSource, learn
-from occamrl.running.result import Blocks, Result
-from occamrl.running.run import record_block
+from occamrl.running.result import Result, known_by_ladder
+from occamrl.running.run import Run
 
 
-class Agent(Driver):
+class Agent:
     """An algorithm together with what it has learned.
 
     >>> import occamrl as orl
@@ -36,22 +50,25 @@ class Agent(Driver):
     ...     filled = min(stock + order, 4)
     ...     yield 1 - rate, filled, -0.1 * stock, False
     ...     yield rate, max(filled - 1, 0), 1.0 * (filled > 0) - 0.1 * stock, False
-    >>> model = orl.Model(shop, start=2, actions=[0, 1], horizon=10, parameters={"rate": (0.1, 0.6)})
+    >>> bounds = {"rate": (0.1, 0.6)}
+    >>> model = orl.Model(shop, start=2, actions=[0, 1], horizon=10, parameters=bounds)
     >>> agent = orl.Agent(orl.Occam(ladder=model.ladder({"steady": ["rate"]})))
     >>> action = agent.act(2)
-    >>> agent.observe(2, 1, reward=0.8, next_state=2)  # what was done, which need not be what it said
+    >>> agent.observe(2, 1, reward=0.8, next_state=2)  # what was done, whatever it said
 
     In a Gymnasium environment it has the verbs of Stable-Baselines3: learn, predict, save, load.
 
     Parameters
     ----------
-    algorithm : Learner
+    algorithm : Learner or Controller
+        A learner acts in finite states by name; a controller such as OccamControl in points of a
+        continuous system.
     env : gymnasium.Env or FiniteEnvironment, optional
         Where to learn by itself; also to be given to :meth:`learn`. ``horizon``, ``reward_range``
         and ``discretiser`` of :class:`~occamrl.envs.wrapper.FiniteEnvironment` may follow.
-    known : Known, optional
-        What is known of the system (``mdp.known``); by default that of the algorithm's model, or of
-        the environment.
+    known : Known or System, optional
+        What is known of the system (``mdp.known``); by default that of the algorithm's models, or
+        of the environment.
     seed : int
     alarm : float, optional
         Watch for changes, of Occam: a rate of false alarms. Its price: a false alarm every 1/alarm
@@ -62,199 +79,245 @@ class Agent(Driver):
 
     def __init__(
         self,
-        algorithm: Learner,
+        algorithm: Learner | Controller,
         env: Any = None,
         *,
-        known: Known | None = None,
+        known: Known | System | None = None,
         seed: int = 0,
         alarm: float | None = None,
         **about: Any,
     ) -> None:
-        super().__init__(algorithm, known, seed, alarm)
-        self._about = about if self._known is None else {"known": self._known, **about}
+        self.algorithm: Any = algorithm  # the user's, as it was handed in
+        self.seed = seed
+        self._known = known_by_ladder(algorithm) if known is None else known
+        if self._known is not None:
+            require_kind("known", self._known, (Known, System))
+        self._about = about
+        self._env: Any = None
+        self._driver: LearnerDriver | ControllerDriver | None = None  # when first needed
         if env is not None:
             self.set_env(env)
         if alarm is not None:
-            self._drive.watch = self._watch.begin()
+            self._of_learner("alarm").watch(alarm)
 
-    # Other sources --------------------------------------------------------------------------------
+    @property
+    def _driving(self) -> LearnerDriver | ControllerDriver:
+        """What drives the algorithm, from what it has learned."""
+        if self._driver is None:
+            self._driver = self._driver_of(self._nothing_learned())
+        return self._driver
+
+    def _driver_of(self, result: Result) -> LearnerDriver | ControllerDriver:
+        if is_controller(self.algorithm):
+            return ControllerDriver(self.algorithm, result)
+        return LearnerDriver(self.algorithm, result)
+
+    def _nothing_learned(self) -> Result:
+        """Return the result before any data."""
+        if is_controller(self.algorithm):
+            system = system_of(self.algorithm, self._known)
+            return continuous.begin(self.algorithm, system, self.seed, "what was observed")
+        if isinstance(self._env, FiniteEnvironment):
+            return Run(self.algorithm, EnvironmentSource(self._env), self.seed).result
+        if isinstance(self._known, Known):
+            return Run(self.algorithm, DrivenSource(self._known), self.seed).result
+        raise ParameterError(
+            "known",
+            got="nothing learned and no environment",
+            expected="known=mdp.known, a ladder of a model, or an environment: Agent(..., env) or "
+            "set_env",
+        )
+
+    def _resume(self, result: Result) -> None:
+        """Go on from a result."""
+        if self._driver is None:
+            self._driver = self._driver_of(result)
+        else:
+            self._driver.resume(result)
+
+    def _of_learner(self, verb: str) -> LearnerDriver:
+        """Return what drives a learner; a controller has no such verb."""
+        if not isinstance(self._driving, LearnerDriver):
+            raise NotAvailable(f"no {verb} of a controller: act and observe drive it")
+        return self._driving
+
+    # Driving --------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Known | System:
+        """What is known of the system."""
+        return self._driving.known
+
+    @property
+    def result(self) -> Result:
+        """Everything learned so far, which may be nothing.
+
+        Steps of an open episode count when it ends; a controller learns from every step.
+        """
+        return self._driving.result
+
+    @property
+    def answer(self) -> Any:
+        """Which model is needed, what to do, what it is worth: of all steps so far."""
+        return self._driving.answer
+
+    @property
+    def step(self) -> int:
+        """How many steps the open episode has; 0: the next step begins one."""
+        return self._driving.step
+
+    def act(self, state: Any) -> Any:
+        """Return what to do in a state, in your names; the agent counts the steps of an episode."""
+        return self._driving.act(state)
+
+    def observe(
+        self, state: Any, action: Any, reward: Any, next_state: Any, ended: bool = False
+    ) -> None:
+        """Take note of a step: what was done, by whomever, and what came of it.
+
+        ``reward`` is in your unit, or None where it is known. An episode ends when it ``ended``,
+        after H steps, or at :meth:`begin_episode`. What is refused leaves the agent as it was.
+        """
+        self._driving.observe(state, action, reward, next_state, ended)
+
+    def begin_episode(self) -> None:
+        """Begin an episode; one that is unfinished is truncated, and the steps seen of it count."""
+        self._driving.begin_episode()
 
     def learn_from(self, source: Any) -> Agent:
-        """Learn from a log (:func:`occamrl.read_log`), a run's result or another agent, and return the agent.
+        """Learn from a log, a run's result or another agent, and return the agent.
 
-        A log is entered flow by flow, with values that were fixed before each flow; an unfinished
-        episode is truncated first. A result or an agent is of the same algorithm, or of Occam with
-        the same ladder, and comes first.
+        A log (:func:`occamrl.read_log`) is entered flow by flow, with values that were fixed before
+        each flow; by a controller, step by step. An unfinished episode is truncated first. A result
+        or an agent is of the same algorithm, or of Occam with the same ladder, and comes first.
         """
-        if isinstance(source, (Agent, Result)):
-            return self._take_over(source.result if isinstance(source, Agent) else source)
-        if not hasattr(source, "flows"):
-            expected = "orl.read_log(...), the Result of a run, or an Agent"
-            raise ParameterError("source", got=type(source).__name__, expected=expected)
-        if hasattr(self.algorithm, "rule"):
-            expected = "an algorithm that learns from steps, such as Occam: a rule judges returns of its own choices"
+        if isinstance(source, Agent):
+            return self.learn_from(source.result)
+        if isinstance(source, Result):
+            self._require_same(source)
+            self._driving.take_over(source)
+        elif isinstance(source, Logged):
+            self._driving.read(source)
+        else:
             raise ParameterError(
-                "source", got=f"a log for {type(self.algorithm).__name__}", expected=expected
+                "source",
+                got=type(source).__name__,
+                expected="orl.read_log(...), the Result of a run, or an Agent",
             )
-        before = self.result
-        try:
-            self.begin_episode()
-            self._end_block()
-            for flow in source.flows(self.known, self._outcomes):
-                self._feed(flow)
-        except Exception:  # of a row that cannot be: as if nothing had been read
-            self._go_on(before)
-            raise
         return self
 
-    def _feed(self, flow: Flow) -> None:
-        """Learn from a flow that somebody else played."""
-        begun, plan = self._begun, self.plan
-        if not begun.known.rewards_known and np.isnan(flow.reward).any():
-            raise ParameterError(
-                "log", got="steps without a reward", expected="rewards: this agent estimates them"
-            )
-        facts = dict(plan.facts) | ({"playing": "somebody else"} if "playing" in plan.facts else {})
-        diagnostics = {name: each for name, each in plan.diagnostics.items() if name != "source"}
-        told = replace(plan, facts=facts, diagnostics=diagnostics)
-        self.algorithm.learn(begun.known, begun.state, told, flow)
-        record_block(begun.blocks, told, self._block(flow), new=True)
-        self._plan = self._shown = None
-
-    def _take_over(self, other: Result) -> Agent:
-        """Begin with what another has learned."""
-        begun, own = self._begun, self.algorithm
-        ladders = [identity(getattr(each, "ladder", None)) for each in (other.agent, own)]
-        same = (
-            type(other.agent) is type(own) and hasattr(own, "evidence") and ladders[0] == ladders[1]
+    def _require_same(self, other: Result) -> None:
+        """Refuse what another algorithm has learned, and anything after data of one's own."""
+        own = self.algorithm
+        theirs = other.agent
+        # What evidence has learned depends on the ladder alone, not on how one acts.
+        same_evidence = (
+            isinstance(own, Selector)
+            and isinstance(theirs, Selector)
+            and type(own) is type(theirs)
+            and identity(own.ladder) == identity(theirs.ladder)
         )
-        if not same and (changed := changes(identity(other.agent), identity(own))):
+        changed = changes(identity(theirs), identity(own))
+        if changed and not same_evidence:
             raise ParameterError(
                 "source", got=f"another algorithm: {changed}", expected="the same one"
             )
-        sizes = [
-            (each.states, each.actions, each.horizon, each.names)
-            for each in (other.known, begun.known)
-        ]
-        if sizes[0] != sizes[1]:
-            got, expected = f"a problem of sizes {sizes[0][:3]}", f"{sizes[1][:3]}, as here"
-            raise ParameterError("source", got=got, expected=expected)
-        if begun.total_episodes or self.step:
-            expected = "an agent that has learned nothing yet: first this, then logs and steps"
+        if self.result.total_episodes or self.step:
             raise ParameterError(
                 "source",
-                got=f"after {begun.total_episodes:,} episodes of its own",
-                expected=expected,
+                got=f"after {self.result.total_episodes:,} episodes of its own",
+                expected="an agent that has learned nothing yet: first this, then logs and steps",
             )
-        state, blocks = copy.deepcopy((other.state, other.blocks))
-        self._learned, self._plan, self._shown = (
-            replace(begun, state=state, blocks=blocks),
-            None,
-            None,
-        )
-        return self
 
     # Change ---------------------------------------------------------------------------------------
 
     @property
     def alarm(self) -> Alarm | None:
         """The alarm that was raised and not dealt with; None without."""
-        return None if self._drive.alarm is None else self._watch.alarm(self._drive.watch)
+        if isinstance(self._driving, LearnerDriver):
+            return self._driving.alarm
+        return None
 
     def dismiss(self) -> None:
         """Take an alarm for a false one, and go on."""
-        self._drive.watch["alarm"], self._shown = [], None
+        self._of_learner("alarm").dismiss()
 
-    def forget(self, since: str | int = "the change") -> Agent:
-        """Start anew from the episodes since an alarm's change, or since an episode (from 1), and return the agent.
+    def forget(self, since: str | int = THE_CHANGE) -> Agent:
+        """Start anew from the episodes since an alarm's change, or since an episode (from 1).
 
         At most the last 20,000 steps are there to start from; an open episode goes on. Needs
-        ``alarm``.
+        ``alarm``. Returns the agent.
         """
-        drive, alarm = self._drive, self.alarm
-        if drive.alarm is None:
-            raise ParameterError(
-                "alarm", got=None, expected="Agent(..., alarm=1e-3): steps are kept for that"
-            )
-        if since == "the change":
-            if alarm is None:
-                raise ParameterError(
-                    "since", got=repr(since), expected="the number of an episode: there is no alarm"
-                )
-            since = alarm.since
-        first = require_integer("since", since, 1, maximum=self._begun.total_episodes + 1)
-        rows = drive.recent[drive.recent[:, 0] >= first]
-        if alarm is not None and first == alarm.since:
-            rows = rows[(rows[:, 0] > first) | (rows[:, 1] + 1 >= alarm.step)]
-        begun = self._begun
-        state = self.algorithm.begin(begun.known)
-        self._learned = replace(begun, state=state, blocks=Blocks(), cut=None)
-        drive.seen, self._plan, self._shown = {}, None, None
-        for episode in np.unique(rows[:, 0]):
-            step, s, a, s2 = rows[rows[:, 0] == episode, 1:5].astype(np.int64).T
-            self._feed(
-                Flow(step, s, a, s2, rows[rows[:, 0] == episode, 5], np.ones(s.size, np.int64), 1)
-            )
-        kept = np.searchsorted(np.unique(rows[:, 0]), rows[:, 0]) + 1
-        drive.recent, drive.watch = np.column_stack([kept, rows[:, 1:]]), self._watch.begin()
+        self._of_learner("alarm").forget(since)
         return self
 
     # In an environment ----------------------------------------------------------------------------
 
     def set_env(self, env: gym.Env[Any, Any] | FiniteEnvironment) -> None:
         """Set the environment; a later one must have the same sizes and rewards."""
+        if is_controller(self.algorithm):
+            ContinuousEnvironment(env, system_of(self.algorithm, self._known))
+            self._env = env
+            return
         about = dict(self._about)
         if isinstance(env, FiniteEnvironment):
-            about.pop("known", None)
-        elif self._learned is not None and "known" not in about:
-            info = self._learned.environment
-            about.update(known=self._learned.known, reward_range=tuple(info.rewards))
-            if isinstance(info.observation, Discretiser):
-                about.setdefault("discretiser", info.observation)
-        self._environment = require_finite(env, **about)
+            self._env = require_finite(env, **about)
+            return
+        if self._known is not None:
+            about["known"] = self._known
+        elif self._driver is not None:
+            # What was learned elsewhere has to fit.
+            result = self._driver.result
+            about["known"] = result.known
+            about["reward_range"] = tuple(result.environment.rewards)
+            if isinstance(result.environment.observation, Discretiser):
+                about.setdefault("discretiser", result.environment.observation)
+        self._env = require_finite(env, **about)
 
     def learn(self, episodes: int, env: Any = None, **options: Any) -> Agent:
-        """Learn for more episodes and return the agent; two calls of n episodes equal one of 2n, bit for bit.
+        """Learn for more episodes and return the agent.
 
-        ``options`` are those of :func:`occamrl.learn`: callbacks, checkpoint, progress, replay,
-        allow_truncation. An error leaves the agent with what it had learned before. No alarm
-        watches these episodes.
+        Two calls of n episodes equal one of 2n, bit for bit. ``options`` are those of
+        :func:`occamrl.learn`: callbacks, checkpoint, progress, replay, allow_truncation. An error
+        leaves the agent with what it had learned before. No alarm watches these episodes.
         """
         if env is not None:
             self.set_env(env)
-        if self._environment is None:
+        if self._env is None:
             raise OccamRLError("no environment: give one to Agent, set_env or learn")
         if "continue_from" in options or "seed" in options:
             raise ParameterError(
                 "learn", got="continue_from or seed", expected="neither: the agent has its own"
             )
-        start: dict[str, Any] = {"seed": self.seed}
-        if self._learned is not None:
+        if is_controller(self.algorithm):
+            options["known"] = self._known
+        if self._driver is None:
+            options["seed"] = self.seed
+        else:
             self.begin_episode()
-            start = {"continue_from": self._in_environment(self.result, self._environment)}
+            options["continue_from"] = self._in_environment(self.result)
         try:
-            learned = learn(
-                self.algorithm, self._environment, episodes=episodes, **start, **options
-            )
+            result = learn(self.algorithm, self._env, episodes=episodes, **options)
         except (EnvironmentFault, Interrupted) as error:
             if isinstance(error.result, Result):
-                self._go_on(error.result)
+                self._resume(error.result)
             raise
-        self._go_on(learned)
+        self._resume(result)
         return self
 
-    def _in_environment(self, result: Result, environment: FiniteEnvironment) -> Result:
+    def _in_environment(self, result: Result) -> Result:
         """Return what was told as something to go on from in an environment."""
-        if not isinstance(result.environment, Told):
+        if not isinstance(result.environment, DrivenSystem):
             return result
-        sizes = [
-            (k.states, k.actions, k.horizon, k.rewards_known)
-            for k in (environment.known, result.known)
-        ]
-        if sizes[0] != sizes[1]:
-            expected = f"states, actions, horizon and known rewards as learned: {sizes[1]}"
-            raise ParameterError("env", got=sizes[0], expected=expected)
-        source = EnvironmentSource(environment)
+        source = EnvironmentSource(self._env)
+        sizes = _sizes(source.known)
+        learned = _sizes(result.finite)
+        if sizes != learned:
+            raise ParameterError(
+                "env",
+                got=sizes,
+                expected=f"states, actions, horizon and known rewards as learned: {learned}",
+            )
         return replace(
             result, known=source.known, problem=source.problem, environment=source.environment
         )
@@ -272,20 +335,24 @@ class Agent(Driver):
         begins an episode, then pass on what was returned. ``deterministic`` has no effect: of a
         random policy, it is the likeliest action.
         """
-        h = (
-            0
-            if state is None or episode_start
-            else require_integer("state", state, 0, maximum=self.known.horizon - 1)
-        )
-        return self._action_name(
-            int(self.policy()[h, self._state_number("observation", observation)])
-        ), h + 1
+        driver = self._of_learner("predict")
+        step = 0
+        if state is not None and not episode_start:
+            step = require_integer("state", state, 0, maximum=driver.known.horizon - 1)
+        s = driver.state_number("observation", observation)
+        return driver.action_name(int(self.policy()[step, s])), step + 1
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        return self._of_learner("plan").plan
 
     def policy(self) -> Ints:
-        """Return the actions [H, S] of the next episode; of one that is told, those of the plan in force."""
-        if not isinstance(self._begun.environment, Told):
-            return self.result.policy()
-        policy = self.plan.part(self._begun.at).policy
+        """Return the actions [H, S] of the next episode; of one that is told, those in force."""
+        driver = self._of_learner("table of a policy")
+        if not driver.driven:
+            return driver.result.policy()
+        policy = driver.plan.part(driver.result.at).policy
         return np.asarray(policy if policy.ndim == 2 else policy.argmax(axis=2))
 
     # Files ----------------------------------------------------------------------------------------
@@ -298,32 +365,39 @@ class Agent(Driver):
     def load(
         cls,
         path: str | Path,
-        algorithm: Learner | None = None,
+        algorithm: Learner | Controller | None = None,
         *,
         env: Any = None,
         alarm: float | None = None,
         **about: Any,
     ) -> Agent:
-        """Return the agent in a file; pass ``env`` to continue learning there, ``alarm`` to watch from now on.
+        """Return the agent in a file.
 
-        ``algorithm`` must be the same, or the file is refused; it is needed where it has parts that
-        no file can hold, such as the function of a model.
+        Pass ``env`` to continue learning there, ``alarm`` to watch from now on. ``algorithm`` must
+        be the same, or the file is refused; it is needed where it has parts that no file can hold,
+        such as the function of a model.
         """
         result = Result.load(path, algorithm)
         if result.environment is None:
             raise CheckpointError(
                 str(path), got="a run in the simulator", expected="a file that an Agent saved"
             )
-        made = cls(result.agent, seed=result.seed, **about)
-        if isinstance(result.environment, Told) and made._known is not None:
-            result = replace(result, known=made._known)  # itself, for which things are remembered
-        made._go_on(result)
+        agent = cls(result.agent, seed=result.seed, **about)
+        driven = isinstance(result.environment, (DrivenSystem, ContinuousInfo))
+        if driven and agent._known is not None:
+            # Itself, not a copy: things are remembered for it.
+            result = replace(result, known=agent._known)
+        agent._resume(result)
         if alarm is not None:
-            made._drive.alarm = alarm
-            made._drive.watch = made._watch.begin()
+            agent._of_learner("alarm").watch(alarm)
         if env is not None:
-            made.set_env(env)
-        return made
+            agent.set_env(env)
+        return agent
 
     def __repr__(self) -> str:
-        return f"Agent({type(self.algorithm).__name__}, {self.result if self._learned else None!r})"
+        learned = None if self._driver is None else self._driver.result
+        return f"Agent({type(self.algorithm).__name__}, {learned!r})"
+
+
+def _sizes(known: Known) -> tuple[int, int, int, bool]:
+    return known.states, known.actions, known.horizon, known.rewards_known

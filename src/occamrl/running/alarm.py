@@ -1,13 +1,14 @@
 r"""An alarm for systems that change: Shiryaev and Roberts' statistic against the model in use.
 
-At every step :math:`M \leftarrow (M + 1)\, e`, :math:`e = .01 + .99\, q(o)/p(o)`, where o is the outcome, p the law of
-the model in use and q a law that follows what happened lately, both fixed before o is seen; an alarm is raised when
-:math:`M \ge 1/\alpha`. If p is right and nothing changes, e has mean 1 at most, :math:`M_n - n` is a supermartingale,
-and **the mean time to a false alarm is at least** :math:`1/\alpha` **steps**; within n steps there is one with
-probability at most :math:`n\alpha`.
+At every step :math:`M \leftarrow (M + 1)\, e`, :math:`e = .01 + .99\, q(o)/p(o)`, where o is the
+outcome, p the law of the model in use and q a law that follows what happened lately, both fixed
+before o is seen; an alarm is raised when :math:`M \ge 1/\alpha`. If p is right and nothing changes,
+e has mean 1 at most, :math:`M_n - n` is a supermartingale, and **the mean time to a false alarm is
+at least** :math:`1/\alpha` **steps**; within n steps there is one with probability at most
+:math:`n\alpha`.
 
-p is the largest probability that the best fits of the classes that are left give to o: e has mean 1
-at most if any of them is right, so that a class that is too simple is no change. Where no class
+p is the largest probability that the best fits of the classes that are alive give to o: e has mean
+1 at most if any of them is right, so that a class that is too simple is no change. Where no class
 fits, it is that of a table of counts. It is as it was when the plan in force was made; M begins
 when that rests on 100 steps, and anew when another class or member of a list, or a fit to twice the
 data, takes the place of what is in use. q mixes counts over about the last 50 visits of each pair
@@ -21,24 +22,25 @@ does.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, cast
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_number
-from occamrl.protocols import Floats, Known, Learner, Plan
+from occamrl.evidence.worlds import CountedEvidence
+from occamrl.learners.occam import Occam
+from occamrl.protocols import Floats, Flow, Known, Learner, Plan, State
 
+KEPT = 20_000  # steps that are kept, to start anew from
 WINDOW = 50.0  # visits of a pair that count
 _FIRST = 100  # steps that the model in use rests on before it can be accused
 _REFIT = 20  # steps between fits to what happened lately
-_SHARE, _BLUR = (
-    0.02,
-    0.02,
-)  # of the weights, and of the counts in each fit, that keep every law possible
-_KEPT = 0.01  # of every bet
+_SHARED = 0.02  # of the weights, so that no law dies out
+_BLUR = 0.02  # of the counts in each fit, so that every outcome stays possible
+_HELD_BACK = 0.01  # of every bet
+_UNLISTED = 0.01  # visits that q gives to outcomes that are not listed
 _TINY = 1e-12
-
-Reference = tuple[list[int], Floats, int]
+_TABLE = -1  # the class of a table of counts
 
 
 class Alarm(NamedTuple):
@@ -51,112 +53,169 @@ class Alarm(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"The system seems to have changed in about episode {self.since:,}, step {self.step}: what happened up to "
-            f"episode {self.raised[0]:,}, step {self.raised[1]} speaks against the model in use. "
-            'Next: agent.forget(since="the change"), or agent.dismiss() if you know better.'
+            f"The system seems to have changed in about episode {self.since:,}, step {self.step}: "
+            f"what happened up to episode {self.raised[0]:,}, step {self.raised[1]} speaks against "
+            'the model in use. Next: agent.forget(since="the change"), or agent.dismiss() if you '
+            "know better."
         )
+
+
+class Reference(NamedTuple):
+    """What is in use, and accused of no longer being right."""
+
+    key: list[int]  # the class, and which member or fit of it; another one begins anew
+    laws: Floats  # [laws, O] of the outcomes; the largest counts
+    rests_on: int  # steps
+
+
+class WatchState(TypedDict):
+    """What a watch remembers between two steps."""
+
+    alpha: float  # the rate of false alarms a step
+    key: list[int]  # of the reference
+    steps: int
+    statistic: float  # M
+    product: float  # the logarithm of all bets
+    least: float  # the smallest product so far
+    since: list[int]  # the episode and the step after which it was smallest
+    count: Floats  # [O] of what happened lately
+    fits: Floats  # [classes, O] to these counts
+    weights: Floats  # [1 + classes] of the counts and the fits in q
+    alarm: list[int]  # since when, and when it was raised; empty: none
+    recent: Floats  # [steps, 6] episode, step, s, a, s' and reward of the last ones
 
 
 class Watch:
-    """What raises alarms; its memory is a dict of plain data."""
+    """What raises alarms about the model that Occam uses."""
 
-    def __init__(self, algorithm: Learner, known: Known, alpha: float) -> None:
-        self.alpha, self.known = require_number("alarm", alpha, 0.0, 1.0, open_low=True), known
-        if not hasattr(algorithm, "evidence"):
-            got = f"a rate for {type(algorithm).__name__}"
+    def __init__(self, algorithm: Learner, known: Known) -> None:
+        if not isinstance(algorithm, Occam):
             raise ParameterError(
                 "alarm",
-                got=got,
+                got=f"a rate for {type(algorithm).__name__}",
                 expected="None, or Occam: it needs the probability of what happened",
             )
-        self.evidence: Any = algorithm.evidence(known)
+        # Occam judges by counts of outcomes; other evidence gives these no probability.
+        self.evidence = cast(CountedEvidence, algorithm.evidence(known))
         self.outcomes = self.evidence.outcomes
+        self.classes = algorithm.ladder.classes
+        self.horizon = known.horizon
 
-    def begin(self) -> dict[str, Any]:
+    def begin(self, alpha: float) -> WatchState:
         """Return the memory before any step."""
-        size, experts = self.outcomes.next_state.size, 1 + self.evidence.ladder.classes
+        size = self.outcomes.next_state.size
         return {
-            "key": [],  # the model in use
+            "alpha": require_number("alarm", alpha, 0.0, 1.0, open_low=True),
+            "key": [],
             "steps": 0,
             "statistic": 0.0,
-            "product": 0.0,  # logarithms, of all bets and where it was smallest
+            "product": 0.0,
             "least": 0.0,
             "since": [1, 1],
-            "count": np.zeros(size),  # of what happened lately
-            "fits": np.zeros((experts - 1, size)),
-            "weights": np.full(experts, 1.0 / experts),
+            "count": np.zeros(size),
+            "fits": np.zeros((self.classes, size)),
+            "weights": np.full(1 + self.classes, 1.0 / (1 + self.classes)),
             "alarm": [],
+            "recent": np.zeros((0, 6)),
         }
 
-    def reference(self, state: Any, plan: Plan) -> Reference:
-        """Return what is in use: a key, laws of the outcomes [.., O], and the number of steps that they rest on."""
-        state = state["evidence"]
-        m, rested = int(plan.facts["chosen"]) - 1, int(state["count"].sum())
-        if not plan.facts["misspecified"]:
-            left = [i for i, some in enumerate(self.evidence.judge(state).alive) if some and i != m]
-            laws = np.array([self.evidence.fitted(state, i) for i in (m, *left)])
-            return [m, self.evidence.fit_number(state, m)], laws, rested
-        visits = np.add.reduceat(state["count"], self.outcomes.start[:-1])
-        sizes = np.diff(self.outcomes.start)
-        law = (state["count"] + 0.5) / (visits + 0.5 * sizes)[self.outcomes.pair]
-        return [-1, rested.bit_length()], law[None], rested
+    def reference(self, state: State, plan: Plan) -> Reference:
+        """Return what is in use: fits of the classes that are alive, or a table of counts."""
+        counted = state["evidence"]
+        rests_on = int(counted["count"].sum())
+        if plan.facts["misspecified"]:
+            visits = np.add.reduceat(counted["count"], self.outcomes.start[:-1])
+            listed = 0.5 * np.diff(self.outcomes.start)
+            law = (counted["count"] + 0.5) / (visits + listed)[self.outcomes.pair]
+            return Reference([_TABLE, rests_on.bit_length()], law[None], rests_on)
+        chosen = int(plan.facts["chosen"]) - 1
+        classes = [chosen]
+        for m, alive in enumerate(self.evidence.judge(counted).alive):
+            if alive and m != chosen:
+                classes.append(m)
+        laws = np.array([self.evidence.fitted(counted, m) for m in classes])
+        return Reference([chosen, self.evidence.fit_number(counted, chosen)], laws, rests_on)
 
     def see(
         self,
-        memory: dict[str, Any],
+        memory: WatchState,
         reference: Reference,
-        step: tuple[int, int, int, float],
-        where: Any,
+        transition: tuple[int, int, int, float],
+        when: tuple[int, int],
     ) -> None:
-        """Take note of a step (s, a, s', reward); ``where`` are its episode and its number, from 1."""
-        (key, law, rested), (row, o) = reference, self.evidence.outcome_of(*step)
-        if row < 0:  # at rest
+        """Take note of a step (s, a, s', reward); ``when`` is its episode and number, from 1."""
+        pair, outcome = self.evidence.outcome_of(*transition)
+        if pair < 0:  # nothing happens in an absorbing state
             return
-        following = [where[0], where[1] + 1] if where[1] < self.known.horizon else [where[0] + 1, 1]
-        if memory["key"] != key:
-            memory |= {
-                "key": key,
-                "statistic": 0.0,
-                "product": 0.0,
-                "least": 0.0,
-                "since": list(where),
-            }
-        own = slice(*self.outcomes.start[row : row + 2])
-        count, p = memory["count"][own], law[:, own]
-        counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
-        fits = memory["fits"][:, own] if memory["steps"] >= _REFIT else counted
-        laws = np.vstack(
-            [counted, (1.0 - _BLUR) * fits + _BLUR * counted * np.ones((len(memory["fits"]), 1))]
-        )
-        strange = 0.01 / (count.sum() + 1.0)  # of q, for what is not listed
-        if o < 0:
-            ratio = strange / max(1.0 - p.sum(axis=1).min(), _TINY)
-        else:
-            predicted = laws[:, o - own.start]
-            q = memory["weights"] @ predicted
-            ratio = (1.0 - strange) * q / max(p[:, o - own.start].max(), _TINY)
-            memory["weights"] = (1.0 - _SHARE) * memory[
-                "weights"
-            ] * predicted / q + _SHARE / predicted.size
-            memory["count"][own] *= 1.0 - 1.0 / WINDOW
-            memory["count"][o] += 1.0
-        if rested >= _FIRST:
-            bet = _KEPT + (1.0 - _KEPT) * ratio
-            memory["statistic"] = min((memory["statistic"] + 1.0) * bet, 1e300)
-            memory["product"] += math.log(bet)
+        episode, step = when
+        following = [episode, step + 1] if step < self.horizon else [episode + 1, 1]
+        if memory["key"] != reference.key:
+            memory["key"] = reference.key
+            _restart(memory, [episode, step])
+        ratio = self._ratio(memory, reference.laws, pair, outcome)
+        if reference.rests_on >= _FIRST:
+            e = _HELD_BACK + (1.0 - _HELD_BACK) * ratio
+            memory["statistic"] = min((memory["statistic"] + 1.0) * e, 1e300)
+            memory["product"] += math.log(e)
         if memory["product"] <= memory["least"]:
-            memory["least"], memory["since"] = memory["product"], following
+            memory["least"] = memory["product"]
+            memory["since"] = following
         memory["steps"] += 1
         if memory["steps"] % _REFIT == 0:
-            for m in range(len(memory["fits"])):
+            for m in range(self.classes):
                 memory["fits"][m] = self.evidence.refitted(memory["count"], m)
-        if memory["statistic"] >= 1.0 / self.alpha:
-            memory["alarm"] = memory["alarm"] or [*memory["since"], *where]
-            memory |= {"statistic": 0.0, "product": 0.0, "least": 0.0, "since": following}
+        if memory["statistic"] >= 1.0 / memory["alpha"]:
+            memory["alarm"] = memory["alarm"] or [*memory["since"], episode, step]
+            _restart(memory, following)
 
-    def alarm(self, memory: dict[str, Any]) -> Alarm | None:
-        """Return the alarm that was raised and not dealt with, if any."""
-        if not memory["alarm"]:
-            return None
-        since, step, *raised = memory["alarm"]
-        return Alarm(since, step, (raised[0], raised[1]), self.alpha)
+    def _ratio(self, memory: WatchState, laws: Floats, pair: int, outcome: int) -> float:
+        """Return q(o)/p(o) of an outcome, -1 if it is not listed, and count it among the latest."""
+        listed = slice(*self.outcomes.start[pair : pair + 2])
+        count = memory["count"][listed]
+        # q leaves room for what is not listed, less and less of it.
+        strange = _UNLISTED / (count.sum() + 1.0)
+        if outcome < 0:
+            return float(strange / max(1.0 - laws[:, listed].sum(axis=1).min(), _TINY))
+        counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
+        fits = memory["fits"][:, listed]
+        if memory["steps"] < _REFIT:
+            fits = np.tile(counted, (self.classes, 1))
+        recent = np.vstack([counted, (1.0 - _BLUR) * fits + _BLUR * counted])
+        predicted = recent[:, outcome - listed.start]
+        q = memory["weights"] @ predicted
+        posterior = (1.0 - _SHARED) * memory["weights"] * predicted / q
+        memory["weights"] = posterior + _SHARED / predicted.size
+        memory["count"][listed] *= 1.0 - 1.0 / WINDOW
+        memory["count"][outcome] += 1.0
+        return float((1.0 - strange) * q / max(laws[:, outcome].max(), _TINY))
+
+
+def _restart(memory: WatchState, since: list[int]) -> None:
+    """Begin the statistic anew."""
+    memory["statistic"] = 0.0
+    memory["product"] = 0.0
+    memory["least"] = 0.0
+    memory["since"] = since
+
+
+def alarm_of(memory: WatchState) -> Alarm | None:
+    """Return the alarm that was raised and not dealt with, if any."""
+    if not memory["alarm"]:
+        return None
+    since, step, *raised = memory["alarm"]
+    return Alarm(since, step, (raised[0], raised[1]), memory["alpha"])
+
+
+def keep_steps(memory: WatchState, episode: int, flow: Flow) -> None:
+    """Keep the steps of an episode that ended, to start anew from."""
+    number = np.full(flow.step.size, episode)
+    columns = [number, flow.step, flow.state, flow.action, flow.next_state, flow.reward]
+    memory["recent"] = np.vstack([memory["recent"], np.column_stack(columns)])[-KEPT:]
+
+
+def kept_flow(memory: WatchState, episode: int) -> Flow:
+    """Return the steps that were kept of an episode."""
+    rows = memory["recent"][memory["recent"][:, 0] == episode]
+    step, state, action, next_state = rows[:, 1:5].astype(np.int64).T
+    count = np.ones(len(rows), np.int64)
+    return Flow(step, state, action, next_state, rows[:, 5], count, episodes=1)

@@ -1,4 +1,4 @@
-"""Driving: an agent that is told what happened, step by step, in the user's names.
+"""Driving a learner: it is told what happened, step by step, in the user's names.
 
 **Between two calls** everything is plain data, in the agent and in its file: the state before the
 block in force, the finished episodes of that block, the steps of the open episode, the seed. The
@@ -14,23 +14,31 @@ actions that it did not choose.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl.addresses import generator
-from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment, Integers, bonuses
-from occamrl.errors import ParameterError, require_kind, require_number
-from occamrl.models.model import ELSEWHERE
-from occamrl.protocols import Floats, Flow, Known, Learner, Outcomes, Plan
-from occamrl.running.alarm import Watch
+from occamrl.envs.wrapper import EnvironmentInfo, Integers, bonuses
+from occamrl.errors import ParameterError, require_integer, require_kind, require_number
+from occamrl.models.features import FeatureMap
+from occamrl.models.model import ELSEWHERE, ParametricLadder
+from occamrl.protocols import Flow, Known, Learner, Logged, Outcomes, Plan
+from occamrl.running.alarm import (
+    Alarm,
+    Reference,
+    Watch,
+    WatchState,
+    alarm_of,
+    keep_steps,
+    kept_flow,
+)
 from occamrl.running.flow import drawn
-from occamrl.running.learn import EnvironmentSource, known_by_model
-from occamrl.running.result import Cut, Result
+from occamrl.running.result import Blocks, Cut, Result
 from occamrl.running.run import (
     Block,
-    Run,
     Source,
     joined,
     learn_block,
@@ -38,317 +46,440 @@ from occamrl.running.run import (
     record_block,
     require_plan,
 )
+from occamrl.selectors.arena import Arena
 
-KEPT = 20_000  # steps that are kept while an alarm is on, to go on from
-_ROUNDING = 1e-3  # how far a reward may be from the one that is known, in the unit of [0, 1]
-
-
-class Told(EnvironmentInfo):
-    """A system of the user's that an agent is told of: states and actions have names, or are integers."""
+ROUNDING = 1e-3  # how far a reward may be from the known one, in the unit of [0, 1]
+THE_CHANGE = "the change"  # that an alarm dates
 
 
-@dataclass
-class Drive:
-    """What an agent that is told step by step keeps beside its result."""
-
-    states: list[int] = field(default_factory=list)  # of the open episode
-    actions: list[int] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    seen: dict[int, Flow] = field(
-        default_factory=dict
-    )  # finished episodes of the block in force, by part of the plan
-    alarm: float | None = None  # the rate of false alarms a step
-    watch: dict[str, Any] = field(default_factory=dict)  # the memory of what raises alarms
-    recent: Floats = field(
-        default_factory=lambda: np.zeros((0, 6))
-    )  # rows of episode, step, s, a, s', reward
+class DrivenSystem(EnvironmentInfo):
+    """A system of the user's that an agent is told of, by names of states and actions."""
 
 
-class Driver:
-    """What :class:`~occamrl.running.agent.Agent` does when it is told what happened."""
+class DrivenSource(Source):
+    """A system that is driven by others: it never plays."""
 
-    def __init__(
-        self, algorithm: Learner, known: Known | None, seed: int, alarm: float | None
-    ) -> None:
-        self._known = known if known is not None else known_by_model(algorithm)
-        if self._known is not None:
-            require_kind("known", self._known, Known)
-        self.algorithm, self.seed = algorithm, seed
-        self._learned: Result | None = None  # before the block in force
-        self._shown: Result | None = None
-        self._plan: Plan | None = None
-        self._reference: Any = None
-        self._environment: FiniteEnvironment | None = None
-        self._drive = Drive(alarm=alarm)
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.problem = ""
+        states = Integers((known.states,), (0,))
+        actions = Integers((known.actions,), (0,))
+        self.environment = DrivenSystem("what was told", known.unit, states, actions, exact=False)
 
-    # What was learned -----------------------------------------------------------------------------
+
+class Standing(NamedTuple):
+    """Where a driven learner stands between two calls, beside its result: the open episode."""
+
+    states: tuple[int, ...] = ()
+    actions: tuple[int, ...] = ()
+    rewards: tuple[float, ...] = ()
+    watch: WatchState | None = None  # while an alarm is on
+
+
+class BlockInForce:
+    """The block that is being played: what was learned before it, what was seen of it, its plan."""
+
+    def __init__(self, algorithm: Learner, before: Result, seen: dict[int, Flow]) -> None:
+        self.algorithm = algorithm
+        self.before = before  # its state is that before the block; its returns are all so far
+        self.seen = seen  # finished episodes, by part of the plan
+        self.reference: Reference | None = None  # what a watch accuses, while the plan lasts
 
     @property
-    def _begun(self) -> Result:
-        """The result before the block in force; its state and its blocks are written to."""
-        if self._learned is None:
-            source: Source
-            if self._environment is not None:
-                source = EnvironmentSource(self._environment)
-            elif self._known is not None:
-                known, source = self._known, Source()
-                states, actions = (
-                    Integers((size,), (0,)) for size in (known.states, known.actions)
-                )
-                source.known, source.problem = known, ""
-                source.environment = Told("what was told", known.unit, states, actions, exact=False)
-            else:
-                expected = "known=mdp.known, a ladder of a model, or an environment: Agent(..., env) or set_env"
-                raise ParameterError(
-                    "known", got="nothing learned and no environment", expected=expected
-                )
-            self._learned = Run(self.algorithm, source, self.seed).result
-        return self._learned
+    def episodes(self) -> int:
+        """How many episodes were finished."""
+        return sum(flow.episodes for flow in self.seen.values())
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan in force: it follows from what was learned before the block."""
+        before = self.before
+        draw = generator(before.seed, "agent", before.total_episodes - self.episodes)
+        plan = self.algorithm.plan(before.finite, before.state, draw)
+        require_plan(plan, before.finite)
+        return plan
+
+
+class LearnerDriver:
+    """Drives a learner, which learns when the plan in force has lasted."""
+
+    def __init__(self, algorithm: Learner, result: Result) -> None:
+        self.algorithm = algorithm
+        self._standing = Standing()
+        self.resume(result)
+
+    # Where it stands ------------------------------------------------------------------------------
+
+    def resume(self, result: Result) -> None:
+        """Go on from a result: from where its last block began, if that was interrupted."""
+        state = result.state
+        start = result.at
+        seen: dict[int, Flow] = {}
+        if result.cut is not None and result.cut.flows:
+            state, start, seen = result.cut
+        standing = result.drive or self._standing
+        state, blocks, seen, self._standing = copy.deepcopy((state, result.blocks, seen, standing))
+        before = replace(result, agent=self.algorithm, state=state, blocks=blocks, at=start)
+        self._begin_block(replace(before, cut=None, drive=None), seen)
+
+    def _begin_block(self, before: Result, seen: dict[int, Flow] | None = None) -> None:
+        self._block = BlockInForce(self.algorithm, before, seen or {})
+        self._result: Result | None = None
 
     @property
     def known(self) -> Known:
         """What is known of the system."""
-        return self._begun.known
-
-    @property
-    def result(self) -> Result:
-        """Everything learned so far, which may be nothing; steps of an open episode count when it ends."""
-        if self._shown is None:
-            begun, drive = self._begun, copy.deepcopy(self._drive)
-            state, blocks, cut = copy.deepcopy(begun.state), copy.deepcopy(begun.blocks), None
-            if drive.seen:
-                cut = Cut(copy.deepcopy(state), begun.at, drive.seen)
-                learn_block(self.algorithm, begun.known, state, self.plan, drive.seen)
-            self._shown = replace(begun, state=state, blocks=blocks, cut=cut, drive=drive)
-        return self._shown
-
-    def _go_on(self, result: Result) -> None:
-        """Go on from a result: from where its last block began, if the end of the run interrupted it."""
-        cut, drive = result.cut, result.drive or self._drive
-        begun = replace(result, cut=None, drive=None)
-        if cut is not None and cut.flows:
-            begun = replace(begun, state=cut.state, at=cut.at)
-        drive = replace(drive, seen={} if cut is None else cut.flows)
-        self._learned, self._drive, self._plan, self._shown = (
-            *copy.deepcopy((begun, drive)),
-            None,
-            None,
-        )
-        self._learned = replace(
-            self._learned, agent=self.algorithm, known=result.known
-        )  # themselves, not copies
-
-    @property
-    def answer(self) -> Any:
-        """Which model is needed, what to do, what it is worth; of all steps, those of an open episode included."""
-        drive, found = self._drive, self.result
-        if drive.actions:
-            flow, state = replace(self._open_flow(), episodes=0), copy.deepcopy(found.state)
-            self.algorithm.learn(found.known, state, self.plan.part(drive.states[0]), flow)
-            found = replace(found, state=state)
-        return found.answer
-
-    # Driving --------------------------------------------------------------------------------------
+        return self._block.before.finite
 
     @property
     def plan(self) -> Plan:
         """The plan in force."""
-        if self._plan is None:
-            begun = self._begun
-            before = sum(flow.episodes for flow in self._drive.seen.values())
-            address = generator(self.seed, "agent", begun.total_episodes - before)
-            plan = self.algorithm.plan(begun.known, begun.state, address)
-            require_plan(plan, begun.known)
-            self._plan, self._reference = plan, None
-        return self._plan
+        return self._block.plan
 
     @property
     def step(self) -> int:
         """How many steps the open episode has; 0: the next step begins one."""
-        return len(self._drive.actions)
+        return len(self._standing.actions)
+
+    @property
+    def _open_flow(self) -> Flow:
+        return Flow.of_episode(*self._standing[:3])
+
+    @property
+    def result(self) -> Result:
+        """Everything learned so far; steps of an open episode count when it ends."""
+        if self._result is None:
+            before = self._block.before
+            state, blocks, seen, standing = copy.deepcopy(
+                (before.state, before.blocks, self._block.seen, self._standing)
+            )
+            cut = None
+            if seen:
+                cut = Cut(copy.deepcopy(state), before.at, seen)
+                learn_block(self.algorithm, self.known, state, self.plan, seen)
+            self._result = replace(before, state=state, blocks=blocks, cut=cut, drive=standing)
+        return self._result
+
+    @property
+    def answer(self) -> Any:
+        """What the data say, the steps of an open episode included."""
+        if not self.step:
+            return self.result.answer
+        state = copy.deepcopy(self.result.state)
+        part = self.plan.part(self._standing.states[0])
+        self.algorithm.learn(self.known, state, part, replace(self._open_flow, episodes=0))
+        return replace(self.result, state=state).answer
+
+    # Driving --------------------------------------------------------------------------------------
 
     def act(self, state: Any) -> Any:
-        """Return what to do in a state, in your names; the step within the episode is counted by the agent."""
-        return self._action_name(self._chosen(self._here(state)))
+        """Return what to do in a state, in the user's names."""
+        return self.action_name(self._planned(self._here(state)))
 
     def observe(
         self, state: Any, action: Any, reward: Any, next_state: Any, ended: bool = False
     ) -> None:
-        """Take note of a step: what was done, by whomever, and what came of it.
-
-        ``reward`` is in your unit, or None where it is known. An episode ends when it ``ended``, after H steps, or at
-        :meth:`begin_episode`. What is refused leaves the agent as it was.
-        """
-        known, drive = self.known, self._drive
-        s, info = self._here(state), self._begun.environment
-        a = (
-            known.action_number(action)
-            if isinstance(info, Told)
-            else int(info.action.encode(action))
-        )
+        """Take note of a step; what is refused leaves the driver as it was."""
+        known = self.known
+        s = self._here(state)
+        a = self._action_number(action)
         if not known.allowed[s, a]:
-            may = [self._action_name(int(i)) for i in np.flatnonzero(known.allowed[s])]
+            names = [self.action_name(int(i)) for i in np.flatnonzero(known.allowed[s])]
             raise ParameterError(
-                "action", got=f"{action!r} in state {state!r}", expected=f"one of {may!r:.200}"
+                "action",
+                got=f"{action!r} in state {state!r}",
+                expected=f"one of {names!r:.200}",
             )
-        if hasattr(self.algorithm, "rule") and a != (planned := self._chosen(s)):
-            expected = f"{self._action_name(planned)!r}, its own: a rule judges bases by the returns of what they chose"
-            raise ParameterError("action", got=f"{action!r}, of somebody else", expected=expected)
+        if isinstance(self.algorithm, Arena) and a != self._planned(s):
+            raise ParameterError(
+                "action",
+                got=f"{action!r}, of somebody else",
+                expected=f"{self.action_name(self._planned(s))!r}, its own: a rule judges bases by "
+                "the returns of what they chose",
+            )
         require_kind("ended", ended, (bool, np.bool_))
-        s2 = self._end(next_state) if ended else self._state_number("next_state", next_state)
-        earned = self._reward(s, a, s2, reward)
-        if drive.alarm is not None:
-            if self._reference is None:
-                plan = self.plan
-                self._reference = self._watch.reference(self._begun.state, plan)
-            where = [self._begun.total_episodes + 1, len(drive.actions) + 1]
-            self._watch.see(drive.watch, self._reference, (s, a, s2, earned), where)
-        drive.states, drive.actions = [*(drive.states or [s]), s2], [*drive.actions, a]
-        drive.rewards, self._shown = [*drive.rewards, earned], None
-        if ended or len(drive.actions) == known.horizon:
-            self._end_episode()
+        if ended:
+            next_s = self._last_state(next_state)
+        else:
+            next_s = self.state_number("next_state", next_state)
+        earned = self._unit_reward(s, a, next_s, reward)
+        self._watch_step(s, a, next_s, earned)
+        states, actions, rewards, watch = self._standing
+        self._standing = Standing(
+            (*(states or (s,)), next_s), (*actions, a), (*rewards, earned), watch
+        )
+        self._result = None
+        if ended or self.step == known.horizon:
+            self.begin_episode()
 
     def begin_episode(self) -> None:
-        """Begin an episode; one that is unfinished is truncated, and the steps seen of it count."""
-        if self._drive.actions:
-            self._end_episode()
+        """Begin an episode; one that is unfinished is truncated, and the steps seen of it count.
 
-    def _open_flow(self) -> Flow:
-        return Flow.of_episode(self._drive.states, self._drive.actions, self._drive.rewards)
-
-    def _end_episode(self) -> None:
-        """Add the open episode to the block, and learn from the block when its plan has lasted."""
-        begun, drive, plan, flow = self._begun, self._drive, self.plan, self._open_flow()
-        if drive.alarm is not None:
-            one = np.full(flow.step.size, begun.total_episodes + 1)
-            rows = np.column_stack(
-                [one, flow.step, flow.state, flow.action, flow.next_state, flow.reward]
-            )
-            drive.recent = np.vstack([drive.recent, rows])[-KEPT:]
-        part = int(plan_parts(plan, begun.known)[1][drive.states[0]])
-        record_block(begun.blocks, plan, self._block(flow), new=not drive.seen)
-        drive.seen = joined(drive.seen, {part: flow})
-        if begun.known.continuing:
-            self._learned = replace(begun, at=drive.states[-1])
-        drive.states, drive.actions, drive.rewards, self._shown = [], [], [], None
-        if sum(each.episodes for each in drive.seen.values()) >= plan.episodes:
+        The learner learns from the block when its plan has lasted.
+        """
+        if not self.step:
+            return
+        block = self._block
+        states, _, _, watch = self._standing
+        flow = self._open_flow
+        if watch is not None:
+            keep_steps(watch, block.before.total_episodes + 1, flow)
+        self._record(flow, block.plan, new=not block.seen)
+        part = int(plan_parts(block.plan, self.known)[1][states[0]])
+        block.seen = joined(block.seen, {part: flow})
+        if self.known.continuing:
+            block.before = replace(block.before, at=states[-1])
+        self._standing = Standing(watch=watch)
+        self._result = None
+        if block.episodes >= block.plan.episodes:
             self._end_block()
 
     def _end_block(self) -> None:
-        begun, drive = self._begun, self._drive
-        if drive.seen:
-            learn_block(self.algorithm, begun.known, begun.state, self.plan, drive.seen)
-        drive.seen, self._plan, self._shown = {}, None, None
+        block = self._block
+        if block.seen:
+            learn_block(self.algorithm, self.known, block.before.state, block.plan, block.seen)
+        self._begin_block(block.before)
 
-    def _block(self, flow: Flow) -> Block:
-        """Return a flow as a piece of what happened."""
-        known, weight = self.known, flow.count * self.known.discount**flow.step
-        earned = known.unit.total(np.nansum(flow.reward * weight), weight.sum())
-        return Block({0: flow}, np.array([flow.episodes]), np.array([np.nan]), np.array([earned]))
+    def _record(self, flow: Flow, plan: Plan, *, new: bool) -> None:
+        """Add a flow to what happened."""
+        weight = flow.count * self.known.discount**flow.step
+        earned = self.known.unit.total(np.nansum(flow.reward * weight), weight.sum())
+        piece = Block({}, np.array([flow.episodes]), np.array([np.nan]), np.array([earned]))
+        record_block(self._block.before.blocks, plan.facts, plan.diagnostics, piece, new=new)
+
+    def _planned(self, s: int) -> int:
+        """Return what the plan in force does in a state, at the step of the open episode."""
+        start = self._standing.states[0] if self.step else s
+        policy = self.plan.part(start).policy
+        if policy.ndim == 2:
+            return int(policy[self.step, s])
+        before = self._block.before
+        random = generator(before.seed, "actions", before.total_episodes)
+        uniform = random.random(self.known.horizon)[self.step]
+        return drawn(policy[self.step, s].cumsum(), uniform)
+
+    # Other sources --------------------------------------------------------------------------------
+
+    def read(self, log: Logged) -> None:
+        """Learn from a log, flow by flow; a row that cannot be leaves the driver as it was."""
+        if isinstance(self.algorithm, Arena):
+            raise ParameterError(
+                "source",
+                got="a log for Arena",
+                expected="an algorithm that learns from steps, such as Occam: a rule judges "
+                "returns of its own choices",
+            )
+        before = self.result
+        try:
+            self.begin_episode()
+            self._end_block()
+            for flow in log.flows(self.known, outcomes_of(self.algorithm, self.known)):
+                self._feed(flow)
+        except Exception:  # whatever a row leads to
+            self.resume(before)
+            raise
+
+    def _feed(self, flow: Flow) -> None:
+        """Learn from a flow that somebody else played."""
+        if not self.known.rewards_known and np.isnan(flow.reward).any():
+            raise ParameterError(
+                "log", got="steps without a reward", expected="rewards: this agent estimates them"
+            )
+        facts = dict(self.plan.facts)
+        if "playing" in facts:
+            facts["playing"] = "somebody else"
+        # Whose plan it was is of no matter to what others did.
+        diagnostics = dict(self.plan.diagnostics)
+        diagnostics.pop("source", None)
+        plan = replace(self.plan, facts=facts, diagnostics=diagnostics)
+        before = self._block.before
+        self.algorithm.learn(self.known, before.state, plan, flow)
+        self._record(flow, plan, new=True)
+        self._begin_block(before)
+
+    def take_over(self, result: Result) -> None:
+        """Begin with what another has learned, of a problem of the same sizes."""
+        theirs = _sizes(result.finite)
+        ours = _sizes(self.known)
+        if theirs != ours:
+            raise ParameterError(
+                "source", got=f"a problem of sizes {theirs[:3]}", expected=f"{ours[:3]}, as here"
+            )
+        state, blocks = copy.deepcopy((result.state, result.blocks))
+        self._begin_block(replace(self._block.before, state=state, blocks=blocks))
+
+    # Change ---------------------------------------------------------------------------------------
+
+    def watch(self, alpha: float) -> None:
+        """Watch for changes from now on, with a rate of false alarms."""
+        memory = Watch(self.algorithm, self.known).begin(alpha)
+        self._standing = self._standing._replace(watch=memory)
+        self._result = None
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """The alarm that was raised and not dealt with; None without."""
+        return None if self._standing.watch is None else alarm_of(self._standing.watch)
+
+    def dismiss(self) -> None:
+        """Take an alarm for a false one."""
+        if self._standing.watch is not None:
+            self._standing.watch["alarm"] = []
+            self._result = None
+
+    def forget(self, since: str | int) -> None:
+        """Start anew from the steps since an alarm's change, or since an episode, from 1."""
+        memory = self._standing.watch
+        if memory is None:
+            raise ParameterError(
+                "alarm", got=None, expected="Agent(..., alarm=1e-3): steps are kept for that"
+            )
+        alarm = self.alarm
+        if since == THE_CHANGE:
+            if alarm is None:
+                raise ParameterError(
+                    "since", got=repr(since), expected="the number of an episode: there is no alarm"
+                )
+            since = alarm.since
+        before = self._block.before
+        first = require_integer("since", since, 1, maximum=before.total_episodes + 1)
+        rows = memory["recent"][memory["recent"][:, 0] >= first]
+        if alarm is not None and first == alarm.since:
+            rows = rows[(rows[:, 0] > first) | (rows[:, 1] + 1 >= alarm.step)]
+        # Episodes that are kept are numbered anew.
+        numbers = np.unique(rows[:, 0], return_inverse=True)[1] + 1
+        self.watch(memory["alpha"])
+        fresh = self._standing.watch
+        assert fresh is not None  # noqa: S101  # it was just made
+        fresh["recent"] = np.column_stack([numbers, rows[:, 1:]])
+        state = self.algorithm.begin(self.known)
+        self._begin_block(replace(before, state=state, blocks=Blocks(), cut=None))
+        for episode in range(1, 1 + int(numbers.max(initial=0))):
+            self._feed(kept_flow(fresh, episode))
+
+    def _watch_step(self, s: int, a: int, next_s: int, reward: float) -> None:
+        """Hold a step against the model in use, while an alarm is on."""
+        memory = self._standing.watch
+        if memory is not None:
+            block = self._block
+            watch = Watch(self.algorithm, self.known)
+            if block.reference is None:
+                block.reference = watch.reference(block.before.state, block.plan)
+            when = block.before.total_episodes + 1, self.step + 1
+            watch.see(memory, block.reference, (s, a, next_s, reward), when)
 
     # Names and rewards ----------------------------------------------------------------------------
 
-    def _state_number(self, field: str, name: Any) -> int:
-        info, known = self._begun.environment, self.known
-        if not isinstance(info, Told):
-            return int(info.observation.encode(name))
+    @property
+    def driven(self) -> bool:
+        """Whether states and actions have the names of what is known, not of an environment."""
+        return isinstance(self._block.before.environment, DrivenSystem)
+
+    def state_number(self, field: str, name: Any) -> int:
+        """Return the number of a state that the user names."""
+        if not self.driven:
+            return int(self._block.before.environment.observation.encode(name))
         try:
-            return known.state_number(name)
+            return self.known.state_number(name)
         except ParameterError as error:
-            hint = "; allow it in your model" * hasattr(
-                getattr(self.algorithm, "ladder", None), "model"
-            )
-            if hint and field == "next_state":
-                hint += f", or tell it as {ELSEWHERE!r}, which speaks against all classes"
+            hint = ""
+            if model_ladder(self.algorithm) is not None:
+                hint = "; allow it in your model"
+                if field == "next_state":
+                    hint += f", or tell it as {ELSEWHERE!r}, which speaks against all classes"
             raise ParameterError(field, got=error.got, expected=f"{error.expected}{hint}") from None
 
-    def _action_name(self, a: int) -> Any:
-        info = self._begun.environment
-        return self.known.action_name(a) if isinstance(info, Told) else info.action.decode(a)
+    def action_name(self, a: int) -> Any:
+        """Return what the user calls an action."""
+        if self.driven:
+            return self.known.action_name(a)
+        return self._block.before.environment.action.decode(a)
+
+    def _action_number(self, name: Any) -> int:
+        if self.driven:
+            return self.known.action_number(name)
+        return int(self._block.before.environment.action.encode(name))
 
     def _here(self, name: Any) -> int:
-        """Return the number of the state that the next step is made in, which is where the last one led."""
-        s, states = self._state_number("state", name), self._drive.states
-        if states and states[-1] != s:
-            led = self.known.state_name(states[-1])
-            expected = f"{led!r}, where the last step led; if another episode begins, first begin_episode() (--begin)"
-            raise ParameterError("state", got=repr(name), expected=expected)
+        """Return the number of the state that the next step is made in: where the last one led."""
+        s = self.state_number("state", name)
+        if self.step and self._standing.states[-1] != s:
+            raise ParameterError(
+                "state",
+                got=repr(name),
+                expected=f"{self.known.state_name(self._standing.states[-1])!r}, where the last "
+                "step led; if another episode begins, first begin_episode() (--begin)",
+            )
         return s
 
-    def _chosen(self, s: int) -> int:
-        """Return what the plan in force does in a state, at the step of the open episode."""
-        begun, drive = self._begun, self._drive
-        h, policy = (
-            len(drive.actions),
-            self.plan.part(drive.states[0] if drive.states else s).policy,
-        )
-        if policy.ndim == 2:
-            return int(policy[h, s])
-        draw = generator(self.seed, "actions", begun.total_episodes).random(begun.known.horizon)
-        return drawn(policy[h, s].cumsum(), draw[h])
+    def _last_state(self, name: Any) -> int:
+        """Return the state in which an episode that ended stays.
 
-    @property
-    def _outcomes(self) -> Outcomes | None:
-        """What the models allow, as logs need it."""
-        ladder: Any = getattr(self.algorithm, "ladder", self.algorithm)
-        if hasattr(ladder, "model"):
-            return cast(Outcomes, ladder.model.layout)
-        features: Any = getattr(ladder, "features", None)
-        return (
-            self.known.transition_rewards
-            if features is None
-            else cast(Outcomes, features.attach(self.known))
-        )
-
-    def _end(self, name: Any) -> int:
-        """Return the state at which an episode that ended rests: the one named, its end, or else the last."""
-        known, outcomes, end = self.known, self._outcomes, f"{name} (end)"
-        if known.names is not None and end in known.names.states:
-            return known.state_number(end)
-        s = self._state_number("next_state", name)
-        stirs = np.zeros(known.states, bool)
+        That is the one named, if nothing happens there; the end that the model has for it; or else
+        the last state, where that is one for the end.
+        """
+        known = self.known
+        if known.names is not None and f"{name} (end)" in known.names.states:
+            return known.state_number(f"{name} (end)")
+        s = self.state_number("next_state", name)
+        goes_on = np.zeros(known.states, bool)
+        outcomes = outcomes_of(self.algorithm, known)
         if outcomes is not None:
             origin = outcomes.pair // known.actions
-            stirs[origin[outcomes.next_state != origin]] = True
-        if stirs[s] and stirs[-1]:
-            expected = f"False: all models go on in state {name!r}, and have no state at the end"
-            raise ParameterError("ended", got=True, expected=expected)
-        return known.states - 1 if stirs[s] else s
+            goes_on[origin[outcomes.next_state != origin]] = True
+        if not goes_on[s]:
+            return s
+        if goes_on[-1]:
+            raise ParameterError(
+                "ended",
+                got=True,
+                expected=f"False: all models go on in state {name!r}, and have no state at the end",
+            )
+        return known.states - 1
 
-    def _reward(self, s: int, a: int, s2: int, reward: Any) -> float:
+    def _unit_reward(self, s: int, a: int, next_s: int, reward: Any) -> float:
         """Return the reward of a step in [0, 1], the known one where there is one; or refuse it."""
-        known, unit = self.known, self._begun.environment.rewards
-        value = (
-            np.nan
-            if reward is None
-            else unit.to_unit(require_number("reward", reward, -np.inf, np.inf))
-        )
-        base, listed = (
-            float(known.base_reward[s, a]),
-            bonuses(known.transition_rewards, s * known.actions + a, s2),
-        )
+        known = self.known
+        unit = self._block.before.environment.rewards
+        value = np.nan
+        if reward is not None:
+            value = unit.to_unit(require_number("reward", reward, -np.inf, np.inf))
+        base = float(known.base_reward[s, a])
+        listed = bonuses(known.transition_rewards, s * known.actions + a, next_s)
         if not known.rewards_known or not listed.size:  # nobody knows what this pays
             if known.rewards_known and reward is None:
                 return base
-            if not -_ROUNDING <= value <= 1.0 + _ROUNDING:
-                raise ParameterError(
-                    "reward", got=reward, expected=f"a number in [{unit.low:g}, {unit.high:g}]"
-                )
+            if not -ROUNDING <= value <= 1.0 + ROUNDING:
+                expected = f"a number in [{unit.low:g}, {unit.high:g}]"
+                raise ParameterError("reward", got=reward, expected=expected)
             return float(min(max(value, 0.0), 1.0))
-        each = base + np.unique(np.round(listed, 9))
-        nearest = each[np.nanargmin(np.abs(each - (each[0] if reward is None else value)))]
-        if (reward is None and each.size > 1) or abs(nearest - value) > _ROUNDING:
-            amounts = " or ".join(f"{unit.total(one, 1):g}" for one in each)
-            about = (
-                "; it tells outcomes apart here"
-                if each.size > 1
-                else "; or None, for the known one"
-            )
-            raise ParameterError(
-                "reward", got=reward, expected=f"{amounts}, as the models have it{about}"
-            )
-        return float(nearest)
+        possible = base + np.unique(np.round(listed, 9))
+        if reward is None and possible.size == 1:
+            return float(possible[0])
+        distance = np.abs(possible - value)
+        if reward is None or distance.min() > ROUNDING:
+            amounts = " or ".join(f"{unit.total(amount, 1):g}" for amount in possible)
+            hint = "or None, for the known one" if possible.size == 1 else "it tells outcomes apart"
+            expected = f"{amounts}, as the models have it; {hint}"
+            raise ParameterError("reward", got=reward, expected=expected)
+        return float(possible[distance.argmin()])
 
-    @property
-    def _watch(self) -> Watch:
-        return Watch(self.algorithm, self.known, self._drive.alarm or 0.0)
+
+def model_ladder(algorithm: Learner) -> ParametricLadder | None:
+    """Return the ladder of a model that an algorithm has, if any."""
+    ladder = getattr(algorithm, "ladder", None)  # an algorithm may be a user's, and have none
+    return ladder if isinstance(ladder, ParametricLadder) else None
+
+
+def outcomes_of(algorithm: Learner, known: Known) -> Outcomes | None:
+    """Return what the models of an algorithm allow, as logs need it."""
+    models = model_ladder(algorithm)
+    if models is not None:
+        return models.model.layout
+    # Features are those of a ladder, or of the algorithm; a user's has neither.
+    features = getattr(getattr(algorithm, "ladder", algorithm), "features", None)
+    return features.attach(known) if isinstance(features, FeatureMap) else known.transition_rewards
+
+
+def _sizes(known: Known) -> tuple[int, int, int, Any]:
+    return known.states, known.actions, known.horizon, known.names

@@ -11,7 +11,7 @@ import numbers
 import re
 import sys
 from dataclasses import fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from occamrl.control.ladder import SimulatorLadder
+from occamrl.evidence.simulated import label_of
 from occamrl.models.features import PerProblem
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Known
@@ -74,6 +76,8 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     >>> identity(orl.UCB1(scale=0.5))["agent.scale"]
     '0.5'
     """
+    if isinstance(value, SimulatorLadder):
+        return {name: f"SimulatorLadder {digest_of_simulators(value)}"}
     fingerprint = getattr(value, "fingerprint", None)
     if isinstance(fingerprint, str):
         return {name: f"{type(value).__name__} {fingerprint[:16]}"}
@@ -129,6 +133,29 @@ def changes(before: dict[str, str], now: dict[str, str]) -> str:
     if len(changed) > _MOST_CHANGES:
         changed[_MOST_CHANGES:] = [f"and {len(changed) - _MOST_CHANGES} more"]
     return "; ".join(changed)
+
+
+def digest_of_simulators(ladder: SimulatorLadder) -> str:
+    """Return a digest of names, sizes, parameters and code of simulators."""
+    parts: list[Any] = [ladder.names, ladder.sizes, ladder.horizon, ladder.draws]
+    parts += [ladder.resolution.tolist(), ladder.actions]
+    for function in (*ladder.members, ladder.reward, ladder.view):
+        inner: Any = function
+        label = ""
+        if isinstance(function, partial):
+            inner = function.func
+            label = label_of(function)
+        # An object that can be called is its class and what it holds; so is a method's.
+        owner = getattr(inner, "__self__", None)
+        kind = inner
+        if not hasattr(inner, "__qualname__"):
+            owner = inner
+            kind = type(inner)
+        held = None
+        if owner is not None and not isinstance(owner, ModuleType):
+            held = identity(owner)
+        parts.append((name_of(kind), code_of(kind), held, label))
+    return digest(repr(parts).encode())
 
 
 def is_plain(value: object) -> bool:

@@ -20,9 +20,11 @@ import numpy as np
 from occamrl.addresses import generator
 from occamrl.answers.tables import Row, frame_of, table_of_rows
 from occamrl.answers.verdict import Verdict, verdict_of
-from occamrl.errors import ParameterError
+from occamrl.control.ladder import SimulatorLadder
+from occamrl.errors import NotAvailable, ParameterError
+from occamrl.models.model import ParametricLadder
 from occamrl.policies import stretches
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan, State
+from occamrl.protocols import Floats, Flow, Ints, Known, Plan, State, System
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,9 +109,9 @@ class Result:
     wall_time: float = 0.0  # seconds spent planning, playing and learning
     problem: str = ""  # fingerprint of the simulated problem
     environment: IfReal = None  # what is kept of a Gymnasium environment
-    agent: Learner = field(repr=False)
-    known: Known = field(repr=False)
-    state: State = field(repr=False)  # of the learner
+    agent: Any = field(repr=False)  # the user's Learner or Controller, as it was handed in
+    known: Known | System = field(repr=False)  # a System of a controller
+    state: State = field(repr=False)  # of the agent
     blocks: Blocks = field(repr=False)
     # The last block, if the end of the run cut it short.
     cut: Cut | None = field(default=None, repr=False)
@@ -236,8 +238,20 @@ class Result:
     @cached_property
     def next_plan(self) -> Plan:
         """What would be played next."""
+        known = self.finite
         draw = generator(self.seed, "agent", self.total_episodes)
-        return self.agent.plan(self.known, self.state, draw)
+        plan: Plan = self.agent.plan(known, self.state, draw)
+        return plan
+
+    @property
+    def finite(self) -> Known:
+        """What a learner knows of its finite problem; a controller has none."""
+        if not isinstance(self.known, Known):
+            raise NotAvailable(
+                "no plan and no table of a policy: a controller acts step by step; see .answer, or "
+                "orl.Agent(...).act"
+            )
+        return self.known
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -282,14 +296,15 @@ class Result:
         self, states: Sequence[str] | None, actions: Sequence[str] | None
     ) -> tuple[Ints, list[str], list[str]]:
         """Return the policy [H, S], and the names of states and actions."""
-        own_states: Sequence[object] = range(self.known.states)
-        own_actions: Sequence[object] = range(self.known.actions)
-        if self.known.names is not None:
-            own_states = self.known.names.states
-            own_actions = self.known.names.actions
+        known = self.finite
+        own_states: Sequence[object] = range(known.states)
+        own_actions: Sequence[object] = range(known.actions)
+        if known.names is not None:
+            own_states = known.names.states
+            own_actions = known.names.actions
         elif self.environment is not None:
-            own_states = self.environment.names("states", self.known.states)
-            own_actions = self.environment.names("actions", self.known.actions)
+            own_states = self.environment.names("states", known.states)
+            own_actions = self.environment.names("actions", known.actions)
         state_names = names_or(own_states, "states", states)
         return self.policy(), state_names, names_or(own_actions, "actions", actions)
 
@@ -302,7 +317,7 @@ class Result:
         save(self, path)
 
     @classmethod
-    def load(cls, path: str | Path, agent: Learner | None = None, problem: Any = None) -> Result:
+    def load(cls, path: str | Path, agent: Any = None, problem: Any = None) -> Result:
         """Return the result in a file; see :func:`occamrl.running.storage.load`."""
         from occamrl.running.storage import load
 
@@ -352,6 +367,9 @@ class Result:
 
     def page(self, path: str | Path) -> Path:
         """Write the answer as one HTML page: the verdict, the evidence over time, the policy."""
+        if isinstance(self.known, System):
+            page: Path = self.answer.page(path)
+            return page
         written: Path = importlib.import_module("occamrl.report.page").write_page(self, path)
         return written
 
@@ -364,6 +382,16 @@ class Result:
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>{self.verdict._repr_html_()}"
+
+
+def known_by_ladder(agent: object) -> Known | System | None:
+    """Return what the ladder of an agent says of what it models; None without a model."""
+    ladder = getattr(agent, "ladder", None)  # an agent may be a user's, and have none
+    if isinstance(ladder, ParametricLadder):
+        return ladder.model.known
+    if isinstance(ladder, SimulatorLadder):
+        return ladder.system
+    return None
 
 
 def names_or(own: Sequence[object], kind: str, chosen: Sequence[str] | None) -> list[str]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from occamrl.policies import require_policy
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import (
     MOST_EPISODES,
+    Controller,
     Floats,
     Flow,
     Ints,
@@ -38,6 +39,7 @@ from occamrl.running.identity import changes, identity
 from occamrl.running.progress import Progress, ctrl_c
 from occamrl.running.result import Blocks, Cut, IfReal, Phase, Result
 
+Facts = Mapping[str, Any]  # of a plan, or its diagnostics
 MOST_PHASES = 4_096
 GROWTH = 1.1  # of the episodes between two points of the history of a phase
 MOST_POLICIES = 8  # whose values are remembered
@@ -152,8 +154,53 @@ class Simulator(Source):
         )
 
 
-class Run:
-    """A run in progress: an agent, a source of episodes, and what came of them so far.
+class RunLoop:
+    """A run in progress, block by block: of a learner, or of a controller."""
+
+    result: Result  # so far
+    bar: Progress  # while it is played
+    whole = True  # whether the result is of finished blocks; not if an agent failed in one
+
+    def _play_block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
+        """Play one block, until episode ``end`` at most; return what ended it early."""
+        raise NotImplementedError
+
+    def play(
+        self,
+        episodes: int,
+        *,
+        progress: bool | None = None,
+        after: Callable[[Result], bool] | None = None,
+    ) -> None:
+        """Play that many more episodes; ``after`` every block it is asked whether to go on.
+
+        Ctrl-C raises Interrupted, with everything so far in its ``result``.
+        """
+        first = self.result.total_episodes
+        end = first + episodes
+        began = time.perf_counter() - self.result.wall_time
+        self.bar = Progress(self.result.label, episodes, progress)
+        try:
+            with ctrl_c() as pressed:
+                while self.result.total_episodes < end:
+                    self.whole = False
+                    fault = self._play_block(end, pressed.is_set)
+                    self.whole = True
+                    self.result = replace(self.result, wall_time=time.perf_counter() - began)
+                    if isinstance(fault, Exception):
+                        raise fault
+                    done = self.result.total_episodes
+                    if pressed.is_set() or fault is not None:
+                        raise Interrupted(f"stopped after episode {done:,} of {end:,}", self.result)
+                    self.bar.update(done - first)
+                    if after is not None and not after(self.result):
+                        break
+        finally:
+            self.bar.close()
+
+
+class Run(RunLoop):
+    """A learner's run: the learner, a source of episodes, and what came of them so far.
 
     By default the seed is 0, or that of ``earlier``: where to go on, which is copied and stays as
     it is.
@@ -176,7 +223,7 @@ class Run:
                 blocks=Blocks(),
             )
             return
-        require_continuation(earlier, agent, source, seed)
+        require_continuation(earlier, agent, source.problem, seed)
         blocks, state, cut = copy.deepcopy((earlier.blocks, earlier.state, earlier.cut))
         self.result = replace(
             earlier,
@@ -189,42 +236,10 @@ class Run:
             cut=cut,
         )
 
-    def play(
-        self,
-        episodes: int,
-        *,
-        progress: bool | None = None,
-        after: Callable[[Result], bool] | None = None,
-    ) -> None:
-        """Play that many more episodes; ``after`` every block it is asked whether to go on.
-
-        Ctrl-C raises Interrupted, with everything so far in its ``result``.
-        """
-        blocks = self.result.blocks
-        first = blocks.total_episodes
-        end = first + episodes
-        began = time.perf_counter() - self.result.wall_time
-        bar = Progress(self.result.label, episodes, progress)
-        try:
-            with ctrl_c() as pressed:
-                while blocks.total_episodes < end:
-                    fault = self._play_block(end, pressed.is_set)
-                    self.result = replace(self.result, wall_time=time.perf_counter() - began)
-                    if isinstance(fault, Exception):
-                        raise fault
-                    done = blocks.total_episodes
-                    if pressed.is_set() or fault is not None:
-                        raise Interrupted(f"stopped after episode {done:,} of {end:,}", self.result)
-                    bar.update(done - first)
-                    if after is not None and not after(self.result):
-                        break
-        finally:
-            bar.close()
-
     def _play_block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
         """Plan and play one block, until episode ``end`` at most; return what ended it early."""
         agent = self.result.agent
-        known = self.result.known
+        known = self.source.known
         blocks = self.result.blocks
         state = self.result.state
         start = self.result.at
@@ -249,7 +264,7 @@ class Run:
                 if self.source.environment is not None:  # whose episodes cannot be taken back
                     cut = cut._replace(flows=flows)
             learn_block(agent, known, state, plan, flows)
-            record_block(blocks, plan, block, new=not seen)
+            record_block(blocks, plan.facts, plan.diagnostics, block, new=not seen)
             self.result = replace(self.result, state=state, cut=cut, at=block.end)
         return block.fault
 
@@ -292,10 +307,12 @@ def learn_block(
         agent.learn(known, state, parts[number], flow)
 
 
-def record_block(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
-    """Add a block, or the rest of one that is not new, to what happened."""
-    facts = dict(plan.facts)
-    diagnostics = dict(plan.diagnostics)
+def record_block(
+    blocks: Blocks, decided: Facts, grounds: Facts, block: Block, *, new: bool
+) -> None:
+    """Add a block, or the rest of one that is not new, to what happened, and what was decided."""
+    facts = dict(decided)
+    diagnostics = dict(grounds)
     if blocks.phases and blocks.phases[-1]["facts"] == facts:
         blocks.phases[-1]["diagnostics"] = diagnostics
     else:
@@ -369,7 +386,9 @@ def require_plan(plan: object, known: Known) -> None:
         require_plan(replace(part, starts={}) if isinstance(part, Plan) else part, known)
 
 
-def require_continuation(earlier: object, agent: Learner, source: Source, seed: int | None) -> None:
+def require_continuation(
+    earlier: object, agent: Learner | Controller, problem: str, seed: int | None
+) -> None:
     """Refuse to go on from what is not a run of the same agent on the same problem."""
     if not isinstance(earlier, Result):
         raise ParameterError(
@@ -380,7 +399,7 @@ def require_continuation(earlier: object, agent: Learner, source: Source, seed: 
         )
     if seed is not None and seed != earlier.seed:
         raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
-    if earlier.problem != source.problem:
+    if earlier.problem != problem:
         raise ParameterError(
             "continue_from", got="a run on another problem", expected="one on the same problem"
         )

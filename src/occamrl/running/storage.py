@@ -31,10 +31,10 @@ from occamrl.models.families import Family
 from occamrl.models.features import PerProblem
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Known, Learner, Problem, Rule
+from occamrl.protocols import Controller, Learner, Problem, Rule, System
 from occamrl.registry import satisfies
 from occamrl.running.identity import changes, identity, identity_of_problem, name_of, stored_fields
-from occamrl.running.result import Blocks, Result
+from occamrl.running.result import Blocks, Result, known_by_ladder
 
 FORMAT = 9
 _DIGEST = 64  # hexadecimal digits at the end of a document
@@ -244,8 +244,9 @@ def save(result: Result, path: str | Path) -> None:
     fields = stored_fields(result)
     del fields["agent"]
     blocks = vars(fields.pop("blocks"))
-    if result.known is known_of_model(result.agent):
-        fields["known"] = None  # names may be anything, but the model itself has them
+    # A model's names may be anything, and a system holds functions: the agent itself has them.
+    if isinstance(result.known, System) or result.known is known_by_ladder(result.agent):
+        fields["known"] = None
     columns: dict[str, Tree] = {}
     for name, kind in _COLUMNS.items():
         columns[name] = np.array(blocks[name], dtype=kind)
@@ -260,15 +261,10 @@ def save(result: Result, path: str | Path) -> None:
     write_document(as_path("path", path), document, writer.arrays)
 
 
-def known_of_model(agent: object) -> Known | None:
-    """Return what the model behind an agent's ladder knows of its problem; None without a model."""
-    model = getattr(getattr(agent, "ladder", None), "model", None)
-    known: Known | None = getattr(model, "known", None)
-    return known
-
-
 def load(
-    path: str | Path, agent: Learner | None = None, problem: FiniteMDP | Problem | None = None
+    path: str | Path,
+    agent: Learner | Controller | None = None,
+    problem: FiniteMDP | Problem | None = None,
 ) -> Result:
     """Return the result in a file, to continue from or to look at.
 
@@ -290,7 +286,10 @@ def load(
 
 
 def _result_of(
-    document: dict[str, Json], arrays: Arrays, agent: Learner | None, mdp: FiniteMDP | None
+    document: dict[str, Json],
+    arrays: Arrays,
+    agent: Learner | Controller | None,
+    mdp: FiniteMDP | None,
 ) -> Result:
     reader = Reader(arrays, document["objects"])
     fields = reader.get(document["result"])
@@ -313,7 +312,7 @@ def _result_of(
         expected = f"the agent, and the code, that wrote the file; {_ANOTHER}, or name of the agent"
         raise CheckpointError("agent", got=f"another one ({changed})", expected=expected)
     if fields["known"] is None:
-        fields["known"] = known_of_model(agent)
+        fields["known"] = known_by_ladder(agent)
     lists = {name: columns[name].tolist() for name in _COLUMNS}
     blocks = Blocks(**lists, phases=columns["phases"], total_episodes=sum(lists["episodes"]))
     return Result(**fields, agent=agent, blocks=blocks)

@@ -1,0 +1,227 @@
+"""OccamControl: act in a continuous system while finding out which simulator it needs.
+
+The evidence (:mod:`occamrl.evidence.simulated`) never depends on how one acts. Acting is
+model-predictive control, in
+
+- ``"plausible"``: the heaviest member that is not rejected, at every step;
+- ``"sampling"``: a member drawn by weight at the beginning of an episode;
+- ``"average"``: the heaviest few at once, each with its share of the planner's particles;
+- ``"optimism"``: of the heaviest few, the one that promises most at the beginning of an episode.
+
+When every member is rejected (misspecified), it is the best one corrected by what was learned of
+its errors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import numpy as np
+
+from occamrl.addresses import Address
+from occamrl.control.ladder import SimulatorLadder
+from occamrl.control.planners import CEM
+from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
+from occamrl.evidence.simulated import (
+    SimulatedEvidence,
+    SimulatedState,
+    differ_in,
+    numeric_keywords,
+)
+from occamrl.evidence.simulator_contract import call_checked
+from occamrl.evidence.simulator_worlds import plan_in
+from occamrl.protocols import Floats, Ints, Planner, Simulator, System, Transition
+
+FEW = 4  # members that average and optimism look at
+LIGHTER = math.log(20.0)  # how much lighter than the heaviest these may be
+PARTICLES = 4  # of a planner of others, in which members take turns
+REFINE_EVERY = 25  # steps
+MOST_ADDED = 64  # members
+FINEST = 1e-3  # share of a parameter's range below which it is not refined
+WAYS = ("plausible", "sampling", "average", "optimism")
+NONE = -1  # no member
+
+
+class ControlState(TypedDict):
+    """What OccamControl has learned, and what the next action of the episode begins with."""
+
+    evidence: SimulatedState
+    warm: Any  # what the planner returned a step before
+    member: int  # that sampling or optimism chose for this episode; NONE before
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OccamControl:
+    """A controller for continuous systems with a ladder of simulators.
+
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> def walk(states, actions, rng):
+    ...     return states + 0.1 * actions + 0.05 * rng.normal(size=states.shape)
+    >>> ladder = orl.SimulatorLadder(
+    ...     {"walk": [walk]}, reward=lambda s, a, after: -after[:, 0] ** 2,
+    ...     horizon=10, actions=orl.Box(-1, 1), start=[0.5])
+    >>> agent = orl.Agent(orl.OccamControl(ladder=ladder))
+    >>> action = agent.act([0.5])
+    >>> agent.observe([0.5], action, reward=-0.2, next_state=[0.45])
+    >>> agent.answer.chosen
+    1
+
+    In a Gymnasium environment, :func:`occamrl.learn` plays it.
+
+    Parameters
+    ----------
+    ladder : SimulatorLadder
+    delta : float
+        The smallest class that holds the true simulator is ever rejected with probability at most
+        delta.
+    acting : "plausible" | "sampling" | "average" | "optimism"
+    planner : Planner
+        CEM, MPPI, or an object of yours with one method (:mod:`occamrl.control.planners`).
+    refine : bool
+        Add members between the best one and its neighbours while learning, where they are
+        ``functools.partial`` with numeric keywords. A member begins with capital 1 when it is
+        added: the guarantee is for listed members, and for an added one from then on; a truth that
+        is never listed may be rejected.
+    """
+
+    ladder: SimulatorLadder
+    delta: float = 0.05
+    acting: str = "plausible"
+    planner: Planner = field(default_factory=CEM)
+    refine: bool = False
+
+    def __post_init__(self) -> None:
+        require_kind("ladder", self.ladder, SimulatorLadder)
+        require_delta(self.delta)
+        require_choice("acting", self.acting, WAYS)
+        if isinstance(self.planner, type) or not isinstance(self.planner, Planner):
+            expected = "CEM(), MPPI() or an object with a method plan"
+            raise ParameterError("planner", got=repr(self.planner), expected=expected)
+
+    def evidence(self, known: System | None = None) -> SimulatedEvidence:
+        """Return what weighs the simulators; its state is part of the controller's."""
+        return self.ladder.evidence(known, self.delta, self.planner)
+
+    def begin(self, system: System) -> ControlState:
+        """Return the state before any data."""
+        return {"evidence": self.evidence(system).begin(), "warm": None, "member": NONE}
+
+    def act(
+        self, system: System, state: ControlState, observation: Floats, step: int, address: Address
+    ) -> Floats:
+        """Return an action [m] for a state [n], planned in the simulator that acting says."""
+        if step == 0:
+            state["warm"] = None
+            state["member"] = NONE
+        simulate = self._simulator(system, state, observation, step, address)
+        rng = address.generator("plan")
+        action, state["warm"] = plan_in(
+            self.planner, simulate, system, observation, step, rng, state["warm"]
+        )
+        return action
+
+    def learn(self, system: System, state: ControlState, transition: Transition) -> None:
+        """Weigh the simulators on a real step; now and then, add some."""
+        both = np.stack([transition.state, transition.next_state])
+        # A view is a user's function: what it may not do leaves no trace of the step.
+        call_checked("view", self.ladder.view, (both,), (2, None))
+        evidence = self.evidence(system)
+        weighed = state["evidence"]
+        evidence.add(weighed, transition)
+        if self.refine:
+            nothing_alive = not weighed["members"].alive.size
+            if weighed["steps"] % REFINE_EVERY == 0 or nothing_alive:
+                add_between(evidence, weighed)
+
+    def _simulator(
+        self, system: System, state: ControlState, observation: Floats, step: int, address: Address
+    ) -> Simulator:
+        """Return the simulator to plan with."""
+        evidence = self.evidence(system)
+        weighed = state["evidence"]
+        simulators = evidence.simulators(weighed)
+        members = weighed["members"]
+        order = members.ranking
+        heaviest = int(order[0])
+        if not members.alive.size:
+            return evidence.corrected(weighed, heaviest)
+        weight = members.log_weight
+        few = order[:FEW]
+        few = few[weight[few] > weight[heaviest] - LIGHTER]
+        if self.acting == "average" and few.size > 1:
+            chosen = [simulators[member] for member in few]
+            # A planner of others need not say how many runs of a candidate it makes.
+            particles = getattr(self.planner, "particles", PARTICLES)
+            return averaged(chosen, np.exp(weight[few]), particles)
+        if self.acting in ("plausible", "average"):
+            return simulators[heaviest]
+        # A member chosen for this episode stays until it is rejected.
+        if state["member"] not in order:
+            if self.acting == "sampling":
+                share = np.exp(weight[order] - weight[heaviest])
+                rng = address.generator("member")
+                state["member"] = int(rng.choice(order, p=share / share.sum()))
+            else:
+                state["member"] = self._most_promising(
+                    system, simulators, few, observation, step, address
+                )
+        return simulators[state["member"]]
+
+    def _most_promising(
+        self,
+        system: System,
+        simulators: list[Simulator],
+        few: Ints,
+        observation: Floats,
+        step: int,
+        address: Address,
+    ) -> int:
+        """Return the member in which the planner counts on the largest return."""
+        promises = []
+        for member in few:
+            rng = address.generator("promise")
+            _, warm = plan_in(
+                self.planner, simulators[member], system, observation, step, rng, None
+            )
+            # A planner of others need not say what it counts on.
+            promises.append(getattr(warm, "value", 0.0))
+        return int(few[np.argmax(promises)])
+
+
+def averaged(members: list[Simulator], weights: Floats, particles: int) -> Simulator:
+    """Return a simulator that runs row i in the member of particle i mod ``particles``."""
+    shares = np.cumsum(weights) / weights.sum()
+    pattern = np.searchsorted(shares, (np.arange(particles) + 0.5) / particles)
+
+    def simulate(states: Floats, actions: Floats, rng: np.random.Generator) -> Floats:
+        next_states = np.empty_like(states)
+        turn = pattern[np.arange(len(states)) % particles]
+        for member in np.unique(pattern):
+            rows = turn == member
+            next_states[rows] = members[member](states[rows], actions[rows], rng)
+        return next_states
+
+    return simulate
+
+
+def add_between(evidence: SimulatedEvidence, state: SimulatedState) -> None:
+    """Add members half-way between the heaviest one and its neighbours, parameter by parameter."""
+    simulators = evidence.simulators(state)
+    best = int(np.argmax(state["members"].log_weight))
+    for name, value in numeric_keywords(simulators[best]).items():
+        # Members that differ in this parameter alone, by its value; the best is one of them.
+        by_value = {}
+        for index, simulator in enumerate(simulators):
+            if differ_in(simulator, simulators[best], name):
+                by_value[numeric_keywords(simulator)[name]] = index
+        finest = FINEST * (max(by_value) - min(by_value))
+        above = min((other for other in by_value if other > value), default=value)
+        below = max((other for other in by_value if other < value), default=value)
+        for other in (above, below):
+            middle = float(f"{(other + value) / 2:.6g}")
+            room = len(state["added"]) < MOST_ADDED
+            if room and abs(other - value) > finest and middle not in (value, other):
+                evidence.enlarge(state, best, by_value[other], name, middle)

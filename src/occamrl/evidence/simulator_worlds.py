@@ -1,0 +1,196 @@
+r"""What simulators leave possible: worlds in which a planner plans and policies are run.
+
+With probability $1-\delta$ the true simulator, if it is listed, is among those that are alive. So
+the least and the largest mean return of a policy over them, give or take two standard errors of the
+Monte Carlo mean, bound what the policy earns in truth. Two policies are compared world by world,
+with common random numbers. Where every member is rejected, the one world is the heaviest member,
+corrected by the mean of its errors: a guess without guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from occamrl.addresses import generator
+from occamrl.errors import ParameterError, require_integer
+from occamrl.evidence.simulator_contract import call_checked
+from occamrl.protocols import DoubtfulPair, Floats, Planner, Simulator, System, Worth
+
+ERRORS = 2.0  # standard errors by which the range of a Monte Carlo mean is widened
+Act = Callable[[Floats, int], Floats]  # policy(states [N, n], step) -> actions [N, m]
+
+
+class SimulatedWorld(NamedTuple):
+    """A simulator that may be the truth."""
+
+    label: str
+    weight: float  # among the worlds that are possible
+    step: Simulator
+
+
+def plan_in(
+    planner: Planner,
+    simulate: Simulator,
+    system: System,
+    state: Floats,
+    step: int,
+    rng: np.random.Generator,
+    warm: Any,
+) -> tuple[Floats, Any]:
+    """Return an action in a state at a step of the episode, and what the planner begins with next.
+
+    ``warm`` is what it returned a step before; planners may be a user's, so what comes is checked.
+    """
+    left = system.horizon - step
+    plan = planner.plan(simulate, system.reward, state, left, system.actions, rng, warm)
+    if not isinstance(plan, tuple) or len(plan) != 2:
+        expected = "plan(...) -> (action, warm)"
+        raise ParameterError("planner", got=f"{plan!r:.80}", expected=expected)
+    return plan
+
+
+@dataclass(eq=False)
+class PlannedPolicy:
+    """A planner in a world, as a policy: ``policy(states [N, n], step) -> actions [N, m]``.
+
+    Calls are made in the order of steps; step 0 begins an episode in each row.
+    """
+
+    planner: Planner
+    world: SimulatedWorld
+    system: System
+    _rng: np.random.Generator = field(init=False, repr=False)
+    _warm: list[Any] = field(default_factory=list, init=False, repr=False)
+
+    def __call__(self, states: Floats, step: int) -> Floats:
+        """Return a planned action for each state."""
+        if step == 0 or len(self._warm) != len(states):
+            self._rng = generator(0, "worth", 1)
+            self._warm = [None] * len(states)
+        actions = np.empty((len(states), self.system.actions.dimension))
+        for row, state in enumerate(states):
+            actions[row], self._warm[row] = plan_in(
+                self.planner, self.world.step, self.system, state, step, self._rng, self._warm[row]
+            )
+        return actions
+
+
+@dataclass(eq=False)
+class CheckedPolicy:
+    """A user's policy, whose actions are checked."""
+
+    policy: Callable[[Floats, int], Any]
+    dimension: int  # of actions
+
+    def __call__(self, states: Floats, step: int) -> Floats:
+        """Return an action for each state."""
+        shape = len(states), self.dimension
+        return call_checked("policy", self.policy, (states, step), shape)
+
+
+@dataclass(eq=False)
+class SimulatorWorlds:
+    """The simulators that are alive, heaviest first; or the heaviest one, corrected."""
+
+    system: System
+    planner: Planner
+    worlds: list[SimulatedWorld]
+    heaviest: dict[str, SimulatedWorld]  # of each class, alive or not
+    runs: int = 8  # episodes in each world
+    exact: bool = False
+
+    # What was played, by policy, world and runs; both are kept, so that their ids stay theirs.
+    _played: dict[tuple[int, int, int], tuple[Act, SimulatedWorld, Floats]] = field(
+        default_factory=dict
+    )
+    _policies: dict[int, PlannedPolicy] = field(default_factory=dict)
+
+    def best(self, m: int) -> SimulatedWorld:
+        """Return the heaviest simulator of class m, from 0, alive or not.
+
+        Of the last class it is the corrected one, if nothing is alive.
+        """
+        return list(self.heaviest.values())[m]
+
+    def sized(self, runs: int, maximum: int | None) -> SimulatorWorlds:
+        """Return the heaviest ``maximum`` of the worlds, with so many episodes in each."""
+        if maximum is not None:
+            require_integer("maximum", maximum, 1)
+        return replace(self, runs=runs, worlds=self.worlds[:maximum])
+
+    def rule(self, policy: object) -> Act:
+        """Return a function of states and step; or the planner in the heaviest of a class."""
+        if isinstance(policy, str) and policy in self.heaviest:
+            return self.policy(self.heaviest[policy])
+        if isinstance(policy, (PlannedPolicy, CheckedPolicy)):
+            return policy
+        if not callable(policy):
+            classes = ", ".join(self.heaviest)
+            expected = f"a function policy(states, step), or a class of {classes}"
+            raise ParameterError("policy", got=repr(policy), expected=expected)
+        return CheckedPolicy(policy, self.system.actions.dimension)
+
+    def some(self, count: int) -> list[SimulatedWorld]:
+        """Return the heaviest of the worlds."""
+        return self.worlds[:count]
+
+    def policy(self, world: SimulatedWorld) -> PlannedPolicy:
+        """Return the planner in a world."""
+        if id(world) not in self._policies:
+            self._policies[id(world)] = PlannedPolicy(self.planner, world, self.system)
+        return self._policies[id(world)]
+
+    def recommend(self, today: Act | None) -> Act:
+        """Return the planner in the heaviest world, unless today's policy is guaranteed more."""
+        planned = self.policy(self.worlds[0])
+        if today is None:
+            return planned
+        floor, _ = self.extremes(lambda world: self.returns(planned, world))
+        floor_today, _ = self.extremes(lambda world: self.returns(today, world))
+        if floor_today > floor:
+            return today
+        return planned
+
+    def returns(self, policy: Act, world: SimulatedWorld) -> Floats:
+        """Return what simulated episodes earn [runs]; their noise is common to all policies."""
+        key = id(policy), id(world), self.runs
+        if key not in self._played:
+            self._played[key] = policy, world, self._play(policy, world)
+        return self._played[key][2]
+
+    def _play(self, policy: Act, world: SimulatedWorld) -> Floats:
+        system = self.system
+        noise = generator(0, "worth")
+        runs = require_integer("runs", self.runs, 2)  # a standard error needs two
+        states = np.stack([system.first_state(noise) for _ in range(runs)])
+        total = np.zeros(self.runs)
+        for step in range(system.horizon):
+            actions = policy(states, step)
+            next_states = world.step(states, actions, noise)
+            total += system.reward(states, actions, next_states)
+            states = next_states
+        return total
+
+    def extremes(self, worth: Worth) -> tuple[float, float]:
+        """Return the least and the largest mean over the worlds, less and plus two errors."""
+        lows = []
+        highs = []
+        for world in self.worlds:
+            mean, error = mean_and_error(worth(world))
+            lows.append(mean - ERRORS * error)
+            highs.append(mean + ERRORS * error)
+        return min(lows), max(highs)
+
+    def doubtful(self, policy: Act) -> list[DoubtfulPair]:
+        """Return nothing: there are no pairs of states and actions."""
+        return []
+
+
+def mean_and_error(returns: Floats) -> tuple[float, float]:
+    """Return the mean of simulated returns [runs], and its standard error."""
+    return float(returns.mean()), float(returns.std(ddof=1) / math.sqrt(returns.size))
