@@ -152,7 +152,7 @@ def linear(kind: str, broken: bool) -> Case:
     transition = (
         np.stack([phi @ theta for theta in thetas]) if kind == "per step" else phi @ thetas[0]
     )
-    rewards = kind in ("hoeffding", "bernstein", "regression")
+    rewards = kind in ("hoeffding", "bernstein")
     mdp = orl.FiniteMDP(
         transition=transition,
         reward=reward,
@@ -202,19 +202,10 @@ def linear(kind: str, broken: bool) -> Case:
         "share": 0.9,
         "scale": 0.05 if broken else 1.0,
     }
-    if kind == "regression":
-        psi = np.concatenate(
-            [reward[..., None], np.random.default_rng(0).normal(size=(4, 2, 2))], axis=-1
-        )
-        outer: Any = orl.RewardsLinear(**options, features=psi, norm_bound=1.0)
-    else:
-        outer = orl.RewardsPerPair(
-            **options, bound="hoeffding" if kind == "hoeffding" else "bernstein"
-        )
-    unseen = mdp.known.without_rewards
+    outer = orl.RewardsPerPair(**options, bound="hoeffding" if kind == "hoeffding" else "bernstein")
 
     def below(state: Any) -> bool:
-        upper = np.minimum(outer.upper_bounds(unseen, state), 1.0).ravel()
+        upper = np.minimum(outer.upper_bounds(state), 1.0).ravel()
         return bool((upper >= reward.ravel() - 1e-12).all())
 
     return Case(outer, mdp, below)
@@ -272,7 +263,7 @@ SETS: dict[str, tuple[str, str, Callable[[str, bool], Case], str, float, str]] =
     ),
     "rewards-hoeffding": (
         "Hoeffding's bounds of rewards",
-        "rewards (a)",
+        "rewards",
         linear,
         "hoeffding",
         0.3,
@@ -280,17 +271,9 @@ SETS: dict[str, tuple[str, str, Callable[[str, bool], Case], str, float, str]] =
     ),
     "rewards-bernstein": (
         "Bernstein's bounds of rewards",
-        "rewards (a)",
+        "rewards",
         linear,
         "bernstein",
-        0.3,
-        "a twentieth",
-    ),
-    "rewards-linear": (
-        "the bounds of rewards by regression",
-        "rewards (b)",
-        linear,
-        "regression",
         0.3,
         "a twentieth",
     ),

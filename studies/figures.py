@@ -54,7 +54,6 @@ PAGES: dict[str, tuple[str, ...]] = {
     "selection-linear": ("linear:dimension",),
 }
 OTHERS = (  # parts that are not written into a page: baselines and real_log need packages of others
-    *(f"continuous:{name}" for name in ("pendulum", "inventory")),
     *(f"control:{name}" for name in ("controls", "baselines", "real_log", "cost")),
     *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
     *(
@@ -65,7 +64,7 @@ OTHERS = (  # parts that are not written into a page: baselines and real_log nee
         f"linear:{name}"
         for name in ("lazy", "rewards", "steps", "changing", "selectors", "families")
     ),
-    *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
+    *(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures")),
     *(f"rivals:{name}" for name in ("ice", "mixture", "pricing", "misspecified", "riverswim")),
     *(f"rivals:{name}" for name in ("river_swim", "linear_river_swim")),
     *(f"simulators:{name}" for name in ("evidence", "gymnasium", "logs")),

@@ -256,10 +256,6 @@ def noisy(problem: SparseMixture, noise: Any = "bernoulli") -> orl.FiniteMDP:
 def rewards(size: Size) -> str:
     """Measure known rewards against each estimate, with much noise and none."""
     problem = SparseMixture(seed=0)
-    reward = problem.mdp.known.base_reward
-    psi = np.concatenate(
-        [reward[..., None], np.random.default_rng(0).normal(size=(*reward.shape, 3))], axis=-1
-    )
     features = orl.FeatureMap(problem.phi)
 
     def agent(delta: float) -> orl.UCRLVTRLin:
@@ -269,7 +265,6 @@ def rewards(size: Size) -> str:
         "known": agent(0.05),
         "per pair, Hoeffding": orl.RewardsPerPair(agent=agent(0.025), bound="hoeffding"),
         "per pair, Bernstein": orl.RewardsPerPair(agent=agent(0.025)),
-        "linear, p = 4": orl.RewardsLinear(agent=agent(0.025), features=psi, norm_bound=1.0),
     }
     cells: dict[str, list[str]] = {name: [] for name in cast}
     for noise in ("bernoulli", None):

@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 
 import occamrl as orl
 from occamrl.problems.lakes import FrozenLake, PatchyIce, walk
-from occamrl.problems.mixtures import ReferenceMixture, SparseLadder, SparseMixture
+from occamrl.problems.mixtures import SparseLadder
 from occamrl.problems.operations import Pricing
 from studies.figures import Played, Size, each, interval, kept, play, regrets, table
 from studies.ladders import AGENTS, preflight
@@ -217,33 +217,3 @@ def mixtures(size: Size) -> str:
     return table(
         (*header, "pair named: seeds, since (median, latest)", "pair compatible: reports"), rows
     )
-
-
-def signed(size: Size) -> str:
-    """Measure regret with 16 signed features, of which few matter, one run for each problem."""
-    problems: dict[str, Callable[[int], Any]] = {
-        "the reference mixture, 5 seeds": lambda i: ReferenceMixture(),
-        "4 non-zero, 5 instances": lambda i: SparseMixture(dimension=16, nonzero=4, seed=7000 + i),
-    }
-    rows = []
-    for name, make in size.some(problems.items()):
-
-        def job(seed: int, make: Callable[[int], Any] = make) -> list[float]:
-            problem = make(seed)
-            features, bound = orl.FeatureMap(problem.phi), float(np.linalg.norm(problem.theta))
-            support = features.restrict([int(j) for j in np.flatnonzero(problem.theta)])
-            agents: tuple[Any, ...] = (
-                orl.OccamLin(features=features),
-                orl.OccamLin(features=support),
-                orl.ARLLin(features=features, norm_bound=bound),
-                orl.UCRLVTRLin(features=support, norm_bound=bound),
-            )
-            K = size.episodes(20_000)
-            return [
-                orl.run(a, problem, episodes=K, seed=seed, progress=False).total_regret
-                for a in agents
-            ]
-
-        rows.append((name, *map(interval, np.array(each(size, size.seeds(5), job, name)).T)))
-    header = ("16 features, K = 20,000", "OccamLin", "OccamLin on the support (oracle)", "ARL-LIN")
-    return table((*header, "UCRL-VTR-LIN on the support (oracle)"), rows)

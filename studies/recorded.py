@@ -26,6 +26,7 @@ from scipy import stats
 
 import occamrl as orl
 from occamrl.protocols import Floats, Problem
+from studies.ladders import river_ladder, swim
 
 DATA = Path(__file__).with_name("data") / "version-2.json"
 Options = Any  # of classes of the package, of all kinds
@@ -41,7 +42,6 @@ PROBLEMS: dict[str, tuple[str, Options]] = {
     "mixture": ("sparse-mixture", {}),
     "noisy mixture": ("sparse-mixture", BERNOULLI),
     "sparse ladder": ("sparse-ladder", {}),  # 1 < 17 < 129 < 577 kernels, m* = 3
-    "zones": ("river-zones", {"states": 12, "horizon": 24, "zones": 4}),
     "half ice": (
         "patchy-ice",
         {"slip": (0.1, 0.0), "levels": (0.0, 0.1), "horizon": 30, "rows": 4},
@@ -49,24 +49,9 @@ PROBLEMS: dict[str, tuple[str, Options]] = {
     "ice": ("patchy-ice", {}),
     "ice in halves": ("patchy-ice", {"slip": (0.1, 0.0)}),
     "ice outside": ("patchy-ice", {"slip": (0.2,)}),
-    "desk": (
-        "queue-admission",
-        {
-            "room": 6,
-            "arrivals": (0.1, 0.2, 0.4),
-            "arrival_levels": (0.1, 0.2, 0.4),
-            "service_levels": (0.1, 0.3, 0.5),
-        },
-    ),
-    "shop": ("lost-sales", {"demand": "negative-binomial", "shelf": 10, "horizon": 14}),
-    "fleet": ("machine-replacement", {"hazard": (0.02,) * 8 + (0.4,) * 7}),
     "prices": (
         "pricing",
         {"stock": 5, "prices": 6, "horizon": 12, "demand": (0.6, 0.6, 0.6, 0.3, 0.05, 0.05)},
-    ),
-    "week": (
-        "weekday-inventory",
-        {"means": (4.0,) * 5 + (9.0, 9.0), "levels": (2.0, 4.0, 9.0), "shelf": 12},
     ),
 }
 
@@ -173,14 +158,6 @@ def gym_lake() -> orl.FiniteMDP:
     """Gymnasium's own table, with the actions' slips of 1/3."""
     environment: Any = gym.make("FrozenLake-v1", map_name="4x4").unwrapped
     return orl.FiniteMDP(outcomes=environment.P, horizon=50)
-
-
-def zones_ladder() -> Any:
-    """Aggregations of a river with 12 states, 4 zones; docs/selection-ladders.md."""
-    zones = problem("zones")
-    return orl.Ladder(
-        [orl.AggregationFamily(partition=zones.partition(n), moves=zones.moves) for n in (2, 4, 12)]
-    )
 
 
 def switch_kernel(p: float) -> Floats:
@@ -303,14 +280,11 @@ CONFIGURATIONS: dict[str, tuple[int, Callable[[], Played]]] = {
     "ARLGen sparse-ladder 2 nonzero": (2_000, lambda: gen("sparse ladder")),
     "ARLGen sparse-ladder safe": (2_000, lambda: gen("sparse ladder", **ALL)),
     "ARLGen ice m*=2": (1_000, lambda: gen("half ice")),
-    "ARLGen queue-admission": (254, lambda: gen("desk")),
-    "ARLGen lost-sales": (510, lambda: gen("shop")),
-    "ARLGen machine-replacement": (254, lambda: gen("fleet")),
     "ARLGen pricing (blind)": (254, lambda: gen("prices")),
     "ARLGen pricing safe": (254, lambda: gen("prices", **ALL)),
     "ARLGen aggregations of zones": (
         1_000,
-        lambda: (orl.ARLGen(ladder=zones_ladder()), problem("zones")),
+        lambda: (orl.ARLGen(ladder=river_ladder(12, (2, 4, 12))), swim(12, 24, 4)),
     ),
     "ARLGen random ladder unknown rewards": (
         3_000,
@@ -330,11 +304,7 @@ CONFIGURATIONS: dict[str, tuple[int, Callable[[], Played]]] = {
     "Occam ice sampling all": (1_000, lambda: occam("half ice", **SAMPLING, **ALL)),
     "Occam whole ice m*=2": (400, lambda: occam("ice in halves")),
     "Occam gymnasium FrozenLake table": (500, lambda: (orl.Occam(ladder=gym_ladder()), gym_lake())),
-    "Occam queue-admission": (254, lambda: occam("desk")),
-    "Occam lost-sales sampling": (510, lambda: occam("shop", **SAMPLING)),
-    "Occam machine-replacement": (254, lambda: occam("fleet")),
     "Occam pricing all": (254, lambda: occam("prices", **ALL)),
-    "Occam weekday-inventory": (254, lambda: occam("week")),
     "Occam random ladder unknown rewards": (
         2_000,
         lambda: (unknown(orl.Occam(ladder=random_ladder(), delta=0.025)), random_mdp(**BERNOULLI)),
@@ -352,10 +322,6 @@ CONFIGURATIONS: dict[str, tuple[int, Callable[[], Played]]] = {
         1_000,
         lambda: (orl.OccamMixture(features=simulators().features), simulated_river()),
     ),
-    "OccamLin sparse-mixture": (
-        2_000,
-        lambda: (orl.OccamLin(features=mixture_features()), problem("mixture")),
-    ),
     # posterior sampling
     "PSRL Dirichlet river-swim": (2_000, lambda: swum(orl.PSRL())),
     "PSRL Dirichlet own river rewards on transitions": (
@@ -370,10 +336,6 @@ CONFIGURATIONS: dict[str, tuple[int, Callable[[], Played]]] = {
     "PSRL ice members": (
         1_000,
         lambda: (members(orl.Ladder.of_problem(problem("half ice"))), problem("half ice")),
-    ),
-    "LinPSRL sparse-mixture": (
-        500,
-        lambda: (orl.LinPSRL(features=mixture_features()), problem("mixture")),
     ),
     # other learners
     "UCBVI river-swim scale 0.1": (2_000, lambda: swum(orl.UCBVI(episodes=2_000, scale=0.1))),

@@ -66,7 +66,6 @@ def linear_river_swim(size: Size) -> str:
             orl.UCRLVTRPlus(features=features, norm_bound=math.sqrt(10.0)),
         ),
         "UCRLVTRLin": ("valid", orl.UCRLVTRLin(features=features, norm_bound=math.sqrt(10.0))),
-        "LinPSRL": ("none", orl.LinPSRL(features=features)),
     }
     return compare(agents, 1_000, size)
 
@@ -127,10 +126,11 @@ def league(
 def on_right(agent: Any, runs: Any, right: int | list[int]) -> str:
     """Return the share of episodes that the right class played; empty where no class is imposed."""
     if isinstance(agent, orl.Arena):
+        bases: list[Any] = list(agent.bases)
         at = (
             right - 1
             if isinstance(right, int)
-            else [b.features.dimension for b in agent.bases].index(len(right))
+            else [base.features.dimension for base in bases].index(len(right))
         )
         plays = np.sum([one.phases[-1]["plays"] for one in runs], axis=0)
         share = plays[at] / max(1, plays.sum())
@@ -202,7 +202,6 @@ def mixture(size: Size) -> str:
         "largest class": case.agents["all coordinates"],
         "smallest class": bases[0],
         "ARL-LIN (dim)": case.agents["ARL-LIN(dim)"],
-        "LinPSRL": orl.LinPSRL(features=case.features),
     }
     cast |= {
         name: orl.Arena(bases=bases, rule=rule)
@@ -218,7 +217,6 @@ def riverswim(size: Size) -> str:
     bases = [orl.UCRLVTRLin(**linear, scale=scale) for scale in (0.01, 0.1, 1.0)]
     cast: dict[str, Any] = {
         "PSRL": orl.PSRL(),
-        "LinPSRL": orl.LinPSRL(features=features),
         "Greedy": orl.Greedy(features=features),
     }
     for scale in (1.0, 0.1, 0.01):

@@ -132,7 +132,6 @@ LEARNERS: dict[str, Make] = {
     "UCRLVTRLin": lambda case: orl.UCRLVTRLin(**linear(case)),
     "UCRLVTRLin, tabular": lambda case: orl.UCRLVTRLin(features=TABULAR, norm_bound=2.5, scale=0.2),
     "UCRLVTRPlus": lambda case: orl.UCRLVTRPlus(**linear(case)),
-    "LinPSRL": lambda case: orl.LinPSRL(features=case.features),
     "Greedy": lambda case: orl.Greedy(features=case.features),
     "PSRL": lambda case: orl.PSRL(),
     "PSRL, list": lambda case: orl.PSRL(ladder=orl.Ladder([case.ladder.family])),
@@ -143,7 +142,6 @@ LEARNERS: dict[str, Make] = {
     "Occam": lambda case: orl.Occam(ladder=case.ladder),
     "Occam, sampling": lambda case: orl.Occam(ladder=case.ladder, acting="sampling", scope="all"),
     "OccamMixture": lambda case: orl.OccamMixture(features=case.features),
-    "OccamLin": lambda case: orl.OccamLin(features=case.features),
     "ARLGen": lambda case: orl.ARLGen(ladder=case.ladder),
     "ARLGen, all": lambda case: orl.ARLGen(ladder=case.ladder, scope="all"),
     "ARLGen, linear": lambda case: orl.ARLGen(ladder=nested(case)),
@@ -151,9 +149,6 @@ LEARNERS: dict[str, Make] = {
     "ARLLinDim": lambda case: orl.ARLLinDim(**linear(case)),
     "ARLLinNorm": lambda case: orl.ARLLinNorm(**linear(case)),
     "RewardsPerPair": lambda case: orl.RewardsPerPair(agent=orl.UCRLVTR(family=case.ladder.family)),
-    "RewardsLinear": lambda case: orl.RewardsLinear(
-        agent=orl.UCRLVTRLin(**linear(case)), features=np.eye(6).reshape(3, 2, 6), norm_bound=2.5
-    ),
     "Arena": lambda case: orl.Arena(bases=bases(case), rule=orl.UCB1()),
     "Arena, shared": lambda case: orl.Arena(bases=bases(case), rule=orl.D3RB(), share=True),
     "Arena, replays": lambda case: orl.Arena(
@@ -190,7 +185,7 @@ def contract_cases() -> list[tuple[str, str]]:
     pairs = [(name, "rewards on transitions") for name in LEARNERS] + [
         (name, "random starts") for name in PAPER
     ]
-    unknown = ("RewardsPerPair", "RewardsLinear", "UniformRandom", "QLearningUCB")
+    unknown = ("RewardsPerPair", "UniformRandom", "QLearningUCB")
     pairs += [(name, kind) for name in LEARNERS | PAPER for kind in ("some allowed", "continuing")]
     return (
         pairs + [(name, "coins") for name in unknown] + [(name, "per step") for name in EACH_STEP]

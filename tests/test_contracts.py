@@ -79,7 +79,7 @@ def test_a_class_holds_a_kernel_per_step_if_it_holds_every_one(members: list[int
     assert case.ladder.class_of(outside) is None
 
 
-SOLVE_MODELS = {"Optimal", "UniformRandom", "Occam", "OccamMixture", "OccamLin", "PSRL"}
+SOLVE_MODELS = {"Optimal", "UniformRandom", "Occam", "OccamMixture", "PSRL"}
 
 
 @pytest.mark.parametrize("name", cases.LEARNERS | cases.PAPER)

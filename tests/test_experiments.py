@@ -699,21 +699,6 @@ def test_references_are_the_learners_that_a_selector_would_be() -> None:
         orl.smallest(orl.PSRL())
 
 
-def test_the_two_named_forms_of_arl_lin_are_its_options() -> None:
-    sparse = orl.make_problem("sparse-mixture", seed=0)
-    given: Any = {"features": orl.FeatureMap(sparse.phi), "norm_bound": 5.0, "initial_episodes": 8}
-    pairs: list[Any] = [(orl.ARLLinDim(**given), orl.ARLLin(**given, norm=False))]
-    pairs.append((orl.ARLLinNorm(**given), orl.ARLLin(**given, dimension=False)))
-    for one, other in pairs:
-        regrets = [
-            orl.run(agent, sparse, episodes=60, progress=False).total_regret
-            for agent in (one, other)
-        ]
-        assert regrets[0] == regrets[1]
-    with pytest.raises(ParameterError, match="UCRLVTRLin"):
-        orl.ARLLin(**given, dimension=False, norm=False)
-
-
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"no experiment\.json"):
         Folder(tmp_path).experiment()

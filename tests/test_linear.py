@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.stats import binom, chi2
+from scipy.stats import binom
 
 from occamrl.analysis.supports import supports
 from occamrl.errors import FeatureError, ParameterError
-from occamrl.evidence import likelihood, value
-from occamrl.learners.linear_rivals import Greedy, LinPSRL, UCRLVTRPlus
-from occamrl.learners.occam_lin import OccamLin, OccamMixture, expand
+from occamrl.evidence import hulls, value
+from occamrl.learners.greedy import Greedy
+from occamrl.learners.occam_mixture import OccamMixture
 from occamrl.learners.ucrl_vtr_lin import Pace, UCRLVTRLin, path_sums
+from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus
 from occamrl.models.features import FeatureMap
 from occamrl.paper import arl_lin_dim, arl_lin_norm, ucrl_vtr_lin
 from occamrl.problems.mdp import FiniteMDP
@@ -27,7 +28,10 @@ from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Floats, Flow, Known, Plan
 from occamrl.running.flow import simulate
 from occamrl.running.run import run
-from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm, penalised_loss, sharp_support
+from occamrl.selectors.arl_lin import ARLLin
+from occamrl.selectors.arl_lin_dim import ARLLinDim
+from occamrl.selectors.arl_lin_norm import ARLLinNorm, smallest_region, squared_radii
+from occamrl.selectors.support_search import penalised_loss, sharp_support
 
 Seen = Callable[[Plan, dict[str, Any], Flow], None]
 
@@ -88,7 +92,7 @@ def test_rows_have_range_one_and_predict_the_mean(on_transitions: bool, tabular:
         features = FeatureMap.tabular(states=4, actions=2, support=mdp.kernel() > 0.0)
         truth = np.zeros((features.groups, features.width))
         outcomes = features.outcomes
-        truth.ravel()[features.place] = mdp.kernel().reshape(8, 4)[
+        truth.ravel()[features.flat_index] = mdp.kernel().reshape(8, 4)[
             outcomes.pair, outcomes.next_state
         ]
     values = some_values(mdp)[1]
@@ -181,9 +185,12 @@ def explicit_plan(
 
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
 @pytest.mark.parametrize("on_transitions", [False, True])
-def test_plans_follow_the_formulas(kernel: Any, on_transitions: bool) -> None:
+@pytest.mark.parametrize("greedy", [False, True])
+def test_plans_follow_the_formulas(kernel: Any, on_transitions: bool, greedy: bool) -> None:
     mdp, features, _ = small_mixture(on_transitions=on_transitions)
     agent = UCRLVTRLin(features=features, norm_bound=1.0, scale=0.3, replan=0.0, kernel=kernel)
+    if greedy:  # the bonus is 0
+        agent = Greedy(features=features, replan=0.0, kernel=kernel)
     state, known = agent.begin(mdp.known), mdp.known
     rows: list[Any] = []
     for k in range(6):
@@ -325,7 +332,7 @@ def test_greedy_and_the_paper_agree_when_data_are_plenty() -> None:
     papers = ucrl_vtr_lin.UCRLVTRLin(features=features, norm_bound=1.0, paper_constant=1e-12)
     plans = []
     for agent in (Greedy(features=features), papers):
-        state = agent.begin(mdp.known)
+        state: Any = agent.begin(mdp.known)
         agent.learn(mdp.known, state, _plan_for(agent, mdp, state), some_flow(mdp, 10**8))
         plans.append(agent.plan(mdp.known, state, np.random.default_rng(0)))
     for plan in plans:
@@ -429,21 +436,22 @@ def test_a_support_that_is_wrong_is_left_again() -> None:
     assert {*support[1:]} <= {*state["active"]}
 
 
-@pytest.mark.parametrize("form", [ARLLin, ARLLinNorm])
-def test_norm_bounds_fall_and_stay_valid(form: type[ARLLin]) -> None:
+@pytest.mark.parametrize("both", [False, True])
+def test_norm_bounds_fall_and_stay_valid(both: bool) -> None:
     problem, features = reference()
-    norm, bounds, outside = float(np.linalg.norm(problem.theta)), [], []
-    agent = form(features=features, norm_bound=100.0)
+    norm = float(np.linalg.norm(problem.theta))
+    bounds: list[float] = []
+    outside: list[bool] = []
+    alone = ARLLinNorm(features=features, norm_bound=100.0)
+    together = ARLLin(features=features, norm_bound=100.0)
+    agent, grid = (together, together.grid(8)) if both else (alone, alone.grid())
 
-    def look(plan: Plan, state: dict[str, Any], flow: Flow) -> None:
-        bounds.append(state["carried"])
-        chosen = list(range(8))
-        spectrum = value.Spectrum.of(state["gram"][0, 0], state["xy"][0, 0])
-        lam, beta = agent.smallest_ellipsoid(spectrum, state["carried"])
-        away = problem.theta - spectrum.ellipsoid(lam).theta
-        outside.append(
-            away @ (state["gram"][0, 0][np.ix_(chosen, chosen)] + lam * np.eye(8)) @ away > beta
-        )
+    def look(plan: Plan, state: Any, flow: Flow) -> None:
+        bounds.append(plan.diagnostics["carried_bound"])
+        region = smallest_region(state, list(range(8)), grid, bounds[-1])
+        error = problem.theta - region.spectrum.ellipsoid(region.regularization).theta
+        sigma = state["gram"][0, 0] + region.regularization * np.eye(8)
+        outside.append(bool(error @ sigma @ error > region.squared_radius))
 
     play(agent, problem.mdp, 20_000, seen=look)
     assert not any(outside)
@@ -458,16 +466,16 @@ def test_combined_radii_are_differences_of_losses() -> None:
     state = agent.begin(mdp.known)
     value.add(state, features, mdp.known, some_values(mdp), some_flow(mdp))
     gram, xy = state["gram"][0, 0], state["xy"][0, 0]
-    lams, level = agent.grid(3)
-    betas = agent.squared_radii(value.Spectrum.of(gram, xy), lams, level, 8.0)
-    for (i, lam), (j, other) in itertools.product(enumerate(lams), repeat=2):
+    grid = agent.grid()
+    betas = squared_radii(value.Spectrum.of(gram, xy), grid, 8.0)
+    for (i, lam), (j, other) in itertools.product(enumerate(grid.lams), repeat=2):
         best, logdet = {}, np.linalg.slogdet(np.eye(3) + gram / other)[1]
         for each in (lam, other):
             theta = np.linalg.solve(gram + each * np.eye(3), xy)
             best[each] = (
                 value.losses(theta[None, None], gram[None], xy[None])[0] + each * theta @ theta
             )
-        expected = best[other] - best[lam] + 0.25 * (logdet + 2.0 * level) + lam * 64.0
+        expected = best[other] - best[lam] + 0.25 * (logdet + 2.0 * grid.log_level) + lam * 64.0
         assert betas[i, j] == pytest.approx(expected)
 
 
@@ -563,8 +571,8 @@ def test_compatible_sets_hold_the_truth_and_become_small() -> None:
             behind: Any = behind,
         ) -> None:
             outcomes, columns = agent.setting(mdp.known)
-            data = likelihood.seen_by(state["count"], outcomes, columns[[1, 3]])
-            truth = likelihood.hull_likelihood(data, np.array([0.6, 0.4]))[0]
+            data = hulls.seen_by(state["count"], outcomes, columns[[1, 3]])
+            truth = hulls.hull_likelihood(data, np.array([0.6, 0.4]))[0]
             behind[0] = max(behind[0], agent.least(agent.terms(mdp.known, state)) - truth)
 
         play(agent, mdp, 40, seed, look)
@@ -590,78 +598,7 @@ def test_the_set_of_all_plays_on_when_it_predicts_worse_than_counts() -> None:
     assert np.flatnonzero(np.isfinite(state["score"])).tolist() == [100]
 
 
-def test_signed_features_by_likelihood() -> None:
-    problem, features = reference()
-    agent = OccamLin(features=features)
-    regret, state = play(agent, problem.mdp, 20_000)
-    support = np.flatnonzero(problem.theta)[1:]
-    assert [j + 1 for j in np.flatnonzero(state["active"])] == support.tolist()
-    assert (
-        regret < 0.2 * play(UCRLVTRLin(features=features, norm_bound=1.3), problem.mdp, 20_000)[0]
-    )
-
-    base, directions = agent.law(problem.mdp.known)
-    counts = state["count"] + 0.5 * base
-    eta, information, linear = expand(counts, base, directions, np.zeros(7))
-    p = base + directions @ eta
-    assert np.allclose(directions.T @ (counts / p), eta, atol=1e-3)  # the gradient vanishes
-    assert np.allclose(information, (directions * (counts / p**2)[:, None]).T @ directions)
-
-    def log_weight(inside: Any) -> float:
-        at = np.flatnonzero(inside)
-        precision = information[np.ix_(at, at)] + np.eye(at.size)
-        fit = (
-            0.5 * linear[at] @ np.linalg.solve(precision, linear[at])
-            - 0.5 * np.linalg.slogdet(precision)[1]
-        )
-        return float(fit - math.log(math.comb(7, at.size)))
-
-    inside = np.array([True, False, True, False, False, True, False])
-    odds = agent.flip_odds({"information": information, "linear": linear}, inside)
-    for j in range(7):
-        flipped = inside.copy()
-        flipped[j] ^= True
-        assert odds[j] == pytest.approx(
-            log_weight(flipped) - log_weight(inside), rel=1e-6, abs=1e-6
-        )
-
-
 # Rivals and the protocol --------------------------------------------------------------------------
-
-
-def test_posterior_draws_have_the_posterior_law() -> None:
-    whole, features, theta = small_mixture()
-    one = [
-        features.kernel(unit)[:, :1] for unit in np.eye(3)
-    ]  # with one action values are affine in theta
-    mdp = FiniteMDP(
-        transition=np.tensordot(theta, one, 1), reward=whole.known.base_reward[:, :1], horizon=2
-    )
-    features = FeatureMap(one)
-    agent = LinPSRL(features=features, width=0.3)
-    state = agent.begin(mdp.known)
-    agent.learn(mdp.known, state, _plan_for(agent, mdp, state), some_flow(mdp, 400))
-    plans = [agent.plan(mdp.known, state, np.random.default_rng(k)) for k in range(400)]
-    drawn = np.array([plan.values[0, 0] for plan in plans])  # type: ignore[index]
-    x, middle, spread = (
-        part[0] for part in value.rows(features, mdp.known, mdp.known.base_reward[:, 0])
-    )
-    sigma = state["gram"][0, 0] + np.eye(3)
-    mean = (
-        middle
-        + spread * x @ np.linalg.solve(sigma, state["xy"][0, 0])
-        + mdp.known.base_reward[0, 0]
-    )
-    scatter = spread * 0.3 * math.sqrt(x @ np.linalg.solve(sigma, x))
-    standard = (drawn - mean) / scatter
-    assert abs(standard.mean()) < 4.0 / math.sqrt(400)
-    assert chi2.sf((standard**2).sum(), 400) > 1e-3
-    assert chi2.cdf((standard**2).sum(), 400) > 1e-3
-    sure = LinPSRL(features=features, width=0.0).plan(mdp.known, state, np.random.default_rng(0))
-    greedy = Greedy(features=features)
-    fresh = greedy.begin(mdp.known) | {name: state[name] for name in ("gram", "xy", "yy")}
-    certain = greedy.plan(mdp.known, fresh, np.random.default_rng(0))
-    assert np.allclose(np.asarray(sure.values), np.asarray(certain.values), atol=1e-6)
 
 
 def test_variance_weights_by_hand() -> None:
@@ -690,11 +627,11 @@ def test_variance_weights_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [UCRLVTRLin, ARLLin, ARLLinDim, ARLLinNorm, LinPSRL, UCRLVTRPlus, Greedy, OccamMixture]
+    "make", [UCRLVTRLin, ARLLin, ARLLinDim, ARLLinNorm, UCRLVTRPlus, Greedy, OccamMixture]
 )
 def test_plans_write_nothing_and_depend_on_nothing_else(make: Any) -> None:
     mdp, features, _ = small_mixture(on_transitions=True)
-    bound = {} if make in (LinPSRL, Greedy, OccamMixture) else {"norm_bound": 3.0}
+    bound = {} if make in (Greedy, OccamMixture) else {"norm_bound": 3.0}
     agent = make(features=features, **bound)
     _, state = play(agent, mdp, 30)
     before = copy.deepcopy(state)

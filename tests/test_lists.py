@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -16,10 +17,10 @@ from scipy.stats import binomtest
 from occamrl import bellman, paper
 from occamrl.analysis.supports import Counts, ValueRows, compatible, supports
 from occamrl.errors import ParameterError
-from occamrl.evidence import likelihood, value
-from occamrl.evidence.likelihood import Members
+from occamrl.evidence import counts, hulls, value
+from occamrl.evidence.lists import Members
 from occamrl.learners.occam import Occam
-from occamrl.learners.tabular import PSRL
+from occamrl.learners.psrl import PSRL
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import AggregationFamily, CoverFamily, FiniteFamily, LinearFamily
@@ -77,6 +78,22 @@ def steps_of(flow: Flow) -> list[tuple[int, int, int, int]]:
 # Losses and likelihoods ---------------------------------------------------------------------------
 
 
+def begin_state(outcomes: Outcomes, sizes: Sequence[int] = ()) -> Any:
+    """Return counts, and hulls of the first members, before any data."""
+    weights, score, fitted = hulls.begin_hulls(list(sizes))
+    return {**counts.begin_counts(outcomes), "weights": weights, "score": score, "fitted": fitted}
+
+
+def add_flow(state: Any, outcomes: Outcomes, known: Any, flow: Flow, kernels: Any = None) -> None:
+    """Count a flow, and score hulls on it."""
+    before = state["count"]
+    pair = flow.state * known.actions + flow.action
+    bonus = flow.bonus(known, outcomes)
+    block = counts.count_outcomes(state, outcomes, pair, flow, bonus, known.states)
+    if kernels is not None:
+        hulls.score_hulls(state, outcomes, kernels, before, block)
+
+
 @pytest.mark.parametrize("on_transitions", [False, True])
 def test_losses_and_likelihoods_are_their_definitions(on_transitions: bool) -> None:
     kernels = random_kernels(5)
@@ -85,15 +102,15 @@ def test_losses_and_likelihoods_are_their_definitions(on_transitions: bool) -> N
     reward = np.random.default_rng(1).random(
         (S, A, S)
     )  # that of the problem, where it is on transitions
-    counts, losses, logs, seen = (
-        likelihood.begin(members.outcomes),
+    counted, losses, logs, seen = (
+        begin_state(members.outcomes),
         np.zeros(5),
         np.zeros(5),
         np.zeros((S, A, S)),
     )
     for state, plan, flow in blocks(agent, mdp, 40):
         final = state
-        likelihood.add(counts, members.outcomes, mdp.known, flow)
+        add_flow(counted, members.outcomes, mdp.known, flow)
         for h, s, a, s2 in steps_of(flow):
             target = reward[s, a] * on_transitions + plan.values[h + 1]
             spread = target.max() - target.min()
@@ -104,7 +121,7 @@ def test_losses_and_likelihoods_are_their_definitions(on_transitions: bool) -> N
     total = np.maximum(seen.sum(axis=2, keepdims=True), 1)
     best = (seen * np.log(np.where(seen > 0, seen / total, 1.0))).sum()
     np.testing.assert_allclose(agent.losses(final)[0] + final["yy"][0], losses, rtol=1e-9)
-    np.testing.assert_allclose(members.likelihoods(counts["count"]), logs - best, rtol=1e-9)
+    np.testing.assert_allclose(members.likelihoods(counted["count"]), logs - best, rtol=1e-9)
 
 
 def test_counts_predict_a_block_as_its_outcomes_one_by_one() -> None:
@@ -119,12 +136,10 @@ def test_counts_predict_a_block_as_its_outcomes_one_by_one() -> None:
             (1 - reserved) * (seen[o] + 0.5) / (seen[own].sum() + 0.5 * (own.stop - own.start))
         )
         seen[o] += 1
-    frequencies = float(seen @ likelihood.log_frequencies(seen, outcomes))
-    assert likelihood.counted_evidence(seen, outcomes) == pytest.approx(
-        log_q - frequencies, abs=1e-9
-    )
+    frequencies = float(seen @ counts.log_frequencies(seen, outcomes))
+    assert counts.counted_evidence(seen, outcomes) == pytest.approx(log_q - frequencies, abs=1e-9)
     novel = log_q + math.log(0.01 / (60 + 1.01))
-    assert likelihood.counted_evidence(seen, outcomes, 1.0) == pytest.approx(
+    assert counts.counted_evidence(seen, outcomes, 1.0) == pytest.approx(
         novel - frequencies, abs=1e-9
     )
 
@@ -133,7 +148,7 @@ def test_a_hull_is_scored_by_predictions_made_before_the_block() -> None:
     ladder = random_ladder((2, 4))
     mdp = random_mdp(random_kernels(4)[3])
     members, log_q = Members.of(ladder.family, mdp.known), np.zeros(2)
-    state = likelihood.begin(members.outcomes, [2, 4])
+    state = begin_state(members.outcomes, [2, 4])
     for k in range(12):
         policy = np.random.default_rng(k).integers(0, A, size=(H, S))
         flow = simulate(mdp, policy, 3, np.random.default_rng([k, 1]))
@@ -142,8 +157,8 @@ def test_a_hull_is_scored_by_predictions_made_before_the_block() -> None:
         )
         for c, weights in enumerate(state["weights"]):
             log_q[c] += flow.count @ np.log(weights @ members.hull[: weights.size, symbol])
-        likelihood.add(state, members.outcomes, mdp.known, flow, members.hull)
-    frequencies = state["count"] @ likelihood.log_frequencies(state["count"], members.outcomes)
+        add_flow(state, members.outcomes, mdp.known, flow, members.hull)
+    frequencies = state["count"] @ counts.log_frequencies(state["count"], members.outcomes)
     np.testing.assert_allclose(state["score"], log_q - frequencies, atol=1e-9)
     assert all(abs(weights.sum() - 1) < 1e-12 for weights in state["weights"])
 
@@ -164,16 +179,16 @@ def test_evidence_keeps_its_digits_at_very_large_counts() -> None:
         assert found[1] == pytest.approx(-visits * entropy.sum(), rel=1e-12)
         degrees = S * A * (S - 1)  # each costs about (1/2) log N
         expected = -0.5 * degrees * math.log(visits)
-        assert abs(likelihood.counted_evidence(count, members.outcomes) - expected) < 8.0
+        assert abs(counts.counted_evidence(count, members.outcomes) - expected) < 8.0
 
 
-def hull_data(n: int, seed: int) -> tuple[likelihood.Seen, Any]:
+def hull_data(n: int, seed: int) -> tuple[hulls.Seen, Any]:
     draw = np.random.default_rng(seed)
     kernels = draw.dirichlet(np.ones(4), size=(n, 3)).reshape(n, 12)
     outcomes = Outcomes(np.arange(4) * 4, np.tile(np.arange(4), 3), np.zeros(12))
     truth = draw.dirichlet(np.ones(4), size=3)
     count = np.concatenate([draw.multinomial(50, row) for row in truth])
-    return likelihood.seen_by(count, outcomes, kernels), draw
+    return hulls.seen_by(count, outcomes, kernels), draw
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -191,20 +206,20 @@ def test_mixtures_against_a_general_optimiser(seed: int) -> None:
     best = -min(minimize(loss, start, method="SLSQP", tol=1e-12, **simplex).fun for start in starts)
     even, last = np.full(5, 0.2), -math.inf
     for steps in (0, 1, 5, 30, 400):
-        weights = likelihood.hull_fit(data, even, steps, 0.0)
-        found = likelihood.hull_likelihood(data, weights)[0]
+        weights = hulls.hull_fit(data, even, steps, 0.0)
+        found = hulls.hull_likelihood(data, weights)[0]
         assert last - 1e-9 <= found <= best + 1e-4  # EM never goes down
-        assert likelihood.hull_bound(data, weights) >= best - 1e-4  # whatever the weights
+        assert hulls.hull_bound(data, weights) >= best - 1e-4  # whatever the weights
         last = found
     assert last == pytest.approx(best, abs=0.05)
-    newton, bound, _ = likelihood.hull_maximum(data, even)
+    newton, bound, _ = hulls.hull_maximum(data, even)
     assert newton == pytest.approx(best, abs=2e-3)
     assert newton <= bound <= newton + 1e-3
     # the evidence of the hull is below the mean likelihood over the simplex, itself below the best
     flat = draw.dirichlet(np.ones(5), size=20_000)
     logs = (np.log(flat @ data.kernels) - data.frequency) @ data.count
     mean = float(logsumexp(logs)) - math.log(len(flat))
-    assert likelihood.hull_evidence(data, likelihood.hull_maximum(data, even)[2]) <= mean + 0.2
+    assert hulls.hull_evidence(data, hulls.hull_maximum(data, even)[2]) <= mean + 0.2
     assert mean < best
 
 
@@ -213,8 +228,8 @@ def test_impossible_outcomes_are_impossible_for_ever_and_novel_ones_join_the_tab
     kernels[0, ..., 0], kernels[1, ..., 1] = 1.0, 1.0  # nobody goes to 2
     family, mdp = FiniteFamily(kernels), random_mdp(kernels.mean(axis=0))
     members = Members.of(family, mdp.known)
-    state: Any = likelihood.begin(members.outcomes, [2])
-    likelihood.add(
+    state: Any = begin_state(members.outcomes, [2])
+    add_flow(
         state,
         members.outcomes,
         mdp.known,
@@ -224,12 +239,10 @@ def test_impossible_outcomes_are_impossible_for_ever_and_novel_ones_join_the_tab
     assert (
         members.likelihoods(state["count"]) == -np.inf
     ).all()  # each makes one of the two impossible
-    assert likelihood.open_hulls(state, members.outcomes, members.hull, -100.0).all()
-    likelihood.add(
-        state, members.outcomes, mdp.known, Flow.of_episode([0, 2], [1], [0.0]), members.hull
-    )
-    assert not likelihood.open_hulls(state, members.outcomes, members.hull, -1e9).any()
-    outcomes, probability = likelihood.draw_table(state, members.outcomes, np.random.default_rng(0))
+    assert hulls.open_hulls(state, members.outcomes, members.hull, -100.0).all()
+    add_flow(state, members.outcomes, mdp.known, Flow.of_episode([0, 2], [1], [0.0]), members.hull)
+    assert not hulls.open_hulls(state, members.outcomes, members.hull, -1e9).any()
+    outcomes, probability = hulls.draw_table(state, members.outcomes, np.random.default_rng(0))
     kernel = bellman.kernel_of(outcomes, probability, mdp.known).matrix
     np.testing.assert_allclose(kernel.sum(axis=1), 1.0)
     assert kernel[1, 2] > 0 and (kernel[np.arange(6) != 1, 2] == 0).all()  # noqa: PT018
@@ -239,7 +252,7 @@ def test_tabular_draws_are_dirichlet() -> None:
     outcomes = Outcomes(np.array([0, 3]), np.arange(3), np.zeros(3))
     state: Any = {"count": np.array([5, 0, 2]), "novel": np.zeros((0, 4))}
     draw = np.random.default_rng(0)
-    drawn = np.array([likelihood.draw_table(state, outcomes, draw)[1] for _ in range(4000)])
+    drawn = np.array([hulls.draw_table(state, outcomes, draw)[1] for _ in range(4000)])
     alpha = np.array([5.5, 0.5, 2.5])
     mean = alpha / alpha.sum()
     np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=0.012)
@@ -615,14 +628,14 @@ def test_compatible_sets_by_likelihood_are_all_that_are_likely_enough() -> None:
     kernels = random_kernels(4)
     features = FeatureMap(list(kernels))
     mdp = random_mdp(0.5 * kernels[0] + 0.5 * kernels[1])
-    symbols = likelihood.symbols_of(features, mdp.known)
-    state = likelihood.begin(symbols.outcomes)
+    symbols = counts.symbols_of(features, mdp.known)
+    state = begin_state(symbols.outcomes)
     flow = simulate(mdp, np.full((H, S, A), 1 / A), 200, np.random.default_rng(0))
-    likelihood.add(state, symbols.outcomes, mdp.known, flow)
-    counts = Counts(state, symbols.outcomes, symbols.join(np.asarray(features.matrix).T))
-    found, allowance, _ = compatible(counts, 0.05)
+    add_flow(state, symbols.outcomes, mdp.known, flow)
+    seen = Counts(state, symbols.outcomes, symbols.join(np.asarray(features.matrix).T))
+    found, allowance, _ = compatible(seen, 0.05)
     every = [each for m in range(1, 5) for each in combinations(range(4), m)]
-    best = {each: counts.fit(each)[0] for each in every}
+    best = {each: seen.fit(each)[0] for each in every}
     least = max(best.values()) - allowance
     assert set(found) == minimal({each for each, score in best.items() if score >= least})
     assert any(set(each) <= {0, 1} for each in found)

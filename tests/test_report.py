@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 import occamrl as orl
 from occamrl.experiments.records import Records
-from occamrl.learners.tabular import Optimal, UniformRandom
+from occamrl.learners.fixed_policies import Optimal, UniformRandom
 from occamrl.report import data
 from occamrl.report.figures import class_rows, curve_of, draw_classes, draw_curves, write_figures
 from occamrl.report.page import render, write_page, write_report

@@ -20,7 +20,7 @@ import occamrl as orl
 from occamrl.addresses import generator
 from occamrl.checks import leaves
 from occamrl.envs import ProblemEnv
-from occamrl.learners.ucrl_vtr import law_of_starts
+from occamrl.evidence.starts import law_of_starts
 from occamrl.models.model import Model
 from occamrl.protocols import Ints, State
 from occamrl.running.flow import PolicyArray, divide, play, simulate

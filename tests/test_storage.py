@@ -50,8 +50,6 @@ def build(name: str, kind: type[Any], kinds: str) -> orl.Learner:
         needed = parameter.default is parameter.empty or parameter.name in ("family", "kernel")
         if needed and parameter.name in GIVEN:
             parameters[parameter.name] = GIVEN[parameter.name]
-    if name == "RewardsLinear":
-        parameters["features"] = np.eye(6).reshape(3, 2, 6).tolist()
     if name == "OccamMixture":  # every coordinate of its features is a kernel
         kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 3, 2))
         mixture: orl.Learner = kind(features=orl.FeatureMap([PROBLEM.mdp.kernel(), *kernels]))

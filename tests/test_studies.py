@@ -27,7 +27,6 @@ PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` r
     "linear:dimension",
     "linear:paper",
     "occam:coverage",
-    "occam:signed",
     "rivals:ladder",
     "rivals:linear_river_swim",
     "simulators:evidence",

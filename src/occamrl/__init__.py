@@ -44,22 +44,19 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.experiments.comparison import compare as compare
     from occamrl.experiments.execution import Experiment as Experiment
     from occamrl.experiments.records import load as load
-    from occamrl.learners.linear_rivals import Greedy as Greedy
-    from occamrl.learners.linear_rivals import LinPSRL as LinPSRL
-    from occamrl.learners.linear_rivals import UCRLVTRPlus as UCRLVTRPlus
+    from occamrl.learners.fixed_policies import Optimal as Optimal
+    from occamrl.learners.fixed_policies import UniformRandom as UniformRandom
+    from occamrl.learners.greedy import Greedy as Greedy
     from occamrl.learners.occam import Occam as Occam
-    from occamrl.learners.occam_lin import OccamLin as OccamLin
-    from occamrl.learners.occam_lin import OccamMixture as OccamMixture
-    from occamrl.learners.rewards import RewardsLinear as RewardsLinear
+    from occamrl.learners.occam_mixture import OccamMixture as OccamMixture
+    from occamrl.learners.psrl import PSRL as PSRL
+    from occamrl.learners.q_learning_ucb import QLearningUCB as QLearningUCB
     from occamrl.learners.rewards import RewardsPerPair as RewardsPerPair
-    from occamrl.learners.tabular import PSRL as PSRL
-    from occamrl.learners.tabular import RLSVI as RLSVI
-    from occamrl.learners.tabular import UCBVI as UCBVI
-    from occamrl.learners.tabular import Optimal as Optimal
-    from occamrl.learners.tabular import QLearningUCB as QLearningUCB
-    from occamrl.learners.tabular import UniformRandom as UniformRandom
+    from occamrl.learners.rlsvi import RLSVI as RLSVI
+    from occamrl.learners.ucbvi import UCBVI as UCBVI
     from occamrl.learners.ucrl_vtr import UCRLVTR as UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin as UCRLVTRLin
+    from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus as UCRLVTRPlus
     from occamrl.logs.log import read_log as read_log
     from occamrl.logs.select import select as select
     from occamrl.models.families import AggregationFamily as AggregationFamily
@@ -84,17 +81,17 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.selectors.arena import Arena as Arena
     from occamrl.selectors.arl_gen import ARLGen as ARLGen
     from occamrl.selectors.arl_lin import ARLLin as ARLLin
-    from occamrl.selectors.arl_lin import ARLLinDim as ARLLinDim
-    from occamrl.selectors.arl_lin import ARLLinNorm as ARLLinNorm
+    from occamrl.selectors.arl_lin_dim import ARLLinDim as ARLLinDim
+    from occamrl.selectors.arl_lin_norm import ARLLinNorm as ARLLinNorm
+    from occamrl.selectors.d3rb import D3RB as D3RB
+    from occamrl.selectors.d3rb import ED2RB as ED2RB
+    from occamrl.selectors.ece import ECE as ECE
     from occamrl.selectors.references import largest as largest
     from occamrl.selectors.references import oracle as oracle
     from occamrl.selectors.references import smallest as smallest
-    from occamrl.selectors.rules import D3RB as D3RB
-    from occamrl.selectors.rules import ECE as ECE
-    from occamrl.selectors.rules import ED2RB as ED2RB
-    from occamrl.selectors.rules import UCB1 as UCB1
-    from occamrl.selectors.rules import RegretBalancing as RegretBalancing
-    from occamrl.selectors.rules import StochasticCORRAL as StochasticCORRAL
+    from occamrl.selectors.regret_balancing import RegretBalancing as RegretBalancing
+    from occamrl.selectors.stochastic_corral import StochasticCORRAL as StochasticCORRAL
+    from occamrl.selectors.ucb1 import UCB1 as UCB1
 
 
 _MODULES = ("checks", "errors", "paper", "problems")

@@ -403,13 +403,13 @@ class Rule(Protocol):
     memory: a dict of plain data and NumPy arrays, which a run copies, saves and restores.
     """
 
-    def start(self, bases: int) -> dict[str, Any]:
+    def start(self, bases: int) -> State:
         """Return the memory of a rule over that many bases, before any data."""
 
-    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
+    def choose(self, memory: State, draw: np.random.Generator) -> int | Replay:
         """Return the number of the base that plays next, from 0, or a :class:`Replay`."""
 
-    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+    def update(self, memory: State, base: int, played: Played) -> None:
         """Take note, in ``memory``, of an episode that ``base`` played."""
 
 

@@ -38,8 +38,8 @@ from occamrl.errors import (
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.likelihood import Members
 from occamrl.evidence.parametric import Counts, ParametricEvidence
+from occamrl.evidence.starts import law_of_starts
 from occamrl.learners.occam import Occam
-from occamrl.learners.ucrl_vtr import law_of_starts
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.families import level
 from occamrl.models.ladder import Ladder

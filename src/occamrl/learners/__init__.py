@@ -1,1 +1,1 @@
-"""Learners: those of the paper in their sharp forms, Occam, and baselines; one algorithm, one file."""
+"""Learners: those of the paper in their sharp forms, Occam, and rivals; one algorithm a file."""

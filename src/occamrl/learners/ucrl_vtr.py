@@ -1,9 +1,9 @@
 r"""UCRL-VTR: optimism over a list of kernels (Ayoub et al. 2020; Ghosh et al. 2022, section 3).
 
-    losses      L(P) = sum over rows of (y - <x, theta_P>)^2                       (range-weighted
-    rows) sharp set   B = { P : 2 L(P) <= -log sum_P w(P) exp(-2 L(P)) + log(1/delta) } optimism
-    from the start s, play the P in B with the largest optimal value V*_P(s); of equals, the best
-    fit
+    losses      L(P) = sum over range-weighted rows of (y - <x, theta_P>)^2
+    sharp set   B = { P : 2 L(P) <= -log sum_P w(P) exp(-2 L(P)) + log(1/delta) }
+    optimism    from the start s, play the P in B with the largest optimal value V*_P(s); of equals,
+                the best fit
 
 Rows and the set are those of :mod:`occamrl.evidence.value`: the true kernel stays in B at all times
 with probability 1 - delta, so that no plan then promises less than the optimum. V*_P depends on P
@@ -32,14 +32,15 @@ which is no smaller than what any choice gives.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from occamrl import bellman
+from occamrl.arrays import Bools, Floats, Ints
 from occamrl.errors import (
     ParameterError,
     as_floats,
@@ -50,14 +51,24 @@ from occamrl.errors import (
     require_rewards,
 )
 from occamrl.evidence import value
+from occamrl.evidence.starts import count_starts, law_of_starts
 from occamrl.models.families import FiniteFamily, level, off_grid
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
+from occamrl.protocols import Flow, Known, Learner, Plan, State
 
 _TOGETHER = 2**23  # numbers that are worked on at once
 _EQUAL = 9  # digits to which values are compared
-_OF_ALL = 0.2  # times the share of a member's plays: the share of all episodes, where no single member plays
+_OF_ALL = (
+    0.2  # of the share of a member's plays: that of all episodes, where no single member plays
+)
 
-Inside = NDArray[np.bool_]
+
+class ListState(value.SumState):
+    """The sums over rows, and counts; T is 1, or H with one kernel per step."""
+
+    rows: Floats  # [T] how many rows carry something
+    episodes: int
+    starts: Ints  # [S] in which episodes began
+    plays: Ints  # [m] episodes that each member has played
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +77,8 @@ class UCRLVTR(Learner):
 
     >>> import numpy as np
     >>> import occamrl as orl
-    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
+    >>> draw = np.random.default_rng(0)
+    >>> kernels = draw.dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
     >>> mdp = orl.FiniteMDP(transition=kernels[2], reward=np.eye(3)[:, 1:], horizon=5)  # r[s, a]
     >>> result = orl.run(orl.UCRLVTR(family=orl.FiniteFamily(kernels)), mdp, episodes=50)
 
@@ -102,9 +114,8 @@ class UCRLVTR(Learner):
         if self.prior is not None:
             weights = as_floats("prior", self.prior, (self.family.size,))
             if not (weights > 0.0).all() or weights.sum() > 1.0 + 1e-9:
-                raise ParameterError(
-                    "prior", got="weights", expected="positive numbers with a sum of at most 1"
-                )
+                expected = "positive numbers with a sum of at most 1"
+                raise ParameterError("prior", got="weights", expected=expected)
 
     @cached_property
     def log_prior(self) -> Floats:
@@ -113,137 +124,137 @@ class UCRLVTR(Learner):
             return np.full(self.family.size, -math.log(self.family.size))
         return np.log(as_floats("prior", self.prior))
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data: the sums over rows, and the counts of rows, episodes, starts and plays."""
+    def begin(self, known: Known) -> ListState:
+        """Return the state before any data."""
         require_rewards(known, self.family.features)
         steps = known.horizon if self.kernel == "per_step" else 1
-        counts = {
-            "starts": np.zeros(known.states, np.int64),
-            "plays": np.zeros(self.family.size, np.int64),
-        }
         return {
             **value.begin(self.family.features, steps),
             "rows": np.zeros(steps),
             "episodes": 0,
-            **counts,
+            "starts": np.zeros(known.states, np.int64),
+            "plays": np.zeros(self.family.size, np.int64),
         }
 
-    def losses(self, state: dict[str, Any]) -> Floats:
+    def plan(self, known: Known, state: ListState, draw: np.random.Generator) -> Plan:
+        """Plan optimistically over the confidence set."""
+        inside = self.confidence_set(state)
+        diagnostics = {"alive": inside.sum(axis=1).tolist()}
+        if self.kernel == "stationary":
+            return self.plan_among(known, state, inside[0], {}, diagnostics)
+        values, policy = self._solve_steps(known, inside)
+        # no single member plays, so the share is one of all episodes
+        episodes = max(1, int(_OF_ALL * self.replan * state["episodes"]))
+        return Plan(policy=policy, values=values, episodes=episodes, diagnostics=diagnostics)
+
+    def learn(self, known: Known, state: ListState, plan: Plan, flow: Flow) -> None:
+        """Add the rows of the block."""
+        self.record_block(known, state, plan, flow)
+
+    def losses(self, state: value.SumState) -> Floats:
         """Return L(P), minus the sum of y^2, of every step and member [T, m]."""
         sums = zip(state["gram"], state["xy"], strict=True)
         return np.array([value.losses(self.family.theta, gram, xy) for gram, xy in sums])
 
-    def thresholds(self, state: dict[str, Any], losses: Floats) -> Floats:
+    def thresholds(self, state: ListState, losses: Floats) -> Floats:
         """Return the largest loss, minus the sum of y^2, in the sharp set of every step [T]."""
-        delta, reach = self.delta / len(losses), self.family.reach
-        sharp = [
-            0.5 * value.threshold(2.0 * loss, self.log_prior, level(reach, delta))
-            for loss in losses
-        ]
-        return np.array(sharp) + [off_grid(reach, rows, delta) for rows in state["rows"]]
+        # a union bound over the steps, where each has a set of its own
+        delta = self.delta / len(losses)
+        reach = self.family.reach
+        thresholds = []
+        for loss, rows in zip(losses, state["rows"], strict=True):
+            sharp = 0.5 * value.threshold(2.0 * loss, self.log_prior, level(reach, delta))
+            thresholds.append(sharp + off_grid(reach, rows, delta))
+        return np.array(thresholds)
 
-    def confidence_set(self, state: dict[str, Any]) -> Inside:
+    def confidence_set(self, state: ListState) -> Bools:
         """Return which members are in the sharp set of every step [T, m]; some always are."""
         losses = self.losses(state)
         return np.asarray(losses <= self.thresholds(state, losses)[:, None])
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Plan optimistically over the confidence set."""
-        inside = self.confidence_set(state)
-        if self.kernel == "stationary":
-            return self.plan_among(known, state, inside[0])
-        values, policy = self._steps(known, inside)
-        episodes = max(1, int(_OF_ALL * self.replan * state["episodes"]))
-        return Plan(
-            policy=policy,
-            values=values,
-            episodes=episodes,
-            diagnostics={"alive": inside.sum(axis=1).tolist()},
-        )
+    def plan_among(
+        self,
+        known: Known,
+        state: State,
+        inside: Bools,
+        facts: Mapping[str, Any],
+        diagnostics: Mapping[str, Any],
+    ) -> Plan:
+        """Plan for the member with the largest value among some [m], from each start.
 
-    def plan_among(self, known: Known, state: dict[str, Any], inside: Inside, **about: Any) -> Plan:
-        """Plan for the member with the largest value among some [m]: from each start, and by the law of starts.
-
-        ``about`` are facts and more diagnostics.
+        A first state that has not been seen plays what is best by the law of starts. The state is
+        that of a selector where one chose the members: gram, xy, starts and plays are read.
         """
-        among, law = np.flatnonzero(inside), law_of_starts(known, state["starts"])
-        among = among[
-            np.argsort(self.losses(state)[0, among], kind="stable")
-        ]  # of equal values the best fit is played
-        first = np.round(self.family.first_values(known, among), _EQUAL)
-        told = {"facts": {}, "diagnostics": {"alive": [among.size]}, **about}
-        whole = self._optimal(known, int(among[np.round(first @ law, _EQUAL).argmax()]), **told)
-        possible = np.flatnonzero(law if known.initial is not None else state["starts"])
+        law = law_of_starts(known, state["starts"])
+        members = np.flatnonzero(inside)
+        # the best fit comes first, because argmax takes the first of equal values
+        members = members[np.argsort(self.losses(state)[0, members], kind="stable")]
+        values = np.round(self.family.first_values(known, members), _EQUAL)  # [members, S]
+        best = int(members[np.round(values @ law, _EQUAL).argmax()])
+        whole = self._optimal(known, best, facts, diagnostics)
+        # where the law of starts is unknown, only states that were seen have a part of their own
+        begins = state["starts"] if known.initial is None else law
+        possible = np.flatnonzero(begins)
         if possible.size <= 1:
-            return replace(whole, episodes=self._lasts(state, whole.diagnostics["member"], 1.0))
-        member, place = np.unique(among[first[:, possible].argmax(axis=0)], return_inverse=True)
-        parts = [self._optimal(known, int(each), **told) for each in member]
-        episodes = self._lasts(state, member, np.bincount(place, law[possible]))
-        starts = {int(s): parts[i] for s, i in zip(possible, place, strict=True)}
+            return replace(whole, episodes=self._episodes(state["plays"][best], 1.0))
+        best_from = members[values[:, possible].argmax(axis=0)]  # [possible]
+        played, part = np.unique(best_from, return_inverse=True)
+        parts = [self._optimal(known, int(member), facts, diagnostics) for member in played]
+        # the block ends when the first part is expected to have been played for long enough
+        shares = np.asarray(np.bincount(part, law[possible]), dtype=np.float64)
+        episodes = self._episodes(state["plays"][played], shares)
+        starts = {int(s): parts[i] for s, i in zip(possible, part, strict=True)}
         return replace(whole, episodes=episodes, starts=starts)
 
-    def _optimal(
-        self, known: Known, member: int, facts: dict[str, Any], diagnostics: dict[str, Any]
-    ) -> Plan:
-        values, policy = bellman.solve(
-            [self.family.kernel_of(member, known)], known.states, known.horizon
-        )
-        return Plan(
-            policy=policy, values=values, facts=facts, diagnostics={"member": member, **diagnostics}
-        )
-
-    def _lasts(self, state: dict[str, Any], member: Any, share: Any) -> int:
-        """Return how many episodes a plan lasts of which each member is to play a share."""
-        own = np.maximum(float(self.replan > 0.0), self.replan * state["plays"][member])
-        return max(1, int((own / share).min()))
-
-    def _steps(self, known: Known, inside: Inside) -> tuple[Floats, Ints]:
-        """Return values and policy of the largest expectation at every (h, s, a)."""
-        S, H, outcomes = known.states, known.horizon, self.family.features.attach(known)
-        together = max(1, _TOGETHER // outcomes.next_state.size)
-        values, policy = np.zeros((H + 1, S)), np.zeros((H, S), dtype=np.int64)
-        for h in reversed(range(H)):
-            target, best = (
-                outcomes.bonus + values[h + 1, outcomes.next_state],
-                np.full(S * known.actions, -np.inf),
-            )
-            members = np.flatnonzero(inside[h])
-            for first in range(0, members.size, together):
-                some = self.family.probability(members[first : first + together]) * target
-                best = np.maximum(
-                    best, np.add.reduceat(some, outcomes.start[:-1], axis=1).max(axis=0)
-                )
-            q = known.base_reward + best.reshape(S, -1)
-            policy[h], values[h] = q.argmax(axis=1), q.max(axis=1)
-        return values, policy
-
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
-        """Add the rows of the block."""
-        self.enter(known, state, plan, flow)
-
-    def enter(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> value.Counted:
-        """Add the rows of the block, and return them."""
-        new = value.add(state, self.family.features, known, plan.values, flow)
-        np.add.at(
-            state["rows"],
-            new.step % len(state["rows"]),
-            new.count * (new.x.any(axis=1) | (new.square > 0.0)),
-        )
+    def record_block(self, known: Known, state: State, plan: Plan, flow: Flow) -> value.Counted:
+        """Add the rows of a block to a state, and return them."""
+        rows = value.add(state, self.family.features, known, plan.values, flow)
+        # rows without range say nothing, and covers are not charged for them
+        carries = rows.x.any(axis=1) | (rows.square > 0.0)
+        np.add.at(state["rows"], rows.step % len(state["rows"]), rows.count * carries)
         count_starts(state, flow)
         if "member" in plan.diagnostics:
             state["plays"][plan.diagnostics["member"]] += flow.episodes
-        return new
+        return rows
 
+    def _optimal(
+        self, known: Known, member: int, facts: Mapping[str, Any], diagnostics: Mapping[str, Any]
+    ) -> Plan:
+        """Return the optimal policy of a member."""
+        kernel = self.family.kernel_of(member, known)
+        values, policy = bellman.solve([kernel], known.states, known.horizon)
+        return Plan(
+            policy=policy,
+            values=values,
+            facts=facts,
+            diagnostics={"member": member, **diagnostics},
+        )
 
-def law_of_starts(known: Known, starts: Ints) -> Floats:
-    """Return the law of the first state: as known, or as counted so far if it is unknown or episodes continue."""
-    if known.initial is not None and not (known.continuing and starts.any()):
-        return known.initial
-    return starts / starts.sum() if starts.any() else np.full(starts.size, 1.0 / starts.size)
+    def _episodes(self, plays: Ints, share: Floats | float) -> int:
+        """Return how long a plan lasts of which members that have played plays a share each."""
+        if self.replan == 0.0:
+            return 1
+        planned = np.maximum(1.0, self.replan * plays)
+        return max(1, int((planned / share).min()))
 
-
-def count_starts(state: dict[str, Any], flow: Flow) -> None:
-    """Count the episodes of a block, and their first states."""
-    begins = flow.step == 0
-    np.add.at(state["starts"], flow.state[begins], flow.count[begins])
-    state["episodes"] += flow.episodes
+    def _solve_steps(self, known: Known, inside: Bools) -> tuple[Floats, Ints]:
+        """Return values and policy of the largest expectation at every (h, s, a)."""
+        H = known.horizon
+        S = known.states
+        outcomes = self.family.features.attach(known)
+        together = max(1, _TOGETHER // outcomes.next_state.size)
+        values = np.zeros((H + 1, S))
+        policy = np.zeros((H, S), dtype=np.int64)
+        for h in reversed(range(H)):
+            target = outcomes.bonus + values[h + 1, outcomes.next_state]
+            largest = np.full(S * known.actions, -np.inf)
+            members = np.flatnonzero(inside[h])
+            # some members at a time, so that memory does not grow with the list
+            for first in range(0, members.size, together):
+                weighted = self.family.probability(members[first : first + together]) * target
+                means = np.add.reduceat(weighted, outcomes.start[:-1], axis=1)
+                largest = np.maximum(largest, means.max(axis=0))
+            q = known.base_reward + largest.reshape(S, -1)
+            policy[h] = q.argmax(axis=1)
+            values[h] = q.max(axis=1)
+        return values, policy

@@ -1,21 +1,24 @@
-r"""UCRL-VTR-LIN: optimism over an ellipsoid for linear kernels (Jia et al. 2020; Ghosh et al. 2022, section 4).
+r"""UCRL-VTR-LIN: optimism over an ellipsoid (Jia et al. 2020; Ghosh et al. 2022, section 4).
 
 P(o | s, a) = <phi(s, a, o), theta*> with ||theta*|| <= b; features may be signed. The rows seen so
 far, range-weighted, give theta, Sigma and the sharp radius beta (:mod:`occamrl.evidence.value`). A
 plan takes, backwards from V_{H+1} = 0,
 
-.. math:: Q_h(s, a) = r(s, a) + c + R\,\Big[\langle x, \theta\rangle + \sqrt\beta\,\|x\|_{\Sigma^{-1}}
-    \Big]_{[-\frac12, \frac12]}, \qquad V_h(s) = \Big[\max_a Q_h(s, a)\Big]_{[0, H-h+1]},
+.. math:: Q_h(s, a) = r(s, a) + c + R\,\Big[\langle x, \theta\rangle + \sqrt\beta\,
+    \|x\|_{\Sigma^{-1}}\Big]_{[-\frac12, \frac12]}, \qquad
+    V_h(s) = \Big[\max_a Q_h(s, a)\Big]_{[0, H-h+1]},
 
 with (x, c, R) the row of (s, a) for V_{h+1}. While the ellipsoid contains theta*, which it does at
 all times with probability 1 - delta, V_h is at least the optimal value.
 
-**Lazy planning.** A plan is kept until det Sigma has grown by a factor 1 + c, which costs at most sqrt(1 + c) in the
-bonus part of the regret bound and needs about logdet(Sigma/lambda)/log(1 + c) plans in all. How long that takes is
-settled before the plan is played. Since logdet(I + M) <= tr M, n episodes add at most n L, with L the largest sum of
-||x||^2 in Sigma^-1 along a path that is possible: n = log(1 + c)/L holds surely. Worst paths are rare: L is scaled by
-the share of it that the last block added, but is no less than the mean over paths of the estimate, which knows of a
-policy that was not played before; then the factor holds on average. Confidence sets are valid in any case.
+**Lazy planning** (M12). A plan is kept until det Sigma has grown by a factor 1 + c, which costs at
+most sqrt(1 + c) in the bonus part of the regret bound and needs about
+logdet(Sigma/lambda)/log(1 + c) plans in all. How long that takes is settled before the plan is
+played. Since logdet(I + M) <= tr M, n episodes add at most n L, with L the largest sum of ||x||^2
+in Sigma^-1 along a path that is possible: n = log(1 + c)/L holds surely. Worst paths are rare: L is
+scaled by the share of it that the last block added, but is no less than the mean over paths of the
+estimate, which knows of a policy that was not played before; then the factor holds on average.
+Confidence sets are valid in any case.
 
 **One kernel per step** is the same regression H times, each with an ellipsoid of its own at level
 delta/H.
@@ -24,13 +27,13 @@ delta/H.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from occamrl import bellman
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import (
     require_choice,
     require_delta,
@@ -40,102 +43,15 @@ from occamrl.errors import (
 )
 from occamrl.evidence import value
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan
+from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner, Plan
 
 LARGEST = 1e100  # parameters below it, and above its inverse, keep every formula finite
 
 
-class Optimism(NamedTuple):
-    """The outcome of optimistic planning."""
+class LinearState(value.SumState):
+    """The sums over rows, and the pace at which they grow."""
 
-    policy: Ints  # [H, S]
-    values: Floats  # [H + 1, S]
-    longest: float  # the most that an episode can add to the sum of ||x||^2 in Sigma^-1, of one regression
-    expected: (
-        float  # what it adds on average if the estimate is the truth; 0.0 with one kernel per step
-    )
-
-
-def optimistic_values(
-    features: FeatureMap,
-    known: Known,
-    ellipsoid: value.Ellipsoid,
-    width: Floats,
-    coordinates: Sequence[int] | None = None,
-) -> Optimism:
-    """Plan optimistically over ellipsoids [T, G, n] of radius ``width`` [T].
-
-    With some ``coordinates`` D alone, where G = 1, the ellipsoid is that of the [D, D] block of the
-    sums. Rows enter the sums in all coordinates, so D may change at any time.
-    """
-    H, S, A = known.horizon, known.states, known.actions
-    values, policy, norms = np.zeros((H + 1, S)), np.zeros((H, S), dtype=np.int64), np.zeros((H, S))
-    steps, every = len(ellipsoid.theta), np.arange(S) * A
-    for h in reversed(range(H)):
-        t = h if steps > 1 else 0
-        x, middle, spread = value.rows(features, known, values[h + 1])
-        x = x if coordinates is None else x[:, coordinates]
-        theta, root = ellipsoid.theta[t], ellipsoid.root[t]
-        mean = x @ theta[0] if len(theta) == 1 else (x * theta[features.group]).sum(axis=1)
-        norm = (value.turned(x, root, features.group) ** 2).sum(axis=1)
-        target = np.clip(mean + width[t] * np.sqrt(norm), -0.5, 0.5)
-        q = (known.base_reward.ravel() + middle + spread * target).reshape(S, A)
-        policy[h] = q.argmax(axis=1)
-        values[h] = np.clip(q.max(axis=1), 0.0, H - h)
-        norms[h] = norm[every + policy[h]]
-    if steps > 1:
-        return Optimism(policy, values, worst_path(features, known, policy, norms, np.maximum), 0.0)
-    theta = np.zeros((features.groups, features.width))
-    theta[:, slice(None) if coordinates is None else coordinates] = ellipsoid.theta[0]
-    return Optimism(policy, values, *path_sums(features, known, theta, policy, norms))
-
-
-def worst_path(
-    features: FeatureMap, known: Known, policy: Ints, norms: Floats, join: np.ufunc
-) -> float:
-    """Return the largest sum (or, joined by ``np.maximum``, term) of ``norms`` [H, S] along a path of the policy."""
-    worst, pairs = np.zeros(known.states), np.arange(known.states) * known.actions + policy
-    for h in reversed(range(known.horizon)):
-        worst = join(norms[h], bellman.ranges(features.outcomes, worst)[1][pairs[h]])
-    return float(worst[known.may_start].max())
-
-
-def path_sums(
-    features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats
-) -> tuple[float, float]:
-    """Return the largest sum of ``norms`` [H, S] along a path of the policy, and the mean if theta is the truth.
-
-    What the estimate says is cut at 0 and normalised; outcomes of pairs that it knows nothing of
-    are equally likely.
-    """
-    outcomes, pairs = features.outcomes, np.arange(known.states) * known.actions + policy
-    weight = np.maximum(features.probabilities(theta), 0.0)
-    total, size = np.add.reduceat(weight, outcomes.start[:-1]), np.diff(outcomes.start)
-    weight = np.where(np.repeat(total > 0.0, size), weight, 1.0)
-    probability = weight / np.repeat(np.where(total > 0.0, total, size), size)
-    matrix = bellman.kernel_of(outcomes, probability, known).matrix
-    mean = np.zeros(known.states)
-    for h in reversed(range(known.horizon)):
-        mean = norms[h] + (matrix @ mean)[pairs[h]]
-    return worst_path(features, known, policy, norms, np.add), float(mean[known.may_start].max())
-
-
-class Pace(NamedTuple):
-    """How fast log-determinants have grown under the last plan, and for how long the next one lasts."""
-
-    logdet: Floats  # [T] before it
-    longest: float = 0.0  # the most that one of its episodes could add
-    share: float = 1.0  # of that which was counted on
-    episodes: int = 0  # that were played
-
-    def next(self, logdet: Floats, found: Optimism, replan: float) -> Pace:
-        """Return the pace of a plan in which logdet Sigma grows by about log(1 + replan); one episode if that is 0."""
-        before, share, limit = self.longest * self.episodes, self.share, math.log1p(replan)
-        if before > 0.0:  # the share of the last block, but no less than half of the share before
-            share = float(np.clip((logdet - self.logdet).max() / before, 0.5 * share, 1.0))
-        added = max(share * found.longest, found.expected, limit / MOST_EPISODES)
-        episodes = 1 if replan == 0.0 else int(max(1.0, min(limit / added, MOST_EPISODES)))
-        return Pace(logdet, found.longest, share, episodes)
+    pace: Pace
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,26 +110,159 @@ class UCRLVTRLin(Learner):
     @property
     def lam(self) -> float:
         """The regularisation lambda as a number."""
-        scaled = self.features.dimension / (4.0 * self.norm_bound**2)
-        return scaled if self.regularization == "scaled" else float(self.regularization)
+        if self.regularization == "scaled":
+            return self.features.dimension / (4.0 * self.norm_bound**2)
+        return float(self.regularization)
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data: the sums over rows, and the pace at which they grow."""
+    def begin(self, known: Known) -> LinearState:
+        """Return the state before any data."""
         require_rewards(known, self.features)
         steps = known.horizon if self.kernel == "per_step" else 1
-        return value.begin(self.features, steps) | {"pace": Pace(np.zeros(steps))}
+        return {**value.begin(self.features, steps), "pace": Pace(np.zeros(steps))}
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: LinearState, draw: np.random.Generator) -> Plan:
         """Plan optimistically over the ellipsoid of the rows seen so far."""
-        steps = len(state["gram"])
         ellipsoid = value.ridge(state["gram"], state["xy"], self.lam)
-        logdet, level = ellipsoid.logdet.sum(axis=1), self.delta / steps
-        width = self.scale * np.sqrt(value.squared_radius(logdet, level, self.lam, self.norm_bound))
-        found = optimistic_values(self.features, known, ellipsoid, width)
-        pace = state["pace"].next(logdet, found, self.replan)
-        return Plan(policy=found.policy, episodes=pace.episodes, values=found.values, carry=pace)
+        logdet = ellipsoid.logdet.sum(axis=1)
+        # a union bound over the regressions: one, or one for each step
+        level = self.delta / len(state["gram"])
+        beta = value.squared_radius(logdet, level, self.lam, self.norm_bound)
+        width = self.scale * np.sqrt(beta)
+        optimism = optimistic_values(self.features, known, ellipsoid, width)
+        pace = state["pace"].next(logdet, optimism, self.replan)
+        return Plan(
+            policy=optimism.policy, episodes=pace.episodes, values=optimism.values, carry=pace
+        )
 
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+    def learn(self, known: Known, state: LinearState, plan: Plan, flow: Flow) -> None:
         """Add the rows of the block."""
         value.add(state, self.features, known, plan.values, flow)
         state["pace"] = plan.carry._replace(episodes=flow.episodes)
+
+
+# Optimistic planning ------------------------------------------------------------------------------
+
+
+class Optimism(NamedTuple):
+    """The outcome of optimistic planning; norms are squared, in Sigma^-1."""
+
+    policy: Ints  # [H, S]
+    values: Floats  # [H + 1, S]
+    longest: float  # the most that an episode can add to the sum of norms of one regression
+    expected: float  # what it adds on average if the estimate is the truth; 0 with kernels per step
+
+
+def optimistic_values(
+    features: FeatureMap,
+    known: Known,
+    ellipsoid: value.Ellipsoid,
+    width: Floats,
+    coordinates: list[int] | None = None,
+) -> Optimism:
+    """Plan optimistically over ellipsoids [T, G, n] of radius ``width`` [T].
+
+    With some ``coordinates`` D alone, where G = 1, the ellipsoid is that of the [D, D] block of the
+    sums. Rows enter the sums in all coordinates, so D may change at any time.
+    """
+    H = known.horizon
+    S = known.states
+    A = known.actions
+    steps = len(ellipsoid.theta)
+    chosen = slice(None) if coordinates is None else coordinates
+    values = np.zeros((H + 1, S))
+    policy = np.zeros((H, S), dtype=np.int64)
+    norms = np.zeros((H, S))
+    for h in reversed(range(H)):
+        t = h if steps > 1 else 0
+        x, middle, spread = value.rows(features, known, values[h + 1])
+        x = x[:, chosen]
+        mean = predicted(features, x, ellipsoid.theta[t])
+        norm = (value.turned(x, ellipsoid.root[t], features.group) ** 2).sum(axis=1)
+        # M11: the mean of targets in [-1/2, 1/2] lies there, whatever the ellipsoid says
+        target = np.clip(mean + width[t] * np.sqrt(norm), -0.5, 0.5)
+        q = (known.base_reward.ravel() + middle + spread * target).reshape(S, A)
+        policy[h] = q.argmax(axis=1)
+        values[h] = np.clip(q.max(axis=1), 0.0, H - h)
+        norms[h] = norm[np.arange(S) * A + policy[h]]
+    if steps > 1:
+        # each step has a regression of its own, to which an episode adds one norm
+        longest = worst_path(features, known, policy, norms, np.maximum)
+        return Optimism(policy, values, longest, 0.0)
+    theta = np.zeros((features.groups, features.width))
+    theta[:, chosen] = ellipsoid.theta[0]
+    longest, expected = path_sums(features, known, theta, policy, norms)
+    return Optimism(policy, values, longest, expected)
+
+
+def predicted(features: FeatureMap, x: Floats, theta: Floats) -> Floats:
+    """Return <x, theta> of rows [S*A, n] for parameters [G, n]."""
+    if len(theta) == 1:
+        return np.asarray(x @ theta[0])
+    return np.asarray((x * theta[features.group]).sum(axis=1))
+
+
+def worst_path(
+    features: FeatureMap, known: Known, policy: Ints, norms: Floats, join: np.ufunc
+) -> float:
+    """Return the largest sum of ``norms`` [H, S] along a path of the policy.
+
+    Joined by ``np.maximum`` instead of ``np.add`` it is the largest term.
+    """
+    worst = np.zeros(known.states)
+    pairs = np.arange(known.states) * known.actions + policy
+    for h in reversed(range(known.horizon)):
+        _, following = bellman.ranges(features.outcomes, worst)
+        worst = join(norms[h], following[pairs[h]])
+    return float(worst[known.may_start].max())
+
+
+def path_sums(
+    features: FeatureMap, known: Known, theta: Floats, policy: Ints, norms: Floats
+) -> tuple[float, float]:
+    """Return the largest sum of ``norms`` [H, S] along a path, and the mean if theta is the truth.
+
+    What the estimate says is cut at 0 and normalised; outcomes of pairs that it knows nothing of
+    are equally likely.
+    """
+    outcomes = features.outcomes
+    size = np.diff(outcomes.start)
+    weight = np.maximum(features.probabilities(theta), 0.0)
+    total = np.add.reduceat(weight, outcomes.start[:-1])
+    known_of = total > 0.0
+    weight = np.where(np.repeat(known_of, size), weight, 1.0)
+    probability = weight / np.repeat(np.where(known_of, total, size), size)
+    matrix = bellman.kernel_of(outcomes, probability, known).matrix
+    pairs = np.arange(known.states) * known.actions + policy
+    mean = np.zeros(known.states)
+    for h in reversed(range(known.horizon)):
+        mean = norms[h] + (matrix @ mean)[pairs[h]]
+    longest = worst_path(features, known, policy, norms, np.add)
+    return longest, float(mean[known.may_start].max())
+
+
+# Lazy planning ------------------------------------------------------------------------------------
+
+
+class Pace(NamedTuple):
+    """How fast log-determinants have grown under the last plan, and how long the next one lasts."""
+
+    logdet: Floats  # [T] before it
+    longest: float = 0.0  # the most that one of its episodes could add
+    share: float = 1.0  # of that which was counted on
+    episodes: int = 0  # that were played
+
+    def next(self, logdet: Floats, optimism: Optimism, replan: float) -> Pace:
+        """Return the pace of a plan in which logdet Sigma grows by about log(1 + replan)."""
+        share = self.share
+        counted_on = self.longest * self.episodes
+        if counted_on > 0.0:
+            # the share of the last block, but no less than half of the share before
+            growth = (logdet - self.logdet).max() / counted_on
+            share = float(np.clip(growth, 0.5 * share, 1.0))
+        if replan == 0.0:
+            return Pace(logdet, optimism.longest, share, 1)
+        limit = math.log1p(replan)
+        # where nothing can be added any more, the plan is as long as a plan may be
+        added = max(share * optimism.longest, optimism.expected, limit / MOST_EPISODES)
+        episodes = int(max(1.0, min(limit / added, MOST_EPISODES)))
+        return Pace(logdet, optimism.longest, share, episodes)

@@ -12,8 +12,8 @@ with the thresholds of lemma 1,
 
 .. math:: \gamma_i = T_M + \frac{\sqrt i}{2^{i/2}} .
 
-Lemma 1 writes T^(M)_m for the first term; only T_M of the same epoch gives the lemma a meaning. In epoch 1 there are no
-rows, every T_m is 0, and m = 1.
+Lemma 1 writes T^(M)_m for the first term; only T_M of the same epoch gives the lemma a meaning. In
+epoch 1 there are no rows, every T_m is 0, and m = 1.
 """
 
 from __future__ import annotations
@@ -21,19 +21,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_delta
 from occamrl.models.ladder import Ladder
-from occamrl.paper.ucrl_vtr import UCRLVTR
+from occamrl.paper.ucrl_vtr import UCRLVTR, UCRLVTRState
 from occamrl.protocols import Flow, Known, Learner, Plan
+
+
+class ARLGenState(TypedDict, total=False):
+    """Where in its epochs the algorithm is; the beginning of an epoch fills it in."""
+
+    epoch: int  # i
+    all: UCRLVTRState  # of UCRL-VTR on F_M, with the rows of all epochs
+    statistics: list[float]  # T_m
+    threshold: float  # gamma_i
+    chosen: int  # m_i
+    left: int  # episodes of the epoch that are still to be played
+    learner: UCRLVTRState  # of UCRL-VTR on F_{m_i}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ARLGen(Learner):
-    """Play UCRL-VTR on the smallest class whose average loss is within the threshold, epoch by epoch.
+    """Play UCRL-VTR on the smallest class whose average loss is within the threshold.
 
     Parameters
     ----------
@@ -48,67 +60,59 @@ class ARLGen(Learner):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.ladder, Ladder) and self.ladder.finite):
-            raise ParameterError(
-                "ladder", got=repr(self.ladder), expected="a Ladder of finite families"
-            )
+            expected = "a Ladder of finite families"
+            raise ParameterError("ladder", got=repr(self.ladder), expected=expected)
         require_delta(self.delta)
 
     @cached_property
     def _largest(self) -> UCRLVTR:
         return UCRLVTR(family=self.ladder.family)
 
-    def _base(self, state: dict[str, Any]) -> UCRLVTR:
+    def _base(self, state: ARLGenState) -> UCRLVTR:
         """Return UCRL-VTR on F_m at level delta/2^i."""
-        return UCRLVTR(
-            family=self.ladder.family_of(state["chosen"]), delta=self.delta / 2 ** state["epoch"]
-        )
+        family = self.ladder.family_of(state["chosen"])
+        return UCRLVTR(family=family, delta=self.delta / 2 ** state["epoch"])
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state at the beginning of epoch 1: in ``all``, of UCRL-VTR on F_M with the rows of all epochs."""
-        state: dict[str, Any] = {"epoch": 0, "all": self._largest.begin(known)}
+    def begin(self, known: Known) -> ARLGenState:
+        """Return the state at the beginning of epoch 1."""
+        state: ARLGenState = {"epoch": 0, "all": self._largest.begin(known)}
         self._begin_epoch(known, state)
         return state
 
-    def _begin_epoch(self, known: Known, state: dict[str, Any]) -> None:
+    def _begin_epoch(self, known: Known, state: ARLGenState) -> None:
         """Choose the class and start UCRL-VTR on it afresh."""
         state["epoch"] += 1
-        i, steps = state["epoch"], max(1, state["all"]["episodes"] * known.horizon)  # tau_{i-1} H
-        least = np.minimum.accumulate(self._largest.losses(state["all"]))[
-            np.array(self.ladder.sizes) - 1
-        ]
+        i = state["epoch"]
+        steps = max(1, state["all"]["episodes"] * known.horizon)  # tau_{i-1} H
+        # classes are nested: the members of F_m are the first ones of F_M
+        least = np.minimum.accumulate(self._largest.losses(state["all"]))
+        least = least[np.array(self.ladder.sizes) - 1]
         state["statistics"] = (least / steps).tolist()
         state["threshold"] = state["statistics"][-1] + math.sqrt(i) / 2 ** (i / 2)
         state["chosen"] = 1 + int(np.argmax(np.array(state["statistics"]) <= state["threshold"]))
         state["left"] = 2**i
         state["learner"] = self._base(state).begin(known)
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: ARLGenState, draw: np.random.Generator) -> Plan:
         """Plan as UCRL-VTR on the class of this epoch."""
+        plan = self._base(state).plan(known, state["learner"], draw)
         names = list(self.ladder.names)
-        facts = {
-            "epoch": state["epoch"],
-            "chosen": state["chosen"],
-            "playing": names[state["chosen"] - 1],
-        }
-        mean, most = state["statistics"][state["chosen"] - 1], state["threshold"]
-        because = (
-            f"Its mean loss, {mean:.4g}, is within the threshold {most:.4g} of the paper's lemma 1"
-        )
-        because += ", which smaller classes exceed." if state["chosen"] > 1 else "."
+        chosen = state["chosen"]
+        facts = {"epoch": state["epoch"], "chosen": chosen, "playing": names[chosen - 1]}
+        mean = state["statistics"][chosen - 1]
+        within = f"is within the threshold {state['threshold']:.4g} of the paper's lemma 1"
+        others = ", which smaller classes exceed." if chosen > 1 else "."
         diagnostics = {
             "names": names,
             "statistics": state["statistics"],
-            "threshold": most,
-            "because": because,
+            "threshold": state["threshold"],
+            "because": f"Its mean loss, {mean:.4g}, {within}{others}",
         }
-        return replace(
-            self._base(state).plan(known, state["learner"], draw),
-            facts=facts,
-            diagnostics=diagnostics,
-        )
+        return replace(plan, facts=facts, diagnostics=diagnostics)
 
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
-        """Enter the rows into the epoch's own learner and into the losses of all epochs; close the epoch when due."""
+    def learn(self, known: Known, state: ARLGenState, plan: Plan, flow: Flow) -> None:
+        """Enter the rows into the learner of the epoch and into the losses of all epochs."""
+        # UCRL-VTR sees the rows of this epoch alone, the test those of all epochs
         self._base(state).learn(known, state["learner"], plan, flow)
         self._largest.learn(known, state["all"], plan, flow)
         state["left"] -= flow.episodes

@@ -2,12 +2,13 @@ r"""ARL-LIN(dim), to the letter (algorithm 2).
 
     theta^(0) = (1, ..., 1)
     for epochs i = 0, 1, 2, ...
-        D_i = { j : |theta^(i)_j| >= 0.5^i } play a fresh UCRL-VTR-LIN on the coordinates D_i for
-        36^i k_0 episodes, norm bound b, level delta/2^i play UCRL-VTR-LIN on all d coordinates for
-        6^i ceil(sqrt(k_0)) episodes, from where epoch i-1 left it,
-            norm bound b, level delta
-        theta^(i+1) = the estimate of the latter after tau_i = sum over j <= i of 6^j
-        ceil(sqrt(k_0)) episodes
+        D_i = { j : |theta^(i)_j| >= 0.5^i }
+        play a fresh UCRL-VTR-LIN on the coordinates D_i for 36^i k_0 episodes,
+            norm bound b, level delta/2^i
+        play UCRL-VTR-LIN on all d coordinates for 6^i ceil(sqrt(k_0)) episodes,
+            from where epoch i-1 left it, norm bound b, level delta
+        theta^(i+1) = the estimate of the latter
+            after tau_i = sum over j <= i of 6^j ceil(sqrt(k_0)) episodes
 
 Deviation from the paper: an empty D_i, on which no kernel exists, is replaced by all coordinates.
 """
@@ -17,16 +18,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Literal, TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import ParameterError, require_choice, require_integer, require_number
 from occamrl.models.features import FeatureMap
-from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin, UCRLVTRLinState
 from occamrl.protocols import Flow, Known, Learner, Plan
 
-EXPLOITATION, ESTIMATION = "exploitation", "estimation"
+EXPLOITATION = "exploitation"
+ESTIMATION = "estimation"
+
+
+class ARLLinDimState(TypedDict, total=False):
+    """Where in its epochs the algorithm is; the beginning of an epoch fills it in."""
+
+    epoch: int  # i
+    estimate: Floats  # theta^(i)
+    full: UCRLVTRLinState  # of the learner on all coordinates
+    active: list[int]  # D_i
+    phase: str
+    left: int  # episodes of the phase that are still to be played
+    restricted: UCRLVTRLinState  # of the learner on D_i
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +66,7 @@ class ARLLinDim(Learner):
         the paper's lemma 5 only the text's rule leaves out every zero coordinate.
     """
 
-    dimension, norm = True, False  # what it finds
+    finds = ("support",)
 
     features: FeatureMap
     norm_bound: float
@@ -67,70 +82,71 @@ class ARLLinDim(Learner):
     def __post_init__(self) -> None:
         base_learner(self, None, 0)  # checks its parameters
         if self.features.groups > 1:
-            raise ParameterError(
-                "features", got="a map with groups of coordinates", expected="one without"
-            )
+            got = "a map with groups of coordinates"
+            raise ParameterError("features", got=got, expected="one without")
         require_choice("threshold_epoch", self.threshold_epoch, ("text", "box"))
         require_integer("initial_episodes", self.initial_episodes, 1)
         require_number("growth", self.growth, 1.0, math.inf)
         require_number("estimation_growth", self.estimation_growth, 1.0, math.inf)
         require_number("threshold", self.threshold, 0.0, 1.0, open_low=True)
 
-    def begin(self, known: Known) -> dict[str, Any]:
+    def begin(self, known: Known) -> ARLLinDimState:
         """Return the state at the beginning of epoch 0, with theta^(0) = 1."""
-        full = base_learner(self, None, 0).begin(known)
-        state: dict[str, Any] = {
+        state: ARLLinDimState = {
             "epoch": 0,
             "estimate": np.ones(self.features.dimension),
-            "full": full,
+            "full": base_learner(self, None, 0).begin(known),
         }
         self._begin_epoch(known, state)
         return state
 
     def level(self, epoch: int) -> float:
         """Return the magnitude from which on a coordinate is active."""
-        return float(self.threshold ** (epoch if self.threshold_epoch == "text" else epoch + 1))
+        exponent = epoch if self.threshold_epoch == "text" else epoch + 1
+        return float(self.threshold**exponent)
 
-    def _begin_epoch(self, known: Known, state: dict[str, Any]) -> None:
+    def _begin_epoch(self, known: Known, state: ARLLinDimState) -> None:
         """Choose the active coordinates, and start a learner on them afresh."""
         active = np.flatnonzero(np.abs(state["estimate"]) >= self.level(state["epoch"])).tolist()
+        # no kernel has theta = 0, so an empty set is no set to play on
         state["active"] = active or list(range(self.features.dimension))
-        state["phase"], state["left"] = (
-            EXPLOITATION,
-            math.ceil(self.growth ** state["epoch"] * self.initial_episodes),
-        )
+        state["phase"] = EXPLOITATION
+        state["left"] = math.ceil(self.growth ** state["epoch"] * self.initial_episodes)
         state["restricted"] = self._learner(state)[0].begin(known)
 
-    def _learner(self, state: dict[str, Any]) -> tuple[UCRLVTRLin, str]:
+    def _learner(self, state: ARLLinDimState) -> tuple[UCRLVTRLin, Literal["restricted", "full"]]:
         """Return the learner of the phase, and the name of its state."""
         if state["phase"] == EXPLOITATION:
             return base_learner(self, tuple(state["active"]), state["epoch"]), "restricted"
         return base_learner(self, None, 0), "full"
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: ARLLinDimState, draw: np.random.Generator) -> Plan:
         """Plan as the learner of the phase."""
         learner, name = self._learner(state)
-        found = learner.plan(known, state[name], draw)
-        facts = {"epoch": state["epoch"], "label": state["phase"], "chosen": state["active"]}
-        level = self.level(state["epoch"])
-        because = f"The estimates of the others are below the threshold {level:.4g} of epoch {state['epoch']}."
+        plan = learner.plan(known, state[name], draw)
+        epoch = state["epoch"]
+        level = self.level(epoch)
+        facts = {"epoch": epoch, "label": state["phase"], "chosen": state["active"]}
+        threshold = f"the threshold {level:.4g} of epoch {epoch}"
         diagnostics = {
             "statistics": np.abs(state["estimate"]).tolist(),
             "threshold": level,
-            "because": because,
+            "because": f"The estimates of the others are below {threshold}.",
         }
-        return Plan(policy=found.policy, values=found.values, facts=facts, diagnostics=diagnostics)
+        return Plan(policy=plan.policy, values=plan.values, facts=facts, diagnostics=diagnostics)
 
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+    def learn(self, known: Known, state: ARLLinDimState, plan: Plan, flow: Flow) -> None:
         """Enter the rows into the learner of the phase; go on to the next phase when it is over."""
         learner, name = self._learner(state)
         learner.learn(known, state[name], plan, flow)
         state["left"] -= flow.episodes
         if state["left"] > 0:
             return
-        i, root = state["epoch"], math.isqrt(self.initial_episodes - 1) + 1  # ceil(sqrt(k_0))
+        i = state["epoch"]
         if state["phase"] == EXPLOITATION:
-            state["phase"], state["left"] = ESTIMATION, math.ceil(self.estimation_growth**i * root)
+            root = math.isqrt(self.initial_episodes - 1) + 1  # ceil(sqrt(k_0))
+            state["phase"] = ESTIMATION
+            state["left"] = math.ceil(self.estimation_growth**i * root)
         else:
             state["epoch"] = i + 1
             state["estimate"] = learner.estimate(state["full"])  # theta^(i+1)

@@ -3,8 +3,9 @@ r"""ARL-LIN(norm), to the letter (algorithm 3), with the exact maximum.
     b_1 = b,  delta_1 = delta
     for epochs i = 1, 2, ...
         play UCRL-VTR-LIN, from nothing, with norm bound b_i for k_i episodes at level delta_i
-        b_{i+1} = max { ||theta|| : theta in B_{k_i} },  B_k the ellipsoid of radius
-        sqrt(beta_k(delta_i)) k_{i+1} = 2 k_i,  delta_{i+1} = delta_i/2
+        b_{i+1} = max { ||theta|| : theta in B_{k_i} },
+            B_k the ellipsoid of radius sqrt(beta_k(delta_i))
+        k_{i+1} = 2 k_i,  delta_{i+1} = delta_i/2
 
 The bound is not forced to fall: b_{i+1} may exceed b_i, and the paper's algorithm plays with it.
 """
@@ -13,14 +14,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import require_choice, require_integer
 from occamrl.models.features import FeatureMap
-from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.protocols import Floats, Flow, Known, Learner, Plan
+from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin, UCRLVTRLinState
+from occamrl.protocols import Flow, Known, Learner, Plan
+
+
+class ARLLinNormState(TypedDict, total=False):
+    """Where in its epochs the algorithm is; the beginning of an epoch fills it in."""
+
+    epoch: int  # i
+    norm_bound: float  # b_i
+    left: int  # episodes of the epoch that are still to be played
+    learner: UCRLVTRLinState
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,11 +47,11 @@ class ARLLinNorm(Learner):
     initial_episodes : int
         k_1.
     norm_estimate : "maximum" | "sum"
-        Erratum. The algorithm asks for the largest norm in the ellipsoid ("maximum"); the proof writes
-        ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
+        Erratum. The algorithm asks for the largest norm in the ellipsoid ("maximum"); the proof
+        writes ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
     """
 
-    dimension, norm = False, True  # what it finds
+    finds = ("norm",)
 
     features: FeatureMap
     norm_bound: float
@@ -55,18 +66,18 @@ class ARLLinNorm(Learner):
         require_integer("initial_episodes", self.initial_episodes, 1)
         self._base({"norm_bound": self.norm_bound, "epoch": 1})  # checks the other parameters
 
-    def begin(self, known: Known) -> dict[str, Any]:
+    def begin(self, known: Known) -> ARLLinNormState:
         """Return the state at the beginning of epoch 1, with the bound that was given."""
-        state: dict[str, Any] = {"epoch": 0, "norm_bound": float(self.norm_bound)}
+        state: ARLLinNormState = {"epoch": 0, "norm_bound": float(self.norm_bound)}
         self._begin_epoch(known, state)
         return state
 
-    def _begin_epoch(self, known: Known, state: dict[str, Any]) -> None:
+    def _begin_epoch(self, known: Known, state: ARLLinNormState) -> None:
         state["epoch"] += 1
         state["left"] = 2 ** (state["epoch"] - 1) * self.initial_episodes
         state["learner"] = self._base(state).begin(known)
 
-    def _base(self, state: dict[str, Any]) -> UCRLVTRLin:
+    def _base(self, state: ARLLinNormState) -> UCRLVTRLin:
         """Return UCRL-VTR-LIN with norm bound b_i at level delta/2^(i-1)."""
         return UCRLVTRLin(
             features=self.features,
@@ -76,58 +87,69 @@ class ARLLinNorm(Learner):
             paper_constant=self.paper_constant,
         )
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: ARLLinNormState, draw: np.random.Generator) -> Plan:
         """Plan as UCRL-VTR-LIN with the bound of this epoch."""
-        base, inner = self._base(state), state["learner"]
-        found = base.plan(known, inner, draw)
+        base = self._base(state)
+        plan = base.plan(known, state["learner"], draw)
         facts = {"epoch": state["epoch"], "norm_bound": state["norm_bound"]}
-        because = (
-            f"by the ellipsoid of epoch {state['epoch'] - 1}."
-            if state["epoch"] > 1
-            else "as was given."
-        )
-        if state["norm_bound"] > self.norm_bound:
-            because = f"as was given: the ellipsoid of epoch {state['epoch'] - 1} says {state['norm_bound']:.4g}."
-        diagnostics = {"statistics": base.estimate(inner).tolist(), "because": because}
-        return Plan(policy=found.policy, values=found.values, facts=facts, diagnostics=diagnostics)
+        estimate = base.estimate(state["learner"]).tolist()
+        diagnostics = {"statistics": estimate, "because": self._because(state)}
+        return Plan(policy=plan.policy, values=plan.values, facts=facts, diagnostics=diagnostics)
 
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+    def _because(self, state: ARLLinNormState) -> str:
+        """Return where the bound that can be relied on comes from."""
+        ellipsoid = f"the ellipsoid of epoch {state['epoch'] - 1}"
+        if state["norm_bound"] > self.norm_bound:
+            return f"as was given: {ellipsoid} says {state['norm_bound']:.4g}."
+        if state["epoch"] > 1:
+            return f"by {ellipsoid}."
+        return "as was given."
+
+    def learn(self, known: Known, state: ARLLinNormState, plan: Plan, flow: Flow) -> None:
         """Enter the rows; when the epoch is over, read the next bound off its ellipsoid."""
-        base, inner = self._base(state), state["learner"]
-        base.learn(known, inner, plan, flow)
+        base = self._base(state)
+        base.learn(known, state["learner"], plan, flow)
         state["left"] -= flow.episodes
-        if state["left"] <= 0:
-            theta, sigma, width = (
-                base.estimate(inner),
-                inner["sigma"],
-                base.width(known.horizon, 1, inner),
-            )
-            if self.norm_estimate == "maximum":
-                state["norm_bound"] = largest_norm(theta, sigma, width**2)
-            else:
-                state["norm_bound"] = float(
-                    np.linalg.norm(theta) + width / math.sqrt(np.linalg.eigvalsh(sigma)[0])
-                )
-            self._begin_epoch(known, state)
+        if state["left"] > 0:
+            return
+        theta = base.estimate(state["learner"])
+        sigma = state["learner"]["sigma"]
+        # the radius of the paper is the same at every step; that of Ayoub is largest at the first
+        width = base.width(known.horizon, 1, state["learner"])
+        if self.norm_estimate == "maximum":
+            state["norm_bound"] = largest_norm(theta, sigma, width**2)
+        else:
+            smallest = math.sqrt(np.linalg.eigvalsh(sigma)[0])
+            state["norm_bound"] = float(np.linalg.norm(theta) + width / smallest)
+        self._begin_epoch(known, state)
 
 
 def largest_norm(theta: Floats, sigma: Floats, beta: float) -> float:
     r"""Return max ||theta'|| over (theta' - theta)^T Sigma (theta' - theta) <= beta, exactly.
 
-    By strong duality, with the eigenvalues :math:`s_1 \le s_2 \le \dots` of Sigma and :math:`g = U^\top\theta`, the
-    square is :math:`\min_{\mu \ge 1/s_1} \mu\beta + \sum_j \mu s_j g_j^2/(\mu s_j - 1)`, convex in mu with derivative
-    :math:`\beta - \sum_j s_j g_j^2/(\mu s_j - 1)^2`. The search is over o = mu s_1 - 1 on a logarithmic scale.
+    By strong duality, with the eigenvalues :math:`s_1 \le s_2 \le \dots` of Sigma and
+    :math:`g = U^\top\theta`, the square is
+    :math:`\min_{\mu \ge 1/s_1} \mu\beta + \sum_j \mu s_j g_j^2/(\mu s_j - 1)`, convex in mu with
+    derivative :math:`\beta - \sum_j s_j g_j^2/(\mu s_j - 1)^2`. The search is over
+    o = mu s_1 - 1 on a logarithmic scale.
     """
     s, axes = np.linalg.eigh(sigma)
     weight = s * (axes.T @ theta) ** 2  # s_j g_j^2
-    s_kept, weight = s[weight > 0.0], weight[weight > 0.0]
+    s_kept = s[weight > 0.0]
+    weight = weight[weight > 0.0]
+    # the centre is 0: the farthest point lies along the longest axis
     if not weight.size:
         return math.sqrt(beta / s[0])
-    high = math.sqrt(weight.sum() / beta)  # the derivative is not negative here, as mu s_j - 1 >= o
+    # the derivative is not negative here, as mu s_j - 1 >= o
+    high = math.sqrt(weight.sum() / beta)
     low = 1e-32 * high
     for _ in range(200):
         middle = math.sqrt(low * high)
         excess = (s_kept - s[0] + middle * s_kept) / s[0]  # mu s_j - 1
-        low, high = (middle, high) if (weight / excess**2).sum() > beta else (low, middle)
-    mu, excess = (1 + high) / s[0], (s_kept - s[0] + high * s_kept) / s[0]
+        if (weight / excess**2).sum() > beta:
+            low = middle
+        else:
+            high = middle
+    mu = (1 + high) / s[0]
+    excess = (s_kept - s[0] + high * s_kept) / s[0]
     return math.sqrt(mu * beta + (mu * weight / excess).sum())

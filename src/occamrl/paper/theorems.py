@@ -4,13 +4,15 @@ The paper's proofs with the constants kept give these bounds on the regret, term
 epochs from which a selector is right. Where the paper's own statement cannot be proved they say
 what holds instead.
 
-=============  ==================================================================
-====================== any class      :func:`regret_bound_generic`, :func:`selection_epoch_generic`
-theorem 1, lemma 1 linear         :func:`regret_bound_linear`
-Jia et al. 2020 dimension      :func:`regret_bound_dimension`, :func:`selection_epoch_dimension`
-theorem 2, lemmas 3 to 5 norm           :func:`regret_bound_norm`, :func:`selection_epoch_norm`
-theorem 3, lemma 6 =============  ==================================================================
-======================
+=========  ==========================================  ==========================
+any class  :func:`regret_bound_generic`,               theorem 1, lemma 1
+           :func:`selection_epoch_generic`
+linear     :func:`regret_bound_linear`                 Jia et al. 2020
+dimension  :func:`regret_bound_dimension`,             theorem 2, lemmas 3 to 5
+           :func:`selection_epoch_dimension`
+norm       :func:`regret_bound_norm`,                  theorem 3, lemma 6
+           :func:`selection_epoch_norm`
+=========  ==========================================  ==========================
 
 Covering numbers are the families' own: ``family.log_covering_number(alpha)``.
 """
@@ -23,10 +25,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import ParameterError, require_delta, require_number
 from occamrl.models.families import FiniteFamily
 from occamrl.paper.ucrl_vtr import dense_kernels, optimal_values
-from occamrl.protocols import Floats, Known
+from occamrl.protocols import Known
 
 _MOST_POINTS = 20  # for the exact search
 
@@ -51,65 +54,73 @@ class Setting:
 
     @property
     def noise(self) -> float:
-        """H sqrt(2 K H log(1/delta)): the martingale part of the regret is below it with probability 1 - delta."""
-        return self.horizon * math.sqrt(
-            2.0 * self.episodes * self.horizon * math.log(1.0 / self.delta)
-        )
+        """H sqrt(2 K H log(1/delta)): bounds the martingale part, with probability 1 - delta."""
+        rows = 2.0 * self.episodes * self.horizon
+        return self.horizon * math.sqrt(rows * math.log(1.0 / self.delta))
 
     def beta(self, episodes: int) -> float:
-        """Return the paper's b^2 + H^2 d log(kH) log^2(k^2 H/delta) after k ``episodes``; k = 0 counts as 1."""
-        H, k = self.horizon, max(1, episodes)
-        return (
-            self.norm_bound**2
-            + H**2 * self.dimension * math.log(k * H) * math.log(k**2 * H / self.delta) ** 2
-        )
+        """Return b^2 + H^2 d log(kH) log^2(k^2 H/delta) after k ``episodes``; k = 0 counts as 1."""
+        H = self.horizon
+        d = self.dimension
+        k = max(1, episodes)
+        logs = H**2 * d * math.log(k * H) * math.log(k**2 * H / self.delta) ** 2
+        return self.norm_bound**2 + logs
 
 
 def predictions(family: FiniteFamily, known: Known) -> Floats:
-    """Return f(s, a, V) = (P V)(s, a) for every member, over all (s, a) and distinct V in {V*_{P,h}}: [n, points]."""
+    """Return f(s, a, V) = (P V)(s, a) for every member [n, points].
+
+    Points are all (s, a) with all distinct V in {V*_{P,h}}.
+    """
     values = optimal_values(family, known)[0][:, 1:].reshape(-1, known.states)
+    # values that differ by rounding are one point
     distinct = np.unique(np.round(values, 12), axis=0)
     return np.asarray(dense_kernels(family) @ distinct.T).reshape(family.size, -1)
 
 
 def eluder_dimension(functions: Floats, scale: float) -> int:
-    """Return the eluder dimension at ``scale`` by exhaustive search, for at most 20 distinct points.
+    """Return the eluder dimension at ``scale`` by exhaustive search.
 
-    ``functions`` [n, points]. The longest sequence x_1, x_2, ... such that for some e >= scale each
-    x_i has two members f, g with (f - g)(x_i) > e and sum over j < i of (f - g)^2(x_j) <= e^2. The
-    sum does not depend on the order of earlier points, so sets are searched, and only the values of
-    |f - g| matter as e.
+    ``functions`` [n, points], of at most 20 distinct points. It is the length of the longest
+    sequence x_1, x_2, ... such that for some e >= scale each x_i has two members f, g with
+    (f - g)(x_i) > e and sum over j < i of (f - g)^2(x_j) <= e^2. The sum does not depend on the
+    order of earlier points, so sets are searched, and only the values of |f - g| matter as e.
     """
     first, second = np.triu_indices(len(functions), 1)
     gaps: Floats = np.unique(np.round(np.abs(functions[first] - functions[second]), 12), axis=0)
+    # equal points, and points where nobody differs, make no sequence longer
     gaps = np.unique(gaps, axis=1)
     gaps = gaps[:, gaps.any(axis=0)]
     if gaps.shape[1] > _MOST_POINTS:
-        raise ParameterError(
-            "functions", got=f"{gaps.shape[1]} points", expected=f"at most {_MOST_POINTS}"
-        )
+        expected = f"at most {_MOST_POINTS}"
+        raise ParameterError("functions", got=f"{gaps.shape[1]} points", expected=expected)
     return max((_longest(gaps, e) for e in np.unique(gaps[gaps > scale])), default=0)
 
 
 def _longest(gaps: Floats, e: float) -> int:
     """Return the longest sequence for e just below the given number: gaps >= e after sums < e^2."""
-    points = gaps.shape[1]
-    layer, length = {0}, 0
+    layer: set[frozenset[int]] = {frozenset()}  # the sets of points of all sequences of one length
+    length = 0
     while layer:
-        after: set[int] = set()
-        for used in layer:
-            chosen = [j for j in range(points) if used >> j & 1]
-            free = (gaps[:, chosen] ** 2).sum(axis=1) < e * e
-            able = (gaps[free] >= e).any(axis=0)
-            after.update(used | 1 << j for j in range(points) if able[j] and not used >> j & 1)
-        layer, length = after, length + 1
+        longer: set[frozenset[int]] = set()
+        for points in layer:
+            close = (gaps[:, sorted(points)] ** 2).sum(axis=1) < e * e
+            apart = (gaps[close] >= e).any(axis=0)
+            for j in np.flatnonzero(apart).tolist():
+                if j not in points:
+                    longer.add(points | {j})
+        layer = longer
+        length += 1
     return length - 1
 
 
 def linear_eluder_bound(
     dimension: int, scale: float, norm_bound: float, feature_bound: float
 ) -> float:
-    """Return 3 d e/(e-1) log(3 + 3 (2 b g/scale)^2) + 1 (Russo and Van Roy 2013), |x| <= g and |theta| <= b."""
+    """Return 3 d e/(e-1) log(3 + 3 (2 b g/scale)^2) + 1, for |x| <= g and |theta| <= b.
+
+    Russo and Van Roy 2013.
+    """
     ratio = 2.0 * norm_bound * feature_bound / scale
     return 3.0 * dimension * math.e / (math.e - 1.0) * math.log(3.0 + 3.0 * ratio**2) + 1.0
 
@@ -121,7 +132,8 @@ def regret_bound_vtr(setting: Setting, *, radius: float, eluder: float) -> dict[
     = ``radius`` that of the last set, which may not fall with k, and d = ``eluder`` the eluder
     dimension of (P V)(s, a) at scale 1/(KH).
     """
-    H, K = setting.horizon, setting.episodes
+    H = setting.horizon
+    K = setting.episodes
     widths = 1.0 + H**2 * eluder + 4.0 * math.sqrt(radius * eluder * K * H)
     return _with_total({"eluder": widths, "noise": setting.noise})
 
@@ -136,29 +148,32 @@ def regret_bound_generic(
     K. ``radius(k, delta)`` is beta of F_m* after k episodes. It holds with probability 1 - 2 delta
     beside that of the selection.
     """
-    played, i = min(setting.episodes, 2**first_epoch - 2), first_epoch
+    i = first_epoch
+    played = min(setting.episodes, 2**first_epoch - 2)
     terms = {"selection": float(played * setting.horizon), "eluder": 0.0, "noise": 0.0}
     while played < setting.episodes:
-        epoch = replace(
-            setting, episodes=min(2**i, setting.episodes - played), delta=setting.delta / 2**i
-        )
+        # the last epoch is cut short by K
+        episodes = min(2**i, setting.episodes - played)
+        epoch = replace(setting, episodes=episodes, delta=setting.delta / 2**i)
         base = regret_bound_vtr(epoch, radius=radius(epoch.episodes, epoch.delta), eluder=eluder)
         terms["eluder"] += base["eluder"]
         terms["noise"] += base["noise"]
-        played, i = played + epoch.episodes, i + 1
+        played += epoch.episodes
+        i += 1
     return _with_total(terms)
 
 
 def selection_epoch_generic(
     *, horizon: int, delta: float, separation: float, entropy: float, cover_error: float = 0.0
 ) -> int:
-    """Return i* of lemma 1: from this epoch on the paper's test chooses the right class, with probability 1 - 2 delta.
+    """Return i* of lemma 1: from this epoch on the paper's test chooses the right class.
 
-    With g = sqrt(i)/2^(i/2), tau = 2^i - 2 and R = H - 1 (for rewards r(s, a), not on transitions):
-    the first i from which
+    With probability 1 - 2 delta. With g = sqrt(i)/2^(i/2), tau = 2^i - 2 and R = H - 1 (for rewards
+    r(s, a), not on transitions): the first i from which
 
-        R^2 (l/2 + e)/(tau H) <= g,    Delta > 2 g + R^2 (2 l + 3 e)/(tau H),    l =
-        log(|F_M|/delta),
+        R^2 (l/2 + e)/(tau H) <= g,    Delta > 2 g + R^2 (2 l + 3 e)/(tau H),
+
+        l = log(|F_M|/delta),
 
     Delta = ``separation`` being a lower bound on L(P*, P)/(tau H) over the rows seen, for all P in
     the classes without the truth, ``entropy`` log |F_M| or log N(F_M, alpha), and e =
@@ -166,75 +181,76 @@ def selection_epoch_generic(
     """
     require_number("separation", separation, 0.0, math.inf, open_low=True)
     require_delta(delta)
-    range_squared, log_size, i = (horizon - 1) ** 2 / horizon, entropy + math.log(1.0 / delta), 2
+    range_squared = (horizon - 1) ** 2 / horizon
+    log_size = entropy + math.log(1.0 / delta)
+    i = 2
     while True:  # both conditions are monotone from i = 2 on
-        slack, tau = math.sqrt(i) / 2 ** (i / 2), 2**i - 2
+        slack = math.sqrt(i) / 2 ** (i / 2)
+        tau = 2**i - 2
         kept = range_squared * (0.5 * log_size + cover_error) / tau <= slack
-        if (
-            kept
-            and separation
-            > 2.0 * slack + range_squared * (2.0 * log_size + 3.0 * cover_error) / tau
-        ):
+        noise = range_squared * (2.0 * log_size + 3.0 * cover_error) / tau
+        if kept and separation > 2.0 * slack + noise:
             return i
         i += 1
 
 
 def regret_bound_linear(setting: Setting) -> dict[str, float]:
-    """Return the bound on the regret of UCRL-VTR-LIN with the paper's radius, c = 1, with probability 1 - 2 delta.
+    """Return the bound on the regret of UCRL-VTR-LIN with the paper's radius, c = 1.
 
-    2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KU/d)) with U = H g^2 (``width``), and the ``noise``.
-    A ``feature_bound`` for which c = 1 is not proved is refused.
+    With probability 1 - 2 delta: 2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KU/d)) with U = H g^2
+    (``width``), and the ``noise``. A ``feature_bound`` for which c = 1 is not proved is refused.
     """
-    H, K, d, delta, g = (
-        setting.horizon,
-        setting.episodes,
-        setting.dimension,
-        setting.delta,
-        setting.feature_bound,
-    )
-    spare = (
-        d * math.log(H) * math.log(H / delta) ** 2
-        - (d * math.log1p(H) - 2.0 * math.log(delta)) / 4.0
-    )
+    H = setting.horizon
+    K = setting.episodes
+    d = setting.dimension
+    g = setting.feature_bound
+    log = math.log(H / setting.delta)
+    # the radius with c = 1 must exceed the sharp one of M11, where g enters its log-determinant
+    needed = (d * math.log1p(H) - 2.0 * math.log(setting.delta)) / 4.0
+    spare = d * math.log(H) * log**2 - needed
     if g > 1.0 and 0.5 * d * math.log(g) > spare:
-        most = math.exp(max(0.0, 2.0 * spare / d))
-        raise ParameterError(
-            "feature_bound", got=g, expected=f"at most {most:.6g}, for the radius with c = 1"
-        )
+        bound = math.exp(max(0.0, 2.0 * spare / d))
+        expected = f"at most {bound:.6g}, for the radius with c = 1"
+        raise ParameterError("feature_bound", got=g, expected=expected)
     U = H * g**2
     potential = U / math.log1p(U) * d * math.log1p(K * U / d)
-    return _with_total(
-        {"width": 2.0 * math.sqrt(setting.beta(K) * K * H * potential), "noise": setting.noise}
-    )
+    width = 2.0 * math.sqrt(setting.beta(K) * K * H * potential)
+    return _with_total({"width": width, "noise": setting.noise})
 
 
 def tau_min(setting: Setting) -> float:
-    """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta), rho/g^2 in place of rho.
+    """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta).
 
-    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta.
+    rho/g^2 is in place of rho. From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with
+    probability 1 - delta.
     """
     rho = setting.excitation / setting.feature_bound**2
     rows = setting.episodes * setting.horizon
-    return (16.0 / rho**2 + 8.0 / (3.0 * rho)) * math.log(
-        2.0 * setting.dimension * rows / setting.delta
-    )
+    log = math.log(2.0 * setting.dimension * rows / setting.delta)
+    return (16.0 / rho**2 + 8.0 / (3.0 * rho)) * log
 
 
 def selection_epoch_dimension(setting: Setting, *, smallest: float) -> int:
-    """Return i* of ARL-LIN(dim): from this epoch on the support is exact, with probability 1 - 2 delta.
+    """Return i* of ARL-LIN(dim): from this epoch on the support is exact.
 
-    After tau >= tau_min(delta) episodes of estimation the error is at most e = sqrt(beta_tau/(1 + rho H tau/2)). All
-    zeros are left out if e < 0.5^i, and all others kept if e + 0.5^i <= ``smallest``, the smallest non-zero
-    |theta*_j|: the first i from which both hold. If no epoch within K is promised, one more than the last.
+    With probability 1 - 2 delta. After tau >= tau_min(delta) episodes of estimation the error is at
+    most e = sqrt(beta_tau/(1 + rho H tau/2)). All zeros are left out if e < 0.5^i, and all others
+    kept if e + 0.5^i <= ``smallest``, the smallest non-zero |theta*_j|: the first i from which both
+    hold. If no epoch within K is promised, one more than the last.
     """
     require_number("smallest", smallest, 0.0, math.inf, open_low=True)
-    enough, tau, first, i = tau_min(setting), 0, 0, 0
+    enough = tau_min(setting)
+    tau = 0
+    first = 0
+    i = 0
     while tau <= setting.episodes:
         least = 1.0 + 0.5 * setting.excitation * setting.horizon * tau
         error = math.sqrt(setting.beta(tau) / least) if tau >= enough else math.inf
+        # both must hold from an epoch on, so the last failure counts
         if not (error < 0.5**i and error + 0.5**i <= smallest):
             first = i + 1
-        tau, i = tau + 6**i * _root(setting.initial_episodes), i + 1
+        tau += 6**i * _root(setting.initial_episodes)
+        i += 1
     return first
 
 
@@ -249,54 +265,68 @@ def regret_bound_dimension(
     1 - 5 delta beside the 1 - 2 delta of the selection.
     """
     terms = {"selection": 0.0, "exploitation": 0.0, "estimation": 0.0}
-    left, estimation, i = setting.episodes, 0, 0
-    while left:
-        exploit = min(left, 36**i * setting.initial_episodes)
-        estimate = min(left - exploit, 6**i * _root(setting.initial_episodes))
+    remaining = setting.episodes
+    estimation = 0
+    i = 0
+    while remaining:
+        exploit = min(remaining, 36**i * setting.initial_episodes)
+        estimate = min(remaining - exploit, 6**i * _root(setting.initial_episodes))
         if i < first_epoch:
             terms["selection"] += setting.horizon * exploit
         else:
-            phase = replace(
-                setting, episodes=exploit, delta=setting.delta / 2**i, dimension=sparsity
-            )
+            level = setting.delta / 2**i
+            phase = replace(setting, episodes=exploit, delta=level, dimension=sparsity)
             terms["exploitation"] += regret_bound_linear(phase)["total"]
-        left, estimation, i = left - exploit - estimate, estimation + estimate, i + 1
+        remaining -= exploit + estimate
+        estimation += estimate
+        i += 1
     if estimation:
         terms["estimation"] = regret_bound_linear(replace(setting, episodes=estimation))["total"]
     return _with_total(terms)
 
 
 def norm_epochs(setting: Setting, *, true_norm: float) -> list[Setting]:
-    """Return k_i, delta_i and an upper bound on b^(i) for the epochs i = 1, 2, ... of ARL-LIN(norm) within K.
+    """Return k_i, delta_i and a bound on b^(i) for the epochs i = 1, 2, ... of ARL-LIN(norm).
 
     b^(i+1) <= ||theta*|| + 2 sqrt(beta_{k_i}(delta_i; b^(i))/lambda), lambda = 1 + rho H k_i/2 from
     tau_min(delta_i) on and 1 before. All hold with probability 1 - 4 delta.
     """
-    found, left, k, level, bound = (
-        [],
-        setting.episodes,
-        setting.initial_episodes,
-        setting.delta,
-        setting.norm_bound,
-    )
-    while left > 0:
-        epoch = replace(setting, episodes=min(left, k), delta=level, norm_bound=bound)
-        found.append(epoch)
-        enough = tau_min(replace(setting, delta=level))
-        least = 1.0 + 0.5 * setting.excitation * setting.horizon * k if k >= enough else 1.0
+    epochs = []
+    remaining = setting.episodes
+    k = setting.initial_episodes
+    level = setting.delta
+    bound = setting.norm_bound
+    while remaining > 0:
+        epoch = replace(setting, episodes=min(remaining, k), delta=level, norm_bound=bound)
+        epochs.append(epoch)
+        # before tau_min nothing is promised of the smallest eigenvalue but the regularisation
+        least = 1.0
+        if k >= tau_min(replace(setting, delta=level)):
+            least += 0.5 * setting.excitation * setting.horizon * k
         bound = true_norm + 2.0 * math.sqrt(epoch.beta(k) / least)
-        left, k, level = left - k, 2 * k, level / 2.0
-    return found
+        remaining -= k
+        k *= 2
+        level /= 2.0
+    return epochs
 
 
 def selection_epoch_norm(setting: Setting, *, true_norm: float, excess: float) -> int:
-    """Return the first epoch from which b^(i) <= ||theta*|| + ``excess``, one more than the last within K if none."""
-    epochs = enumerate(norm_epochs(setting, true_norm=true_norm), start=1)
-    return 1 + max((i for i, epoch in epochs if epoch.norm_bound > true_norm + excess), default=0)
+    """Return the first epoch from which b^(i) <= ||theta*|| + ``excess``.
+
+    If there is none within K, one more than the last.
+    """
+    last = 0
+    for i, epoch in enumerate(norm_epochs(setting, true_norm=true_norm), start=1):
+        if epoch.norm_bound > true_norm + excess:
+            last = i
+    return last + 1
 
 
 def regret_bound_norm(setting: Setting, *, true_norm: float) -> dict[str, float]:
-    """Return the right side of theorem 3, over :func:`norm_epochs`, with probability 1 - 6 delta."""
+    """Return the right side of theorem 3, over :func:`norm_epochs`.
+
+    With probability 1 - 6 delta.
+    """
     epochs = [regret_bound_linear(epoch) for epoch in norm_epochs(setting, true_norm=true_norm)]
     return {name: sum(epoch[name] for epoch in epochs) for name in ("width", "noise", "total")}
 

@@ -1,4 +1,4 @@
-r"""UCRL-VTR over a finite family of kernels, to the letter (section 2, "The Base Algorithm", and appendix A.1).
+r"""UCRL-VTR over a finite family of kernels, to the letter (section 2 and appendix A.1).
 
     for episodes k = 1, 2, ...
         P_k = argmax { V*_{P,1}(s_1) : P in B_{k-1} }
@@ -11,8 +11,8 @@ r"""UCRL-VTR over a finite family of kernels, to the letter (section 2, "The Bas
 with the radius
 
 .. math:: \beta_k(\delta) = 8 H^2 \log(|F|/\delta) \quad\text{(finite F)}, \qquad
-   8 H^2 \log\frac{2 N(F, \alpha)}{\delta} + 4 H^2 \Big(2 + \sqrt{2 \log\tfrac{4 kH (kH + 1)}{\delta}}\Big)
-   \quad\text{(infinite F)}.
+   8 H^2 \log\frac{2 N(F, \alpha)}{\delta}
+   + 4 H^2 \Big(2 + \sqrt{2 \log\tfrac{4 kH (kH + 1)}{\delta}}\Big) \quad\text{(infinite F)}.
 
 With z the vector of (P V)(s, a) over all P, both sums follow from sum z z', sum y z and sum y^2.
 
@@ -24,15 +24,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
+from occamrl.arrays import Bools, Floats, Ints
 from occamrl.errors import ParameterError, require_delta, require_kind, require_undiscounted
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
+from occamrl.protocols import Flow, Known, Learner, Plan
+
+
+class UCRLVTRState(TypedDict):
+    """Sums over rows; z is the vector of (P V)(s, a) over all n members P."""
+
+    episodes: int  # k
+    zz: Floats  # [n, n]
+    yz: Floats  # [n]
+    yy: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,34 +63,32 @@ class UCRLVTR(Learner):
         require_kind("family", self.family, FiniteFamily)
         require_delta(self.delta)
 
-    def begin(self, known: Known) -> dict[str, Any]:
+    def begin(self, known: Known) -> UCRLVTRState:
         """Return the state before any data: every loss and distance is zero, so that B_0 = F."""
         require_setting(known, self.family.features)
-        sums = {
-            "zz": np.zeros((self.family.size, self.family.size)),
-            "yz": np.zeros(self.family.size),
-            "yy": 0.0,
-        }
-        return {"episodes": 0, **sums}
+        n = self.family.size
+        return {"episodes": 0, "zz": np.zeros((n, n)), "yz": np.zeros(n), "yy": 0.0}
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
-        """Plan one episode: from each start s_1, the optimal policy of the most optimistic member of B_{k-1}."""
+    def plan(self, known: Known, state: UCRLVTRState, draw: np.random.Generator) -> Plan:
+        """Plan one episode: from each start s_1, for the most optimistic member of B_{k-1}."""
         values, policies = optimal_values(self.family, known)
         inside = self.confidence_set(known, state)
         member = np.where(inside[:, None], values[:, 0], -np.inf).argmax(axis=0)  # [S]
-        plans = {each: Plan(policy=policies[each], values=values[each]) for each in member.tolist()}
+        plans = {m: Plan(policy=policies[m], values=values[m]) for m in member.tolist()}
+        starts = {s: plans[m] for s, m in enumerate(member.tolist())}
+        # the plan itself is for a start that is not told beforehand: the likeliest
         likely = 0 if known.initial is None else int(known.initial.argmax())
-        return replace(
-            plans[member[likely]], starts={s: plans[each] for s, each in enumerate(member.tolist())}
-        )
+        return replace(starts[likely], starts=starts)
 
-    def losses(self, state: dict[str, Any]) -> Floats:
+    def losses(self, state: UCRLVTRState) -> Floats:
         """Return L_k(P) of every member."""
         return np.asarray(state["yy"] - 2.0 * state["yz"] + np.diag(state["zz"]))
 
-    def confidence_set(self, known: Known, state: dict[str, Any]) -> NDArray[np.bool_]:
+    def confidence_set(self, known: Known, state: UCRLVTRState) -> Bools:
         """Return which members are in B_k."""
-        zz, estimate = state["zz"], int(self.losses(state).argmin())
+        # L_k(P, P'), the sum of (z_P - z_P')^2, has three entries of the sum of z z'
+        zz = state["zz"]
+        estimate = int(self.losses(state).argmin())
         distances = np.diag(zz) - 2.0 * zz[estimate] + zz[estimate, estimate]
         return np.asarray(distances <= self.beta(known.horizon))
 
@@ -89,12 +96,11 @@ class UCRLVTR(Learner):
         """Return the radius beta_k(delta), the same for all k."""
         return 8 * horizon**2 * math.log(self.family.size / self.delta)
 
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+    def learn(self, known: Known, state: UCRLVTRState, plan: Plan, flow: Flow) -> None:
         """Enter the rows; their value functions are those of the plan."""
         following = np.asarray(plan.values)[flow.step + 1]  # V_{h+1} [rows, S]
-        z = np.einsum(
-            "nrs,rs->nr", dense_kernels(self.family)[:, flow.state, flow.action], following
-        )
+        kernels = dense_kernels(self.family)[:, flow.state, flow.action]  # [n, rows, S]
+        z = np.einsum("nrs,rs->nr", kernels, following)
         y = following[np.arange(flow.step.size), flow.next_state]
         state["zz"] += (z * flow.count) @ z.T
         state["yz"] += z @ (flow.count * y)
@@ -117,10 +123,12 @@ def beta_infinite(
     levels add up to delta.
     """
     rows = max(1, episodes) * horizon  # kH
-    scale, level = 1 / rows, delta
+    scale = 1 / rows
+    level = delta
     if cover_scales == "dyadic":
         j = (rows - 1).bit_length()  # 2^-j is the largest power that does not exceed 1/(kH)
-        scale, level = 0.5**j, delta / ((j + 1) * (j + 2))
+        scale = 0.5**j
+        level = delta / ((j + 1) * (j + 2))
     discretisation = 2 + math.sqrt(2 * math.log(4 * rows * (rows + 1) / level))
     entropy = family.log_covering_number(scale)
     return 8 * horizon**2 * (entropy + math.log(2 / level)) + 4 * horizon**2 * discretisation
@@ -134,25 +142,28 @@ def dense_kernels(family: FiniteFamily) -> Floats:
 
 @lru_cache(maxsize=16)
 def optimal_values(family: FiniteFamily, known: Known) -> tuple[Floats, Ints]:
-    """Return V*_{P,h}(s) [n, H + 1, S] of every member P and its greedy policy [n, H, S], by backward induction.
+    """Return V*_{P,h}(s) [n, H + 1, S] of every member P and its greedy policy [n, H, S].
 
-    Steps count from 0 here: ``values[:, h]`` is V_{h+1} of the formulas, and ``values[:, H]`` is
-    zero.
+    By backward induction. Steps count from 0 here: ``values[:, h]`` is V_{h+1} of the formulas, and
+    ``values[:, H]`` is zero.
     """
-    kernels, (n, H, S) = dense_kernels(family), (family.size, known.horizon, known.states)
-    values, policies = np.zeros((n, H + 1, S)), np.zeros((n, H, S), dtype=np.int64)
+    n = family.size
+    H = known.horizon
+    kernels = dense_kernels(family)
+    values = np.zeros((n, H + 1, known.states))
+    policies = np.zeros((n, H, known.states), dtype=np.int64)
     for h in reversed(range(H)):
         q = known.base_reward + (kernels @ values[:, h + 1, None, :, None])[..., 0]  # r + P V_{h+1}
-        values[:, h], policies[:, h] = q.max(axis=2), q.argmax(axis=2)
+        values[:, h] = q.max(axis=2)
+        policies[:, h] = q.argmax(axis=2)
     return values, policies
 
 
 def require_setting(known: Known, features: FeatureMap) -> None:
-    """Refuse what is outside the paper's setting: rewards are known, depend on (s, a) alone, and are not discounted."""
+    """Refuse what is outside the paper's setting: known rewards r(s, a) that are not discounted."""
     features.attach(known)  # refuses a problem of other sizes
     require_undiscounted(known)
     if not known.rewards_known or known.transition_rewards is not None:
         got = "rewards on transitions" if known.rewards_known else "unknown rewards"
-        raise ParameterError(
-            "rewards", got=got, expected="known rewards r(s, a), as the paper assumes"
-        )
+        expected = "known rewards r(s, a), as the paper assumes"
+        raise ParameterError("rewards", got=got, expected=expected)

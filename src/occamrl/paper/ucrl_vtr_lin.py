@@ -1,4 +1,4 @@
-r"""UCRL-VTR-LIN for linear kernel MDPs, to the letter (section 3, "The Base Algorithm"; Jia et al. 2020).
+r"""UCRL-VTR-LIN for linear kernel MDPs, to the letter (section 3; Jia et al. 2020).
 
 P*(s'|s,a) = <phi(s,a,s'), theta*> with ||theta*|| <= b. Write phi_V(s,a) = sum over s' of
 phi(s,a,s') V(s').
@@ -6,8 +6,9 @@ phi(s,a,s') V(s').
     Sigma_0 = I
     for episodes k = 1, 2, ...
         for h = H, ..., 1, with V_{H+1} = 0 and x = phi_{V_{h+1}}(s, a):
-            Q_h(s, a) = r(s, a) + <x, theta_{k-1}> + sqrt(beta_{k-1}(delta)) ||Sigma_{k-1}^{-1/2}
-            x|| V_h(s) = min { max_a Q_h(s, a), H }
+            Q_h(s, a) = r(s, a) + <x, theta_{k-1}>
+                      + sqrt(beta_{k-1}(delta)) ||Sigma_{k-1}^{-1/2} x||
+            V_h(s) = min { max_a Q_h(s, a), H }
         play a_h = argmax_a Q_h(s_h, a), observe s_1, a_1, ..., s_{H+1}
         for h = 1, ..., H, with x = phi_{V_{h+1}}(s_h, a_h):
             Sigma_k = Sigma_k + x x^T,  the right-hand side gains V_{h+1}(s_{h+1}) x
@@ -29,14 +30,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import require_choice, require_delta, require_kind, require_number
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr import require_setting
-from occamrl.protocols import Floats, Flow, Known, Learner, Plan
+from occamrl.protocols import Flow, Known, Learner, Plan
+
+
+class UCRLVTRLinState(TypedDict):
+    """The regression."""
+
+    episodes: int  # k
+    sigma: Floats  # [d, d] Sigma_k
+    xy: Floats  # [d] the right-hand side
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,46 +84,50 @@ class UCRLVTRLin(Learner):
         require_choice("radius", self.radius, ("paper", "ayoub"))
         require_number("paper_constant", self.paper_constant, 0.0, math.inf, open_low=True)
 
-    def begin(self, known: Known) -> dict[str, Any]:
+    def begin(self, known: Known) -> UCRLVTRLinState:
         """Return the state before any data: Sigma_0 = I."""
         require_setting(known, self.features)
         d = self.features.dimension
         return {"episodes": 0, "sigma": np.eye(d), "xy": np.zeros(d)}
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: UCRLVTRLinState, draw: np.random.Generator) -> Plan:
         """Return the greedy policy of the optimistic values, for one episode."""
-        H, theta, inverse = known.horizon, self.estimate(state), np.linalg.inv(state["sigma"])
-        values, policy = (
-            np.zeros((H + 1, known.states)),
-            np.zeros((H, known.states), dtype=np.int64),
-        )
+        H = known.horizon
+        theta = self.estimate(state)
+        inverse = np.linalg.inv(state["sigma"])
+        values = np.zeros((H + 1, known.states))
+        policy = np.zeros((H, known.states), dtype=np.int64)
         for h in reversed(range(H)):
             x = dense_features(self.features) @ values[h + 1]
+            # rounding may leave a square below 0
             norm = np.sqrt(np.maximum(((x @ inverse) * x).sum(axis=2), 0.0))
             q = known.base_reward + x @ theta + self.width(H, h + 1, state) * norm
             policy[h] = q.argmax(axis=1)
             values[h] = np.minimum(q.max(axis=1), H)
         return Plan(policy=policy, values=values)
 
-    def estimate(self, state: dict[str, Any]) -> Floats:
+    def estimate(self, state: UCRLVTRLinState) -> Floats:
         """Return theta_k."""
         return np.asarray(np.linalg.solve(state["sigma"], state["xy"]))
 
-    def width(self, horizon: int, h: int, state: dict[str, Any]) -> float:
+    def width(self, horizon: int, h: int, state: UCRLVTRLinState) -> float:
         """Return sqrt(beta_k(delta)), at step h = 1, ..., H."""
-        H, d, k, b = horizon, self.features.dimension, max(1, state["episodes"]), self.norm_bound
+        H = horizon
+        d = self.features.dimension
+        k = max(1, state["episodes"])
+        b = self.norm_bound
         if self.radius == "ayoub":
             logdet = np.linalg.slogdet(state["sigma"])[1]
             return (H - h + 1) / 2 * math.sqrt(2 * math.log(1 / self.delta) + logdet) + b
         beta = b**2 + H**2 * d * math.log(k * H) * math.log(k**2 * H / self.delta) ** 2
         return math.sqrt(self.paper_constant * beta)
 
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+    def learn(self, known: Known, state: UCRLVTRLinState, plan: Plan, flow: Flow) -> None:
         """Enter the rows of the episode into the regression."""
-        phi, values = dense_features(self.features), np.asarray(plan.values)
-        for h, s, a, following, n in zip(
-            flow.step, flow.state, flow.action, flow.next_state, flow.count, strict=True
-        ):
+        phi = dense_features(self.features)
+        values = np.asarray(plan.values)
+        rows = zip(flow.step, flow.state, flow.action, flow.next_state, flow.count, strict=True)
+        for h, s, a, following, n in rows:
             x = phi[s, a] @ values[h + 1]
             state["sigma"] += n * np.outer(x, x)
             state["xy"] += n * values[h + 1, following] * x
@@ -122,14 +136,11 @@ class UCRLVTRLin(Learner):
 
 @lru_cache(maxsize=16)
 def dense_features(features: FeatureMap) -> Floats:
-    """Return the features as one array phi[s, a, j, s'], so that ``phi @ V`` is phi_V(s, a) [S, A, d]."""
-    units = np.eye(features.groups * features.width).reshape(-1, features.groups, features.width)
-    each = [features.kernel(unit) for unit in units]
-    return np.stack(
-        [
-            each[g * features.width + j]
-            for g, size in enumerate(features.sizes)
-            for j in range(size)
-        ],
-        axis=2,
-    )
+    """Return the features as phi[s, a, j, s'], so that ``phi @ V`` is phi_V(s, a) [S, A, d]."""
+    coordinates = []
+    for group, size in enumerate(features.sizes):
+        for j in range(size):
+            unit = np.zeros((features.groups, features.width))
+            unit[group, j] = 1.0
+            coordinates.append(features.kernel(unit))
+    return np.stack(coordinates, axis=2)

@@ -1,1 +1,1 @@
-"""Selectors: learners that find out which model they need while they act; and arenas of learners under a rule."""
+"""Selectors: learners that find out which model they need; arenas, and rules over learners."""

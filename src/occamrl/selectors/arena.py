@@ -1,5 +1,8 @@
 """An arena: a rule chooses, before every episode, which of several base learners plays it.
 
+    before an episode   the rule chooses a base, which plans; or a past policy of a base
+    after it            the base learns from it (or all do), and the rule is told the return
+
 An arena is a learner like any other: it runs wherever one runs, and can be a base of another arena.
 """
 
@@ -7,15 +10,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from occamrl.errors import ParameterError, require_kind, require_number
-from occamrl.protocols import Flow, Known, Learner, Plan, Played, Replay, Rule
+from occamrl.protocols import Flow, Known, Learner, Plan, Played, Replay, Rule, State
 
 MOST_POLICIES = 1_000  # of each base that are kept for replays
+
+Policy = NDArray[Any]  # actions [H, S], or probabilities of actions [H, S, A]
+
+
+class ArenaState(TypedDict):
+    """What the rule and the bases remember."""
+
+    memory: State  # of the rule
+    bases: list[State]
+    plays: list[int]  # episodes of each base, replays apart
+    past: list[list[Policy]]  # of each base, for replays
+
+
+class Turn(NamedTuple):
+    """Who plays an episode."""
+
+    base: int
+    plans: dict[int, Plan] | None  # of the bases that learn from it; None: a replay
+    slot: int  # of the past policies, should this one be kept
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,8 +47,9 @@ class Arena(Learner):
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
-    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
-    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.UCB1()), problem, episodes=50)
+    >>> greedy = orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))
+    >>> arena = orl.Arena(bases=[greedy, orl.UniformRandom()], rule=orl.UCB1())
+    >>> result = orl.run(arena, problem, episodes=50)
     >>> plays = result.state["plays"]  # episodes of each base
 
     Parameters
@@ -46,7 +70,7 @@ class Arena(Learner):
         default the horizon.
     """
 
-    bases: Sequence[Any]
+    bases: Sequence[Learner]
     rule: Rule
     share: bool = False
     largest_return: float | None = None
@@ -60,73 +84,82 @@ class Arena(Learner):
                 expected = "a learner, with begin, plan and learn"
                 raise ParameterError("bases", got=repr(base)[:80], expected=expected, index=(i,))
         if isinstance(self.rule, type) or not isinstance(self.rule, Rule):
-            raise ParameterError(
-                "rule", got=repr(self.rule)[:80], expected="a rule, with start, choose and update"
-            )
+            expected = "a rule, with start, choose and update"
+            raise ParameterError("rule", got=repr(self.rule)[:80], expected=expected)
         require_kind("share", self.share, bool)
         if self.largest_return is not None:
             require_number("largest_return", self.largest_return, 0.0, math.inf, open_low=True)
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return a fresh state: the rule's memory, the states of the bases, plays of each, and past policies."""
-        count = len(self.bases)
-        states = [base.begin(known) for base in self.bases]
+    def begin(self, known: Known) -> ArenaState:
+        """Return a fresh state."""
         return {
-            "memory": self.rule.start(count),
-            "bases": states,
-            "plays": [0] * count,
-            "past": [[] for _ in states],
+            "memory": self.rule.start(len(self.bases)),
+            "bases": [base.begin(known) for base in self.bases],
+            "plays": [0] * len(self.bases),
+            "past": [[] for _ in self.bases],
         }
 
-    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: ArenaState, draw: np.random.Generator) -> Plan:
         """Ask the rule for a base, and the base for a plan of one episode."""
         chosen = self.rule.choose(state["memory"], draw)
+        plans: dict[int, Plan] | None = None
         if isinstance(chosen, Replay):
-            past = state["past"][chosen.base]
-            plan, plans, base = Plan(policy=past[int(draw.integers(len(past)))]), None, chosen.base
+            base = chosen.base
+            past = state["past"][base]
+            plan = Plan(policy=past[int(draw.integers(len(past)))])
+            facts = {"base": base + 1, "label": "replay"}
         else:
             base = int(chosen)
             asked = range(len(self.bases)) if self.share else [base]
             plans = {i: self.bases[i].plan(known, state["bases"][i], draw) for i in asked}
             plan = plans[base]
-        facts = {"base": base + 1, "label": "replay"} if plans is None else {"base": base + 1}
-        keep = int(
-            draw.integers(max(1, state["plays"][base] + 1))
-        )  # a place in the reservoir of past policies
-        told: Any = {
-            "facts": facts,
-            "diagnostics": {"plays": list(state["plays"])},
-            "carry": (base, plans, keep),
-        }
-        starts = {
-            start: Plan(policy=part.policy, values=part.values, **told)
-            for start, part in plan.starts.items()
-        }
-        return Plan(policy=plan.policy, values=plan.values, starts=starts, **told)
+            facts = {"base": base + 1}
+        # every past episode of a base is equally likely to be kept: a reservoir
+        slot = int(draw.integers(max(1, state["plays"][base] + 1)))
+        whole = Plan(
+            policy=plan.policy,
+            values=plan.values,
+            facts=facts,
+            diagnostics={"plays": list(state["plays"])},
+            carry=Turn(base, plans, slot),
+        )
+        starts = {}
+        for start, part in plan.starts.items():
+            starts[start] = replace(whole, policy=part.policy, values=part.values)
+        return replace(whole, starts=starts)
 
-    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+    def learn(self, known: Known, state: ArenaState, plan: Plan, flow: Flow) -> None:
         """Tell the base that played, or all of them, and the rule."""
-        base, plans, keep = plan.carry
+        turn: Turn = plan.carry
+        played = self._played(known, plan, flow)
+        self.rule.update(state["memory"], turn.base, played)
+        # a replay is there to measure a base; it is shared with nobody
+        if turn.plans is None:
+            return
+        # a rule of the user's need not say that it replays nothing
+        if getattr(self.rule, "replays", False):
+            keep_policy(state["past"][turn.base], np.array(plan.policy), turn.slot)
+        state["plays"][turn.base] += 1
+        for i, planned in turn.plans.items():
+            self.bases[i].learn(known, state["bases"][i], planned.part(played.start), flow)
+
+    def _played(self, known: Known, plan: Plan, flow: Flow) -> Played:
+        """Return an episode as the rule is told of it."""
         largest = float(known.horizon if self.largest_return is None else self.largest_return)
         start = int(flow.state[flow.step == 0][0])
-        planned = (
-            math.nan
-            if plan.values is None or plans is None
-            else float(plan.values[0, start]) / largest
-        )
         earned = float(flow.reward @ (flow.count * known.discount**flow.step))
+        # rules assume returns in [0, 1], which a largest return that is too small would break
         value = min(1.0, max(0.0, earned / largest))
-        self.rule.update(state["memory"], base, Played(value, planned, start, flow, plans is None))
-        if plans is None:
-            return
-        if getattr(
-            self.rule, "replays", False
-        ):  # every past episode of a base is equally likely to be kept
-            past = state["past"][base]
-            if len(past) < MOST_POLICIES:
-                past.append(np.array(plan.policy))
-            elif keep < MOST_POLICIES:
-                past[keep] = np.array(plan.policy)
-        state["plays"][base] += 1
-        for i, own in plans.items():
-            self.bases[i].learn(known, state["bases"][i], own.part(start), flow)
+        replay = plan.carry.plans is None
+        planned = math.nan
+        if plan.values is not None and not replay:
+            planned = float(plan.values[0, start]) / largest
+        return Played(value, planned, start, flow, replay)
+
+
+def keep_policy(past: list[Policy], policy: Policy, slot: int) -> None:
+    """Keep a policy while there is room, and then in place of another if its slot says so."""
+    if len(past) < MOST_POLICIES:
+        past.append(policy)
+    elif slot < MOST_POLICIES:
+        past[slot] = policy

@@ -1,4 +1,4 @@
-"""What selectors are compared with: the plain learner that a selector would be if it knew, or did not look.
+"""What selectors are compared with: the learner that one would be if it knew, or did not look.
 
 ``oracle`` knows the class, the support or the norm; ``largest`` plays the whole class, ``smallest``
 the first one.
@@ -7,20 +7,35 @@ the first one.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
 import numpy as np
 
 from occamrl.errors import ParameterError
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Learner
 
 
+@runtime_checkable
+class HasLadder(Protocol):
+    """A selector of classes."""
+
+    ladder: Any
+
+
+@runtime_checkable
+class HasTheta(Protocol):
+    """A problem whose kernel is linear in features."""
+
+    theta: Any
+
+
 def oracle(selector: Learner, problem: Any) -> Learner:
-    """Return the learner that a selector would be if it knew the truth: the class, or the support and the norm.
+    """Return the learner that a selector would be if it knew the class, or support and norm.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("sparse-ladder")
@@ -28,36 +43,37 @@ def oracle(selector: Learner, problem: Any) -> Learner:
     >>> orl.oracle(selector, problem).family.size, orl.largest(selector).family.size
     (129, 577)
     """
-    ladder, theta = getattr(selector, "ladder", None), getattr(problem, "theta", None)
-    if ladder is not None:
-        m = ladder.class_of(as_mdp(problem))
+    if selects_class(selector):
+        m = selector.ladder.class_of(as_mdp(problem))
         if m is None:
-            got, expected = (
-                f"no class that contains {type(problem).__name__}",
-                "one that contains the problem's kernel",
-            )
+            got = f"no class that contains {type(problem).__name__}"
+            expected = "one that contains the problem's kernel"
             raise ParameterError("ladder", got=got, expected=expected)
         return on_class(selector, m)
-    if theta is None or not hasattr(selector, "features"):
+    options = shared_options(UCRLVTRLin, selector)
+    if not isinstance(problem, HasTheta) or "features" not in options:
         got = f"a {type(selector).__name__} on {type(problem).__name__}"
-        raise ParameterError(
-            "oracle", got=got, expected="a selector with a ladder, or a problem with theta"
-        )
-    own: dict[str, Any] = {}
-    if getattr(selector, "norm", True):
-        own["norm_bound"] = float(np.linalg.norm(theta))
-    if getattr(selector, "dimension", True):
-        own["features"] = selector.features.restrict(np.flatnonzero(theta).tolist())
-    return _learner(UCRLVTRLin, selector, **own)
+        expected = "a selector with a ladder, or a problem with theta"
+        raise ParameterError("oracle", got=got, expected=expected)
+    # a selector that does not say what it finds is taken to find both
+    finds = getattr(selector, "finds", ("support", "norm"))
+    if "norm" in finds:
+        options["norm_bound"] = float(np.linalg.norm(problem.theta))
+    if "support" in finds:
+        support = np.flatnonzero(problem.theta).tolist()
+        options["features"] = options["features"].restrict(support)
+    return UCRLVTRLin(**options)
 
 
 def largest(selector: Learner) -> Learner:
-    """Return the learner that a selector would be without selection: on the largest class, or on all features."""
-    ladder = getattr(selector, "ladder", None)
-    if ladder is None and not hasattr(selector, "norm_bound"):
+    """Return the learner without selection: on the largest class, or on all features."""
+    if selects_class(selector):
+        return on_class(selector, selector.ladder.classes)
+    options = shared_options(UCRLVTRLin, selector)
+    if "norm_bound" not in options:
         expected = "a selector with a ladder, or with features and a norm bound"
         raise ParameterError("selector", got=f"a {type(selector).__name__}", expected=expected)
-    return _learner(UCRLVTRLin, selector) if ladder is None else on_class(selector, ladder.classes)
+    return UCRLVTRLin(**options)
 
 
 def smallest(selector: Learner) -> Learner:
@@ -65,27 +81,34 @@ def smallest(selector: Learner) -> Learner:
     return on_class(selector, 1)
 
 
-def on_class(selector: Learner, m: Any) -> Learner:
-    """Return the learner on class m of a selector's ladder, m = 1 ... M."""
-    ladder: Any = getattr(selector, "ladder", None)
-    if ladder is None:
-        raise ParameterError(
-            "selector", got=f"a {type(selector).__name__}", expected="a selector with a ladder"
-        )
+def on_class(selector: object, m: Any) -> Learner:
+    """Return the learner on class m of a selector's ladder, m = 1 ... M, which checks it."""
+    if not selects_class(selector):
+        expected = "a selector with a ladder"
+        raise ParameterError("selector", got=f"a {type(selector).__name__}", expected=expected)
+    ladder: Ladder | ParametricLadder = selector.ladder
     if isinstance(ladder, ParametricLadder):
-        return dataclasses.replace(selector, ladder=ladder.only(m))  # type: ignore[type-var]  # selectors are dataclasses
+        # with real parameters the selector itself is the learner, on a ladder of one class
+        alone: Learner = dataclasses.replace(cast(Any, selector), ladder=ladder.only(m))
+        return alone
     family = ladder.family_of(m)
     if family.finite:
-        return _learner(UCRLVTR, selector, family=family)
-    return _learner(
-        UCRLVTRLin, selector, features=family.own_features, norm_bound=family.norm_bound
-    )
+        return UCRLVTR(**{**shared_options(UCRLVTR, selector), "family": family})
+    options = shared_options(UCRLVTRLin, selector)
+    options |= {"features": family.own_features, "norm_bound": family.norm_bound}
+    return UCRLVTRLin(**options)
 
 
-def _learner(kind: Any, selector: Any, **own: Any) -> Learner:
-    """Return a learner with its own parameters, and those that it shares with a selector unless these are None."""
-    shared = {each.name: getattr(selector, each.name, None) for each in dataclasses.fields(kind)}
-    made: Learner = kind(
-        **{name: value for name, value in (shared | own).items() if value is not None}
-    )
-    return made
+def selects_class(selector: object) -> TypeGuard[HasLadder]:
+    """Return whether a selector has a ladder."""
+    return isinstance(selector, HasLadder) and selector.ladder is not None
+
+
+def shared_options(kind: type[UCRLVTR | UCRLVTRLin], selector: object) -> dict[str, Any]:
+    """Return the parameters of a learner that a selector has too, unless they are None."""
+    options = {}
+    for field in dataclasses.fields(kind):
+        option = getattr(selector, field.name, None)
+        if option is not None:
+            options[field.name] = option
+    return options
