@@ -26,11 +26,9 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from occamrl.answers.answer import Answer
-from occamrl.protocols import Interval
 from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.models.model import ParametricLadder
-from occamrl.protocols import Floats
+from occamrl.protocols import Floats, Interval
 from occamrl.running.flow import simulate
 from studies.figures import Size, each, table
 

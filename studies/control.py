@@ -24,7 +24,7 @@ import occamrl as orl
 from occamrl.control import evidence
 from occamrl.control.agent import averaged
 from occamrl.control.ladder import Simulator
-from occamrl.problems.grids import Grid
+from occamrl.control.vertices import Grid
 from occamrl.protocols import Floats
 from studies.figures import Size, each, table
 from studies.systems import CREEK, PENDULUM_V1, SYSTEMS, Rng, World, creek

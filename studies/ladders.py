@@ -14,10 +14,11 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from occamrl.problems.classic import RiverZones
+from occamrl.addresses import stream
 from occamrl.problems.lakes import PatchyIce
-from occamrl.problems.mixtures import MemoryWalk, ReferenceLadder, SparseMixture
+from occamrl.problems.mixtures import ReferenceLadder, SparseMixture
 from occamrl.problems.operations import Pricing
+from occamrl.protocols import Ints
 from studies.figures import Panel, Played, Runs, Size, curves, number, picture, play, regrets, table
 
 
@@ -178,37 +179,62 @@ def coordinates() -> tuple[Any, Any, int]:
     return orl.Ladder(parts), mixture, 2**14 - 2
 
 
+def swim(states: int, horizon: int, zones: int, left_reward: float = 0.005) -> orl.FiniteMDP:
+    """Return a river whose current is the same along each of some zones of equal length.
+
+    Swimming left is sure, and pays a little in the first state; swimming right goes up or down with
+    the probabilities of the zone, and pays 1 in the last state.
+    """
+    draw = stream(0, "river_zones")
+    up = np.repeat(draw.uniform(0.3, 0.75, zones), states // zones)
+    down = np.repeat(draw.uniform(0.02, 0.2, zones), states // zones)
+    transition = np.zeros((states, 2, states))
+    for s in range(states):
+        left, right = river_moves(states)[s]
+        transition[s, 0, left[0]] = 1.0
+        np.add.at(transition[s, 1], right, [down[s], 1.0 - up[s] - down[s], up[s]])
+    reward = np.zeros((states, 2))
+    reward[0, 0] = left_reward
+    reward[-1, 1] = 1.0
+    return orl.FiniteMDP(transition=transition, reward=reward, horizon=horizon)
+
+
+def river_moves(states: int) -> Ints:
+    """Return where moves lead [S, 2, 3]: down, stay, up; swimming left has one move, down."""
+    moves = np.full((states, 2, 3), -1)
+    for s in range(states):
+        below = max(s - 1, 0)
+        moves[s, 0, 0] = below
+        moves[s, 1] = below, s, min(s + 1, states - 1)
+    return moves
+
+
+def river_ladder(states: int, zones: Sequence[int]) -> orl.Ladder:
+    """Return the river seen through partitions into so many zones."""
+    classes = []
+    for count in zones:
+        partition = np.arange(states) // (states // count)
+        classes.append(orl.AggregationFamily(partition=partition, moves=river_moves(states)))
+    return orl.Ladder(classes)
+
+
 def river(left_reward: float) -> tuple[Any, Any, int]:
     """Return the river of 24 states seen through 2, 4, 8 and 24 blocks, the truth at 8."""
-    problem = RiverZones(left_reward=left_reward)
-    parts = [
-        orl.AggregationFamily(partition=problem.partition(n), moves=problem.moves)
-        for n in (2, 4, 8, 24)
-    ]
-    return orl.Ladder(parts), problem, 2**12 - 2
-
-
-def memory() -> tuple[Any, Any, int]:
-    """Return the orders of memory 0, 1 and 2, the truth at 1."""
-    problem = MemoryWalk()
-    parts = [
-        orl.AggregationFamily(partition=problem.partition(k), moves=problem.moves) for k in range(3)
-    ]
-    return orl.Ladder(parts), problem, 2**12 - 2
+    problem = swim(24, 48, 8, left_reward)
+    return river_ladder(24, (2, 4, 8, 24)), problem, 2**12 - 2
 
 
 def linear(size: Size) -> str:
-    """Measure linear ladders: coordinates, aggregations of a river, orders of memory."""
+    """Measure linear ladders: coordinates, and aggregations of a river."""
     rows, panels = [], []
     for title, (ladder, problem, episodes), seeds in size.some(
         (
             ("coordinates 1 ... 9", coordinates(), 10),
-            ("order of memory", memory(), 5),
             ("river, home pays .005", river(0.005), 5),
             ("river, home pays .03", river(0.03), 2),
         )
     ):
-        m = ladder.class_of(problem.mdp) or 0
+        m = ladder.class_of(problem) or 0
         cast = agents(ladder, m, "ARL-GEN", "oracle", "largest class", "smallest class")
         played = play(size, cast, problem, episodes, seeds, label=title)
         rows.append([title, f"{episodes:,}", seeds, m, *line(played, m)])

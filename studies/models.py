@@ -44,7 +44,7 @@ def shop(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield what a day can do: a sale earns 3 EUR, a lost customer costs 1, a unit kept .2, an order 2."""
     filled = min(stock + order, SHELF)
-    for demand, probability in enumerate(erratic(mean, empty, spread, MOST).tolist()):
+    for demand, probability in enumerate(erratic(mean, empty, spread, MOST)):
         left, lost = max(filled - demand, 0), max(demand - filled, 0)
         yield (
             probability,
@@ -273,7 +273,7 @@ def sizes(quick: bool) -> Iterator[str]:
             stock: int, order: int, *, mean: float, empty: float = 0.0, shelf: int = shelf
         ) -> Any:
             filled = min(stock + order, shelf)
-            for demand, probability in enumerate(erratic(mean, empty, 0.0, 6).tolist()):
+            for demand, probability in enumerate(erratic(mean, empty, 0.0, 6)):
                 yield (
                     probability,
                     max(filled - demand, 0),

@@ -1,71 +1,84 @@
-"""The practical problems: which class is found, after how long, and what that is worth in the field's own unit.
+"""The practical problems: which class is found, after how long, and what that is worth.
 
-For docs/problems (:mod:`studies.figures`): a truth for each class, means over 10 seeds; every seed
-is met by all agents alike.
+For docs/problems (:mod:`studies.figures`): a truth for each class, means over 10 seeds, in the
+field's own unit; every seed is met by all agents alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import numpy as np
 
 import occamrl as orl
 from occamrl.problems.operations import (
     LostSales,
     MachineReplacement,
+    PracticalProblem,
     QueueAdmission,
     WeekdayInventory,
 )
 from studies.figures import Panel, Size, curves, picture, play, table
-from studies.ladders import agents, header, line
+from studies.ladders import header, line
+
+EPISODES = 2**10 - 2
+SEEDS = 10
+VALUES = 12  # of each parameter of the smallest class, where that is played as a list
 
 
-def named(kind: Any) -> dict[str, Any]:
-    """Return a problem for each class, by its name."""
+def smallest_class(problem: PracticalProblem) -> orl.UCRLVTR:
+    """Return the learner that never leaves the smallest class: a list of it, without selection."""
+    model = problem.ladder.model
+    values = {}
+    for name in problem.ladder.free[0]:
+        low, high = model.box[name]
+        values[name] = np.linspace(low, high, VALUES).tolist()
+    return orl.UCRLVTR(family=model.family(values))
+
+
+def cast(problem: PracticalProblem) -> dict[str, orl.Learner]:
+    """Return Occam and its reference points."""
+    selector = orl.Occam(ladder=problem.ladder)
     return {
-        name.lstrip("+ "): problem
-        for name, problem in zip(kind.class_names, kind.truths(), strict=True)
+        "Occam": selector,
+        'scope="all"': orl.Occam(ladder=problem.ladder, scope="all"),
+        'acting="fit"': orl.Occam(ladder=problem.ladder, acting="fit"),
+        "oracle": orl.oracle(selector, problem),
+        "largest class": orl.largest(selector),
+        "smallest class": smallest_class(problem),
     }
 
 
-def study(truths: Mapping[str, Any], episodes: int, size: Size, drawn: str) -> str:
-    """Return what was lost in all episodes together."""
-    rows, panels = [], []
-    for name, problem in size.some(truths.items()):
-        ladder = orl.Ladder.of_problem(problem)
-        m = ladder.class_of(problem.mdp) or 0
-        runs = play(size, agents(ladder, m), problem, episodes, 10, label=name)
-        rows.append([name, m, f"{problem.mdp.optimal_value:,.1f}", *line(runs, m)])
-        lines = curves(runs, size.episodes(episodes))
-        panels.append(
-            Panel(name, lines, ylabel=f"{problem.unit_name} lost", beyond="smallest class")
-        )
+def study(kind: type[PracticalProblem], size: Size, drawn: str) -> str:
+    """Return what was lost in all episodes together, for a truth in each class."""
+    rows = []
+    panels = []
+    truths = list(enumerate(kind.truths(), start=1))
+    for m, problem in size.some(truths):
+        name = problem.ladder.names[m - 1]
+        runs = play(size, cast(problem), problem, EPISODES, SEEDS, label=name)
+        rows.append([name, f"{problem.mdp.optimal_value:,.1f}", *line(runs, m)])
+        lines = curves(runs, size.episodes(EPISODES))
+        panel = Panel(name, lines, ylabel=f"{kind.unit_name} lost", beyond="smallest class")
+        panels.append(panel)
     picture(size, drawn, panels)
-    head = [
-        f"truth; {problem.unit_name} lost in {episodes:,} episodes, 10 seeds",
-        "class needed",
-        "optimal value of one",
-    ]
-    return table([*head, *header(runs)], rows)
+    lost = f"class needed; {kind.unit_name} lost in {EPISODES:,} episodes, {SEEDS} seeds"
+    return table([lost, "optimal value of one", *header(runs)], rows)
 
 
 def lost_sales(size: Size) -> str:
     """Measure an inventory with lost sales, whose orders cost something."""
-    return study(named(LostSales), 2**12 - 2, size, "practical-lost-sales.png")
+    return study(LostSales, size, "practical-lost-sales.png")
 
 
 def weekday_inventory(size: Size) -> str:
     """Measure an inventory through the week."""
-    return study(named(WeekdayInventory), 2**10 - 2, size, "practical-weekday-inventory.png")
+    return study(WeekdayInventory, size, "practical-weekday-inventory.png")
 
 
 def queue_admission(size: Size) -> str:
     """Measure admission to a queue."""
-    return study(named(QueueAdmission), 2**11 - 2, size, "practical-queue-admission.png")
+    return study(QueueAdmission, size, "practical-queue-admission.png")
 
 
 def machine_replacement(size: Size) -> str:
-    """Measure replacing a machine; slow wear is a second truth in the largest class."""
-    slow = MachineReplacement(hazard=(0.05,) * 4 + (0.1,) * 2 + (0.2,) * 9)
-    truths = {**named(MachineReplacement), "slow wear": slow}
-    return study(truths, 2**10 - 2, size, "practical-machine-replacement.png")
+    """Measure replacing a machine."""
+    return study(MachineReplacement, size, "practical-machine-replacement.png")

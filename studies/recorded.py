@@ -1,7 +1,7 @@
-"""The means that version 2 had, beside those of now: total regret of many configurations, twenty seeds each.
+"""The means that version 2 had, beside those of now: total regret of many configurations.
 
-    python -m studies.recorded                   # plays them all and prints the table (about ten
-    minutes) python -m studies.recorded --only Occam      # those whose name contains a text
+    python -m studies.recorded                   plays them all, twenty seeds each: ten minutes
+    python -m studies.recorded --only Occam      those whose name contains a text
 
 ``data/version-2.json`` has the regret of every seed of version 0.2.0, which drew other random
 numbers: means must agree up to chance. A configuration differs where a Welch test and a rank test
@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,20 +25,23 @@ import numpy as np
 from scipy import stats
 
 import occamrl as orl
+from occamrl.protocols import Floats, Problem
+from studies.ladders import river_ladder, swim
 
 DATA = Path(__file__).with_name("data") / "version-2.json"
-SAMPLING: Any = {"acting": "sampling"}
-ALL: Any = {"scope": "all"}
-BERNOULLI: Any = {"reward_noise": "bernoulli"}
+Options = Any  # of classes of the package, of all kinds
+Played = tuple[orl.Learner, orl.FiniteMDP | Problem]  # who plays what
+SAMPLING: Options = {"acting": "sampling"}
+ALL: Options = {"scope": "all"}
+BERNOULLI: Options = {"reward_noise": "bernoulli"}
 
 # ---- problems ------------------------------------------------------------------------------------
 
-PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
+PROBLEMS: dict[str, tuple[str, Options]] = {
     "river": ("river-swim", {"states": 5}),
     "mixture": ("sparse-mixture", {}),
     "noisy mixture": ("sparse-mixture", BERNOULLI),
     "sparse ladder": ("sparse-ladder", {}),  # 1 < 17 < 129 < 577 kernels, m* = 3
-    "zones": ("river-zones", {"states": 12, "horizon": 24, "zones": 4}),
     "half ice": (
         "patchy-ice",
         {"slip": (0.1, 0.0), "levels": (0.0, 0.1), "horizon": 30, "rows": 4},
@@ -45,24 +49,9 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "ice": ("patchy-ice", {}),
     "ice in halves": ("patchy-ice", {"slip": (0.1, 0.0)}),
     "ice outside": ("patchy-ice", {"slip": (0.2,)}),
-    "desk": (
-        "queue-admission",
-        {
-            "room": 6,
-            "arrivals": (0.1, 0.2, 0.4),
-            "arrival_levels": (0.1, 0.2, 0.4),
-            "service_levels": (0.1, 0.3, 0.5),
-        },
-    ),
-    "shop": ("lost-sales", {"demand": "negative-binomial", "shelf": 10, "horizon": 14}),
-    "fleet": ("machine-replacement", {"hazard": (0.02,) * 8 + (0.4,) * 7}),
     "prices": (
         "pricing",
         {"stock": 5, "prices": 6, "horizon": 12, "demand": (0.6, 0.6, 0.6, 0.3, 0.05, 0.05)},
-    ),
-    "week": (
-        "weekday-inventory",
-        {"means": (4.0,) * 5 + (9.0, 9.0), "levels": (2.0, 4.0, 9.0), "shelf": 12},
     ),
 }
 
@@ -75,34 +64,34 @@ def problem(name: str) -> Any:
 
 
 @cache
-def one_hot() -> Any:
+def one_hot() -> orl.FeatureMap:
     return orl.FeatureMap.tabular(states=5, actions=2)
 
 
 @cache
-def mixture_features() -> Any:
+def mixture_features() -> orl.FeatureMap:
     return orl.FeatureMap(problem("mixture").phi)
 
 
 @cache
-def random_kernels() -> Any:
+def random_kernels() -> Floats:
     return np.random.default_rng(3).dirichlet(np.ones(5), size=(60, 5, 3))
 
 
-def random_ladder() -> Any:
+def random_ladder() -> orl.Ladder:
     kernels = random_kernels()
     return orl.Ladder([orl.FiniteFamily(kernels[:n]) for n in (1, 6, 20, 60)])
 
 
-def random_mdp(members: Any = 4, **more: Any) -> Any:
+def random_mdp(members: int | range = 4, **options: Options) -> orl.FiniteMDP:
     reward = np.random.default_rng(4).random((5, 3))
-    return orl.FiniteMDP(transition=random_kernels()[members], reward=reward, horizon=6, **more)
+    return orl.FiniteMDP(transition=random_kernels()[members], reward=reward, horizon=6, **options)
 
 
-ANYWHERE: Any = {"initial_state": np.full(5, 0.2)}
+ANYWHERE: Options = {"initial_state": np.full(5, 0.2)}
 
 
-def own_river(*, by_outcome: Any = False, **more: Any) -> Any:
+def own_river(*, by_outcome: bool = False, **options: Options) -> orl.FiniteMDP:
     """RiverSwim from arrays; rewards on (s, a), or on transitions (s, a, s')."""
     states = 5
     P = np.zeros((states, 2, states))
@@ -116,19 +105,23 @@ def own_river(*, by_outcome: Any = False, **more: Any) -> Any:
         reward[states - 1, 1, states - 1] = 0.9  # for staying
     else:
         reward = np.zeros((states, 2))
-        reward[0, 0], reward[-1, 1] = 0.05, 1.0
-    return orl.FiniteMDP(transition=P, reward=reward, horizon=20, **more)
+        reward[0, 0] = 0.05
+        reward[-1, 1] = 1.0
+    return orl.FiniteMDP(transition=P, reward=reward, horizon=20, **options)
 
 
 @cache
-def simulators() -> Any:
+def simulators() -> orl.Simulators:
     """Twelve rivers with a guess of the current in each of 8 states; docs/simulators.md."""
     rng = np.random.default_rng([0, 1])
 
-    def guess() -> Any:
-        up, down, P = rng.uniform(0.1, 0.6, 8), rng.uniform(0.05, 0.35, 8), np.zeros((8, 2, 8))
+    def guess() -> Floats:
+        up = rng.uniform(0.1, 0.6, 8)
+        down = rng.uniform(0.05, 0.35, 8)
+        P = np.zeros((8, 2, 8))
         for s in range(8):
-            below, above = max(s - 1, 0), min(s + 1, 7)
+            below = max(s - 1, 0)
+            above = min(s + 1, 7)
             P[s, 0, below] = 1.0
             np.add.at(P[s, 1], [above, below, s], [up[s], down[s], 1 - up[s] - down[s]])
         return P
@@ -136,14 +129,15 @@ def simulators() -> Any:
     return orl.Simulators([guess() for _ in range(12)])
 
 
-def simulated_river() -> Any:
+def simulated_river() -> orl.FiniteMDP:
     reward = np.zeros((8, 2))
-    reward[0, 0], reward[-1, 1] = 0.05, 1.0
+    reward[0, 0] = 0.05
+    reward[-1, 1] = 1.0
     truth = simulators().features.kernel([0, 0, 0, 0.6, 0, 0, 0, 0, 0.4, 0, 0, 0])
     return orl.FiniteMDP(transition=truth, reward=reward, horizon=32)
 
 
-def changing_both() -> Any:
+def changing_both() -> Played:
     """A different mixture of three kernels at each of 5 steps; docs/learners.md."""
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(np.ones(4), size=(3, 4, 2))
@@ -155,37 +149,29 @@ def changing_both() -> Any:
 
 
 @cache
-def gym_ladder() -> Any:
+def gym_ladder() -> orl.Ladder:
     """No slip < the same to both sides < any slip: 1, 11 and 231 models."""
     return orl.read_ladder("frozen-lake-4x4", horizon=50).ladder
 
 
-def gym_lake() -> Any:
+def gym_lake() -> orl.FiniteMDP:
     """Gymnasium's own table, with the actions' slips of 1/3."""
     environment: Any = gym.make("FrozenLake-v1", map_name="4x4").unwrapped
     return orl.FiniteMDP(outcomes=environment.P, horizon=50)
 
 
-def zones_ladder() -> Any:
-    """Aggregations of a river with 12 states, 4 zones; docs/selection-ladders.md."""
-    zones = problem("zones")
-    return orl.Ladder(
-        [orl.AggregationFamily(partition=zones.partition(n), moves=zones.moves) for n in (2, 4, 12)]
-    )
-
-
-def switch_kernel(p: Any) -> Any:
+def switch_kernel(p: float) -> Floats:
     """Two states; action 1 leads from the first to the second, which pays, with probability p."""
     return np.array([[[0.5, 0.5], [1.0 - p, p]], [[0.5, 0.5], [0.1, 0.9]]])
 
 
-def switch_ladder() -> Any:
-    """So far apart that the paper's own radius and threshold reject the wrong ones within 2,000 episodes."""
+def switch_ladder() -> orl.Ladder:
+    """So far apart that the paper's own radius and threshold reject the wrong ones in time."""
     kernels = np.stack([switch_kernel(p) for p in (1.0, 0.9, 0.5, 0.2, 0.05)])
     return orl.Ladder([orl.FiniteFamily(kernels[:n]) for n in (1, 2, 5)])
 
 
-def switch() -> Any:
+def switch() -> orl.FiniteMDP:
     return orl.FiniteMDP(
         transition=switch_kernel(0.05), reward=np.array([[0.0, 0.0], [1.0, 1.0]]), horizon=4
     )
@@ -194,60 +180,63 @@ def switch() -> Any:
 # ---- agents --------------------------------------------------------------------------------------
 
 
-def unknown(agent: Any) -> Any:
+def unknown(agent: orl.Learner) -> orl.Learner:
     """Return an agent that has to estimate the rewards, per (s, a)."""
     return orl.RewardsPerPair(agent=agent)
 
 
 def lin(
-    features: Any = None, norm_bound: Any = 1.3, kind: Any = orl.UCRLVTRLin, **more: Any
-) -> Any:
-    return kind(
-        features=mixture_features() if features is None else features, norm_bound=norm_bound, **more
-    )
+    features: orl.FeatureMap | None = None,
+    norm_bound: float = 1.3,
+    kind: Callable[..., orl.Learner] = orl.UCRLVTRLin,
+    **options: Options,
+) -> orl.Learner:
+    return kind(features=features or mixture_features(), norm_bound=norm_bound, **options)
 
 
-def river_lin(**more: Any) -> Any:
-    return lin(one_hot(), float(np.sqrt(10)), **more)
+def river_lin(**options: Options) -> orl.Learner:
+    return lin(one_hot(), float(np.sqrt(10)), **options)
 
 
-def listed(**more: Any) -> Any:
-    return orl.UCRLVTR(family=orl.FiniteFamily(random_kernels()), **more)
+def listed(**options: Options) -> orl.Learner:
+    return orl.UCRLVTR(family=orl.FiniteFamily(random_kernels()), **options)
 
 
-def members(ladder: orl.Ladder) -> Any:
+def members(ladder: orl.Ladder) -> orl.Learner:
     return orl.PSRL(ladder=orl.Ladder([ladder.family_of(ladder.classes)]))
 
 
-def selected(kind: Any, name: str, truth: str = "", **more: Any) -> Any:
+def selected(
+    kind: Callable[..., orl.Learner], name: str, truth: str = "", **options: Options
+) -> Played:
     """Return a selector on the ladder of a problem, and the problem or another truth."""
-    return kind(ladder=orl.Ladder.of_problem(problem(name)), **more), problem(truth or name)
+    return kind(ladder=orl.Ladder.of_problem(problem(name)), **options), problem(truth or name)
 
 
-def gen(*names: str, **more: Any) -> Any:
-    return selected(orl.ARLGen, *names, **more)
+def gen(*names: str, **options: Options) -> Played:
+    return selected(orl.ARLGen, *names, **options)
 
 
-def occam(*names: str, **more: Any) -> Any:
-    return selected(orl.Occam, *names, **more)
+def occam(*names: str, **options: Options) -> Played:
+    return selected(orl.Occam, *names, **options)
 
 
-def mixed(**more: Any) -> Any:
-    return lin(**more), problem("mixture")
+def mixed(**options: Options) -> Played:
+    return lin(**options), problem("mixture")
 
 
-def swum(agent: Any) -> Any:
+def swum(agent: orl.Learner) -> Played:
     return agent, problem("river")
 
 
-def arena(rule: Any) -> Any:
+def arena(rule: orl.Rule) -> Played:
     """A rule over three bases on RiverSwim: PSRL, a scaled UCRL-VTR-LIN, random play."""
     return swum(orl.Arena(bases=[orl.PSRL(), river_lin(scale=0.1), orl.UniformRandom()], rule=rule))
 
 
 # ---- the table -----------------------------------------------------------------------------------
 
-CONFIGURATIONS: dict[str, Any] = {
+CONFIGURATIONS: dict[str, tuple[int, Callable[[], Played]]] = {
     # linear learners
     "UCRLVTRLin river-swim one-hot": (2_000, lambda: swum(river_lin())),
     "UCRLVTRLin sparse-mixture": (10_000, lambda: mixed()),
@@ -291,14 +280,11 @@ CONFIGURATIONS: dict[str, Any] = {
     "ARLGen sparse-ladder 2 nonzero": (2_000, lambda: gen("sparse ladder")),
     "ARLGen sparse-ladder safe": (2_000, lambda: gen("sparse ladder", **ALL)),
     "ARLGen ice m*=2": (1_000, lambda: gen("half ice")),
-    "ARLGen queue-admission": (254, lambda: gen("desk")),
-    "ARLGen lost-sales": (510, lambda: gen("shop")),
-    "ARLGen machine-replacement": (254, lambda: gen("fleet")),
     "ARLGen pricing (blind)": (254, lambda: gen("prices")),
     "ARLGen pricing safe": (254, lambda: gen("prices", **ALL)),
     "ARLGen aggregations of zones": (
         1_000,
-        lambda: (orl.ARLGen(ladder=zones_ladder()), problem("zones")),
+        lambda: (orl.ARLGen(ladder=river_ladder(12, (2, 4, 12))), swim(12, 24, 4)),
     ),
     "ARLGen random ladder unknown rewards": (
         3_000,
@@ -318,11 +304,7 @@ CONFIGURATIONS: dict[str, Any] = {
     "Occam ice sampling all": (1_000, lambda: occam("half ice", **SAMPLING, **ALL)),
     "Occam whole ice m*=2": (400, lambda: occam("ice in halves")),
     "Occam gymnasium FrozenLake table": (500, lambda: (orl.Occam(ladder=gym_ladder()), gym_lake())),
-    "Occam queue-admission": (254, lambda: occam("desk")),
-    "Occam lost-sales sampling": (510, lambda: occam("shop", **SAMPLING)),
-    "Occam machine-replacement": (254, lambda: occam("fleet")),
     "Occam pricing all": (254, lambda: occam("prices", **ALL)),
-    "Occam weekday-inventory": (254, lambda: occam("week")),
     "Occam random ladder unknown rewards": (
         2_000,
         lambda: (unknown(orl.Occam(ladder=random_ladder(), delta=0.025)), random_mdp(**BERNOULLI)),
@@ -400,11 +382,30 @@ CONFIGURATIONS: dict[str, Any] = {
 
 
 def compare(old: list[float], new: list[float]) -> float:
-    """Return the larger p-value of a Welch test and a rank test; of numbers that do not vary, 1 if equal."""
+    """Return the larger p-value of a Welch test and a rank test.
+
+    Of numbers that do not vary, 1 if they are equal.
+    """
     if np.ptp(old) < 1e-9 and np.ptp(new) < 1e-9:
         return float(np.isclose(old[0], new[0], atol=1e-6))  # the file has six decimals
     welch = stats.ttest_ind(old, new, equal_var=False).pvalue
     return float(max(welch, stats.mannwhitneyu(old, new).pvalue))
+
+
+def regrets(name: str, seeds: range) -> list[float]:
+    """Return the regret of a configuration with every seed, in the unit that version 2 had."""
+    episodes, make = CONFIGURATIONS[name]
+    agent, problem = make()
+    totals = []
+    for seed in seeds:
+        result = orl.run(agent, problem, episodes=episodes, seed=seed, progress=False)
+        totals.append(float(result.total_regret) / result.known.unit.scale)
+    return totals
+
+
+def mean_text(values: list[float]) -> str:
+    """Return a mean with its standard error."""
+    return f"{np.mean(values):,.4g} +- {stats.sem(values):.2g}"
 
 
 def main() -> int:
@@ -416,39 +417,34 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write the regret of every seed there, as JSON")
-    chosen = parser.parse_args()
-    before, found, worse = json.loads(DATA.read_text()), {}, []
-    names = [name for name in CONFIGURATIONS if chosen.only in name]
+    options = parser.parse_args()
+    before = json.loads(DATA.read_text())
+    names = [name for name in CONFIGURATIONS if options.only in name]
+    now = {}
+    worse = []
     print(f"{'configuration':<56} {'K':>6} {'version 2':>20} {'now':>20} {'p':>8} {'s':>6}")
     for name in names:
-        episodes, make = CONFIGURATIONS[name]
         began = time.process_time()
-        agent, target = make()
-        seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-        runs = [
-            orl.run(agent, target, episodes=episodes, seed=seed, progress=False) for seed in seeds
-        ]
-        found[name] = [
-            float(result.total_regret) / result.known.unit.scale for result in runs
-        ]  # as version 2 had it
+        new = regrets(name, range(options.first_seed, options.first_seed + options.seeds))
         old = before[name]["regret"]
-        p = compare(old, found[name])
-        sides = [f"{np.mean(each):,.4g} +- {stats.sem(each):.2g}" for each in (old, found[name])]
-        flag = ""
+        now[name] = new
+        p = compare(old, new)
+        verdict = ""
         if p < 0.05 / len(CONFIGURATIONS):
-            flag = " worse" if np.mean(found[name]) > np.mean(old) else " better"
-            worse += [name] if flag == " worse" else []
+            verdict = " better"
+            if np.mean(new) > np.mean(old):
+                verdict = " worse"
+                worse.append(name)
+        figures = f"{mean_text(old):>20} {mean_text(new):>20} {p:>8.2g}"
         spent = time.process_time() - began
         print(
-            f"{name:<56} {episodes:>6,} {sides[0]:>20} {sides[1]:>20} {p:>8.2g} {spent:>6.1f}{flag}",
-            flush=True,
+            f"{name:<56} {CONFIGURATIONS[name][0]:>6,} {figures} {spent:>6.1f}{verdict}", flush=True
         )
-        if chosen.out:
-            chosen.out.write_text(json.dumps(found))
-    print(
-        f"{len(names)} configurations, {len(worse)} worse than chance explains", *worse, sep="\n  "
-    )
-    return 1 if worse else 0
+        if options.out:
+            options.out.write_text(json.dumps(now))
+    summary = f"{len(names)} configurations, {len(worse)} worse than chance explains"
+    print(summary, *worse, sep="\n  ")
+    return int(bool(worse))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """How experiments and results bear kills, damage and full disks.
 
-    python -m studies.robustness kill --count 200       kills an experiment, goes on, compares with
-    one nobody killed python -m studies.robustness damage --count 1000    flips bits of files and
-    cuts them: each is refused by its name python -m studies.robustness storage                72
-    faults of the disk: each is reported, another try succeeds
+    python -m studies.robustness kill --count 200      kills an experiment, goes on, and compares
+    python -m studies.robustness damage --count 1000   flips bits of files and cuts them
+    python -m studies.robustness storage               60 faults of the disk
 
-Each raises at the first promise that is not kept, and prints what was done otherwise. The tests run
-the same functions on a smaller scale. Kills need fork.
+A folder that was killed equals one that nobody killed, damaged files are refused by their names,
+and every fault of the disk is reported and gone with another try. Each study raises at the first
+promise that is not kept, and prints what was done otherwise. The tests run the same functions on a
+smaller scale. Kills need fork.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import contextlib
 import errno
 import fnmatch
+import itertools
 import json
 import multiprocessing
 import os
@@ -23,18 +25,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from multiprocessing.context import ForkProcess
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from unittest import mock
 
 import numpy as np
 
 import occamrl as orl
 from occamrl.errors import InvalidInput, OccamRLError, Stopped, StorageError
-from occamrl.experiments import pool
+from occamrl.experiments import checkpoints
 from occamrl.experiments.execution import Experiment, play_cell
-from occamrl.experiments.records import Folder, load, verify
+from occamrl.experiments.records import Cell, Folder, load, verify
 from occamrl.running.progress import Progress
 
 SPEC = """
@@ -52,7 +57,8 @@ parameters = {{ replan = 0.0 }}
 name = "UniformRandom"
 """
 QUICK = 0.02  # seconds between checkpoints
-SAME = (
+SAME = (  # what a record must have in common with that of an experiment that nobody killed
+    "cell",
     "total_regret",
     "total_return",
     "plans",
@@ -61,6 +67,7 @@ SAME = (
     "phases",
     "status",
 )
+Facts = dict[str, Any]  # what a study prints
 
 
 def experiment_in(work: Path, episodes: int) -> Experiment:
@@ -72,68 +79,87 @@ def experiment_in(work: Path, episodes: int) -> Experiment:
 
 def content(folder: Path) -> str:
     """Return what an experiment found, times and machine left out."""
-    return json.dumps(
-        [[record["cell"], *(record[key] for key in SAME)] for record in load(folder).cells]
-    )
+    kept = []
+    for record in load(folder).cells:
+        kept.append({key: value for key, value in record.items() if key in SAME})
+    return json.dumps(kept)
 
 
 def strays(folder: Path) -> list[str]:
     """Return every file that does not belong to a finished experiment."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return [str(path) for path in files if path.name not in ("lock",) and path.suffix != ".json"]
+    locks = ("lock", ".lock")
+    return [str(path) for path in files if path.name not in locks and path.suffix != ".json"]
 
 
-# Kills --------------------------------------------------------------------------------------------
+# Kills -------------------------------------------------------------------------------------------
 
 
-def _run(experiment: Experiment, folder: Path, workers: int, pids: Any) -> None:
+def _run(experiment: Experiment, folder: Path, workers: int, pids: SimpleQueue[int]) -> None:
     """Be a process that plays an experiment, and announces its workers."""
 
     def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "begin" and event.get("pid"):
+        if event["event"] == "begin" and "pid" in event:
             pids.put(event["pid"])
 
     os.setpgid(0, 0)
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # until this process ends
-    pool.CHECKPOINT_SECONDS = QUICK  # of this process
+    checkpoints.CHECKPOINT_SECONDS = QUICK  # of this process
     experiment.run(folder, workers=workers, progress=False, listen=listen)
 
 
-def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str, Any]:
-    """Kill ``count`` times, at random moments; each folder, once it is finished, equals one that nobody killed.
+def _kill_some(
+    process: ForkProcess, team: list[int], draw: np.random.Generator, kills: Counter[str]
+) -> None:
+    """Kill a process, or some of its workers, if there are any, and count it."""
+    kind = "parent"
+    if team:
+        kind = str(draw.choice(("parent", "all", "worker")))
+    if process.pid is None or not process.is_alive():
+        return
+    victims = {"parent": [process.pid], "all": [process.pid, *team], "worker": team[-1:]}[kind]
+    for pid in victims:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            kills[kind] += 1
+
+
+def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> Facts:
+    """Kill ``count`` times, at random moments; each folder, in the end, is as without kills.
 
     Every tenth run has two workers, processes of their own: then a worker is killed, or the parent,
     or all of them.
     """
-    experiment, draw = experiment_in(work, episodes), np.random.default_rng(seed)
+    experiment = experiment_in(work, episodes)
+    draw = np.random.default_rng(seed)
     fork = multiprocessing.get_context("fork")
-    whole, began = work / "whole", time.monotonic()
+    whole = work / "whole"
+    began = time.monotonic()
     experiment.run(whole, workers=1, progress=False)
-    pace, reference = time.monotonic() - began, content(whole)
-    kills: Counter[str] = Counter()
-    folders, runs, bar = 0, 0, Progress("kills", count, None, "kills")
+    longest = 1.1 * (time.monotonic() - began)
+    reference = content(whole)
+    kills = Counter[str]()
+    folders = 0
+    runs = 0
+    bar = Progress("kills", count, None, "kills")
     while kills.total() < count:
-        folder, finished = work / f"killed-{folders}", False
+        folder = work / f"killed-{folders}"
+        finished = False
         while not finished:
-            pids, workers = fork.SimpleQueue(), 2 if runs % 10 == 9 else 1
+            runs += 1
+            workers = 1
+            if runs % 10 == 0:
+                workers = 2
+            pids: SimpleQueue[int] = fork.SimpleQueue()
             process = fork.Process(target=_run, args=(experiment, folder, workers, pids))
             process.start()
-            runs += 1
             if kills.total() < count:
-                time.sleep(float(draw.uniform(0.0, 1.1 * pace + (1.0 if workers > 1 else 0.0))))
+                # Workers take about a second to begin.
+                time.sleep(float(draw.uniform(0.0, longest + workers - 1)))
                 team = []
                 while not pids.empty():
                     team.append(pids.get())
-                who = str(draw.choice(("parent", "all", "worker"))) if team else "parent"
-                victims = {
-                    "parent": [process.pid],
-                    "all": [process.pid, *team],
-                    "worker": team[-1:],
-                }[who]
-                for pid in victims if process.is_alive() else ():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(pid or 0), signal.SIGKILL)
-                        kills[who] += 1
+                _kill_some(process, team, draw, kills)
             process.join()
             finished = process.exitcode == 0
             bar.update(min(kills.total(), count))
@@ -149,62 +175,75 @@ def kill(work: Path, count: int, episodes: int = 600, seed: int = 0) -> dict[str
     }
 
 
-# Damage -------------------------------------------------------------------------------------------
+# Damage ------------------------------------------------------------------------------------------
+
+
+def stop_after(blocks: int) -> Callable[[], bool]:
+    """Return a question that is answered with yes from the nth time on, once."""
+    answers = iter([False] * blocks + [True])
+    return lambda: next(answers, False)
 
 
 def sample(work: Path) -> tuple[Path, Path]:
     """Return a folder with finished cells and one that was stopped, and a saved result."""
-    experiment, folder = experiment_in(work, 200), work / "sample"
-    *finished, last = experiment.cells
+    experiment = experiment_in(work, 200)
+    folder = work / "sample"
     Folder(folder).create(experiment.name, experiment.data, experiment.cells, experiment.code)
-    for cell in finished:
-        play_cell(str(folder), asdict(cell), QUICK)
-    pieces = iter([False] * 3 + [True] * 10)
-    cell = finished[0] if last.agent["name"] == "UniformRandom" else last
-    for path in folder.glob(f"cells/{cell.id}.*"):
-        path.unlink()
+    stopped = next(cell for cell in experiment.cells if cell.agent["name"] == "PSRL")
+    for cell in experiment.cells:
+        if cell is not stopped:
+            play_cell(str(folder), asdict(cell), QUICK)
     with contextlib.suppress(Stopped):
-        play_cell(str(folder), asdict(cell), QUICK, stop=lambda: next(pieces))
-    problem, saved = orl.make_problem("river-swim", states=3), work / "result.npz"
-    orl.run(orl.PSRL(), problem, episodes=50).save(saved)
+        play_cell(str(folder), asdict(stopped), QUICK, stop=stop_after(3))
+    saved = work / "result.npz"
+    orl.run(orl.PSRL(), orl.make_problem("river-swim", states=3), episodes=50).save(saved)
     return folder, saved
 
 
-def damage(work: Path, count: int, seed: int = 0) -> dict[str, Any]:
-    """Flip a bit, cut a file or put noise into it, ``count`` times; raise if it goes unnoticed or the file is gone."""
+def damaged(content: bytes, kind: str, draw: np.random.Generator) -> bytes:
+    """Return a content with a bit flipped, an end missing, or noise in it."""
+    data = bytearray(content)
+    index = int(draw.integers(len(data)))
+    if kind == "flip":
+        data[index] ^= 1 << int(draw.integers(8))
+    elif kind == "cut":
+        del data[index:]
+    else:
+        data[index : index + 20] = draw.bytes(20)
+    return bytes(data)
+
+
+def damage(work: Path, count: int, seed: int = 0) -> Facts:
+    """Damage files ``count`` times; raise if it goes unnoticed, or if the file is gone."""
     folder, saved = sample(work)
-    draw, cases = np.random.default_rng(seed), Counter[str]()
+    draw = np.random.default_rng(seed)
+    cases = Counter[str]()
     paths = [saved, *sorted(path for path in folder.rglob("*") if path.is_file())]
-    before, bar = (
-        {path: path.read_bytes() for path in paths},
-        Progress("damage", count, None, "cases"),
-    )
+    paths = [path for path in paths if path.name != ".lock"]  # which is empty
+    before = {path: path.read_bytes() for path in paths}
+    bar = Progress("damage", count, None, "cases")
+    kinds = ("flip", "flip", "flip", "cut", "noise")
     for number in range(count):
-        path, kind = (
-            paths[number % len(paths)],
-            ("flip", "flip", "flip", "cut", "noise")[number // len(paths) % 5],
-        )
-        data, at = bytearray(before[path]), int(draw.integers(len(before[path])))
-        if kind == "flip":
-            data[at] ^= 1 << int(draw.integers(8))
-        elif kind == "cut":
-            del data[at:]
-        else:
-            data[at : at + 20] = draw.bytes(20)
+        path = paths[number % len(paths)]
+        kind = kinds[number // len(paths) % len(kinds)]
+        data = damaged(before[path], kind, draw)
         path.write_bytes(data)
-        said = _notice(folder, path)
-        if path.read_bytes() != bytes(data):
+        message = _notice(folder, path)
+        if path.read_bytes() != data:
             raise AssertionError(f"{path}: what is damaged was changed or deleted")
-        if str(path) not in said:
-            raise AssertionError(f"{path} damaged at {at} ({kind}): {said or 'unnoticed'}")
+        if str(path) not in message:
+            raise AssertionError(f"{path} damaged ({kind}): {message or 'unnoticed'}")
         cases[f"{path.suffix[1:]}, {kind}"] += 1
         path.write_bytes(before[path])
         bar.update(number + 1)
     bar.close()
     if verify(folder):
         raise AssertionError("the folder should be whole again")
-    told = "cases, all refused by the file's name, nothing deleted"
-    return {told: cases.total(), "by kind": dict(sorted(cases.items()))}
+    by_kind = dict(sorted(cases.items()))
+    return {
+        "cases, all refused by the file's name, nothing deleted": cases.total(),
+        "by kind": by_kind,
+    }
 
 
 def _notice(folder: Path, path: Path) -> str:
@@ -213,20 +252,21 @@ def _notice(folder: Path, path: Path) -> str:
         if path.parent == folder.parent:
             orl.Result.load(path)
         else:
-            return "".join(f"{found.path}: {found.problem}" for found in verify(folder))
+            return "".join(f"{damage.path}: {damage.problem}" for damage in verify(folder))
     except InvalidInput as error:
         return str(error)
     return ""
 
 
-# Storage ------------------------------------------------------------------------------------------
+# Storage -----------------------------------------------------------------------------------------
 
 
 class _Full:
     """A file that cannot be written."""
 
-    def __init__(self, file: Any, error: OSError) -> None:
-        self.file, self.error = file, error
+    def __init__(self, file: IO[Any], error: OSError) -> None:
+        self.file = file
+        self.error = error
 
     def __enter__(self) -> _Full:
         return self
@@ -234,125 +274,118 @@ class _Full:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def write(self, data: Any) -> None:
+    def write(self, data: object) -> None:
         """Fail."""
         raise self.error
 
 
-@contextlib.contextmanager
-def fault(point: str, pattern: str, number: int, nth: int) -> Iterator[list[str]]:
-    """Fail at a point (open, write, fsync, rename) of the nth file with such a name; yields where that happened."""
-    error, seen, hit = OSError(number, os.strerror(number)), 0, list[str]()
-    real_open, real_fsync, real_replace, current = Path.open, os.fsync, Path.replace, False
+@dataclass
+class Fault:
+    """A disk that fails once: at a point of writing the nth file with such a name."""
 
-    def is_due(path: Path) -> bool:
-        name = (
-            path.name.rsplit(".", 2)[0].removeprefix(".")
-            if path.suffix == ".partial"
-            else path.name
-        )
-        return fnmatch.fnmatch(name, pattern)
+    point: str  # open, write, fsync or rename
+    pattern: str
+    nth: int
+    error: OSError
+    hits: list[str] = field(default_factory=list)  # where it happened
+    _seen: int = 0
+    _writing: bool = False  # whether the file that is open is the one
 
-    def opened(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
-        nonlocal seen, current
-        current = False
-        if mode[0] in "xw" and is_due(path):
-            seen += 1
-            current = seen == nth
-        if current and point in ("open", "write"):
-            hit.append(path.name)
-            if point == "open":
-                raise error
-            return _Full(real_open(path, mode, *more, **options), error)
-        return real_open(path, mode, *more, **options)
+    def _is_due(self, path: Path) -> bool:
+        name = path.name
+        if path.suffix == ".partial":  # .name.12-ab.partial is to become name
+            name = name.rsplit(".", 2)[0].removeprefix(".")
+        return fnmatch.fnmatch(name, self.pattern)
 
-    def synced(handle: int) -> None:
-        nonlocal current
-        if current and point == "fsync":
-            hit.append("fsync")
-            current = False
-            raise error
-        real_fsync(handle)
+    @contextlib.contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Take the place of the functions that write, in a block of code."""
+        real_open = Path.open
+        real_fsync = os.fsync
+        real_replace = Path.replace
 
-    def replaced(path: Path, target: Path) -> Any:
-        if current and point == "rename" and is_due(path):
-            hit.append(path.name)
-            raise error
-        return real_replace(path, target)
+        def open_file(path: Path, mode: str = "r", *options: Any, **named: Any) -> Any:
+            self._writing = False
+            if mode[0] in "xw" and self._is_due(path):
+                self._seen += 1
+                self._writing = self._seen == self.nth
+            if self._writing and self.point == "open":
+                self.hits.append(path.name)
+                raise self.error
+            file = real_open(path, mode, *options, **named)
+            if self._writing and self.point == "write":
+                self.hits.append(path.name)
+                return _Full(file, self.error)
+            return file
 
-    changes: list[tuple[Any, str, Any]] = [
-        (Path, "open", opened),
-        (os, "fsync", synced),
-        (Path, "replace", replaced),
-    ]
-    for place, name, function in changes:
-        setattr(place, name, function)
-    try:
-        yield hit
-    finally:
-        for (place, name, _), real in zip(
-            changes, (real_open, real_fsync, real_replace), strict=True
+        def fsync(handle: int) -> None:
+            if self._writing and self.point == "fsync":
+                self.hits.append("fsync")
+                self._writing = False
+                raise self.error
+            real_fsync(handle)
+
+        def replace(path: Path, target: Path) -> Path:
+            if self._writing and self.point == "rename" and self._is_due(path):
+                self.hits.append(path.name)
+                raise self.error
+            return real_replace(path, target)
+
+        with (
+            mock.patch.object(Path, "open", open_file),
+            mock.patch.object(os, "fsync", fsync),
+            mock.patch.object(Path, "replace", replace),
         ):
-            setattr(place, name, real)
+            yield
 
 
-def storage(work: Path, count: int = 72) -> dict[str, Any]:
-    """Fail at every point of every write with three errors; each is reported, and another try succeeds."""
-    experiment, problem = experiment_in(work, 200), orl.make_problem("river-swim", states=3)
-    result, whole, cases = orl.run(orl.PSRL(), problem, episodes=50), work / "whole", 0
+def write_everything(
+    experiment: Experiment, cell: Cell, result: orl.Result, folder: Path, saved: Path
+) -> None:
+    """Write a result, and an experiment with a cell that is stopped twice, after checkpoints."""
+    result.save(saved)
+    stored = Folder(folder)
+    stored.create(experiment.name, experiment.data, experiment.cells, experiment.code)
+    for _ in range(2):
+        with contextlib.suppress(Stopped):
+            play_cell(str(folder), asdict(cell), 1e9, stop=stop_after(3))
+    experiment.run(folder, workers=1, progress=False)
+
+
+def storage(work: Path, count: int = 60) -> Facts:
+    """Fail at every point of every write with three errors; each is reported, then gone."""
+    experiment = experiment_in(work, 200)
+    result = orl.run(orl.PSRL(), orl.make_problem("river-swim", states=3), episodes=50)
+    whole = work / "whole"
     experiment.run(whole, workers=1, progress=False)
-    reference, bar = content(whole), Progress("storage", count, None, "faults")
+    reference = content(whole)
     cell = next(cell for cell in experiment.cells if cell.agent["name"] == "PSRL")
-    files = [
-        ("experiment.json", 1),
-        ("*.npz", 1),
-        ("*.npz", 2),
-        (f"{cell.id}.json", 1),
-        ("saved", 1),
-    ]
-    for pattern, nth in files:
-        for point in ("open", "write", "fsync", "rename"):
-            for number in (errno.ENOSPC, errno.EACCES, errno.EROFS):
-                if cases == count:
-                    break
-                folder, saved = work / f"storage-{cases}", work / f"result-{cases}" / "saved"
-                saved.parent.mkdir()
-
-                def attempt(folder: Path = folder, saved: Path = saved) -> None:
-                    result.save(saved)
-                    place, stops = Folder(folder), iter([False] * 3 + [True])
-                    place.create(
-                        experiment.name, experiment.data, experiment.cells, experiment.code
-                    )
-                    for _ in range(2):  # twice stopped, which writes a checkpoint each time
-                        with contextlib.suppress(Stopped):
-                            play_cell(
-                                str(folder),
-                                asdict(cell),
-                                1e9,
-                                stop=lambda stops=stops: next(stops, False),  # type: ignore[misc]
-                            )
-                        stops = iter([False] * 3 + [True])
-                    experiment.run(folder, workers=1, progress=False)
-
-                try:
-                    with fault(point, pattern, number, nth) as hit:
-                        attempt()
-                    raise AssertionError(f"{point} {pattern}: nobody noticed, {hit}")
-                except StorageError as error:
-                    if error.errno != number or not str(error):
-                        raise AssertionError(f"{point} {pattern}: {error}") from error
-                if list(folder.rglob("*.partial")):
-                    raise AssertionError(f"{point} {pattern}: a temporary file is left")
-                attempt()
-                if content(folder) != reference or strays(folder):
-                    raise AssertionError(
-                        f"{folder}: {point} {pattern} {number} left something behind"
-                    )
-                cases += 1
-                bar.update(cases)
+    record = f"{cell.id}.json"
+    files = [("experiment.json", 1), ("*.npz", 1), ("*.npz", 2), (record, 1), ("saved", 1)]
+    points = ("open", "write", "fsync", "rename")
+    errors = (errno.ENOSPC, errno.EACCES, errno.EROFS)
+    faults = list(itertools.product(files, points, errors))[:count]
+    bar = Progress("storage", len(faults), None, "faults")
+    for number, ((pattern, nth), point, code) in enumerate(faults):
+        folder = work / f"storage-{number}"
+        saved = work / f"result-{number}" / "saved"
+        saved.parent.mkdir()
+        fault = Fault(point, pattern, nth, OSError(code, os.strerror(code)))
+        try:
+            with fault.in_force():
+                write_everything(experiment, cell, result, folder, saved)
+            raise AssertionError(f"{point} {pattern}: nobody noticed, {fault.hits}")
+        except StorageError as error:
+            if error.errno != code or not str(error):
+                raise AssertionError(f"{point} {pattern}: {error}") from error
+        if list(folder.rglob("*.partial")):
+            raise AssertionError(f"{point} {pattern}: a temporary file is left")
+        write_everything(experiment, cell, result, folder, saved)
+        if content(folder) != reference or strays(folder):
+            raise AssertionError(f"{folder}: {point} {pattern} {code} left something behind")
+        bar.update(number + 1)
     bar.close()
-    return {"faults, all reported, and gone with another try": cases}
+    return {"faults, all reported, and gone with another try": len(faults)}
 
 
 def main() -> int:
@@ -362,17 +395,21 @@ def main() -> int:
     )
     parser.add_argument("study", choices=("kill", "damage", "storage"))
     parser.add_argument("--count", type=int, help="kills, cases or faults")
-    given = parser.parse_args()
-    study, usual = {"kill": (kill, 200), "damage": (damage, 1_000), "storage": (storage, 72)}[
-        given.study
-    ]
+    options = parser.parse_args()
+    studies: dict[str, tuple[Callable[[Path, int], Facts], int]] = {
+        "kill": (kill, 200),
+        "damage": (damage, 1_000),
+        "storage": (storage, 60),
+    }
+    study, usual = studies[options.study]
     with tempfile.TemporaryDirectory(prefix="occamrl-") as work:
         try:
-            facts = study(Path(work), given.count or usual)  # type: ignore[operator]
+            facts = study(Path(work), options.count or usual)
         except (AssertionError, OccamRLError) as error:
             print(f"not kept: {error}")
             return 1
-    print("\n".join(f"{name}: {value}" for name, value in facts.items()))
+    for name, value in facts.items():
+        print(f"{name}: {value}")
     return 0
 
 

@@ -20,6 +20,7 @@ import occamrl as orl
 from occamrl.addresses import generator
 from occamrl.control import errors, evidence
 from occamrl.control.ladder import SimulatorError, check_simulator
+from occamrl.control.vertices import Grid
 from occamrl.errors import (
     CheckpointError,
     EnvironmentFault,
@@ -29,7 +30,6 @@ from occamrl.errors import (
     SpaceError,
 )
 from occamrl.logs.continuous import episodes_of
-from occamrl.problems.grids import Grid
 from occamrl.protocols import Floats
 from studies.control import peeking, reusing, shared
 from studies.systems import System, World

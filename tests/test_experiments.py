@@ -1,4 +1,4 @@
-"""Experiments and comparisons: the same records however they came about, and nothing reused that is not the same."""
+"""Experiments and comparisons: the same records however they came about, and of the same code."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import signal
 import sys
 import time
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +25,33 @@ import pytest
 import occamrl as orl
 from occamrl import registry
 from occamrl.errors import CheckpointError, FolderInUse, ParameterError, RecordError, SpecError
-from occamrl.experiments import pool
+from occamrl.experiments import checkpoints
 from occamrl.experiments import records as records_module
-from occamrl.experiments.comparison import league
+from occamrl.experiments.league import league
 from occamrl.experiments.records import Folder, Records, locked, status
-from occamrl.experiments.tables import interval
+from occamrl.intervals import interval
+from occamrl.protocols import Floats, State
 from occamrl.running.progress import Progress
 
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)"}}
-SPEC: dict[str, Any] = {
+Options = dict[str, Any]  # of a spec
+SPEC: Options = {
     "name": "river",
     "episodes": 12,
     "seeds": 2,
     "thinning": 8,
     "agent": ["UniformRandom", LINEAR],
+    "problem": [{"name": "RiverSwim", "label": "S = {states}", "sweep": {"states": [2, 3]}}],
 }
-SPEC |= {"problem": [{"name": "RiverSwim", "label": "S = {states}", "sweep": {"states": [2, 3]}}]}
-SMALL: dict[str, Any] = SPEC | {"agent": ["UniformRandom"], "seeds": 1}
+SMALL: Options = SPEC | {"agent": ["UniformRandom"], "seeds": 1}
 
 
-def told(records: Records) -> list[Any]:
+def timeless(records: Records) -> list[object]:
     """Return all that does not depend on the clock."""
-    return [
-        {key: value for key, value in each.items() if key != "wall_time"} for each in records.cells
-    ]
+    kept: list[object] = []
+    for record in records.cells:
+        kept.append({key: value for key, value in record.items() if key != "wall_time"})
+    return kept
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +62,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Records:
 
 
 def test_workers_and_their_deaths_change_nothing(finished: Records, tmp_path: Path) -> None:
-    events: list[Any] = []
+    events: list[dict[str, Any]] = []
 
-    def listen(event: Any) -> None:
+    def listen(event: dict[str, Any]) -> None:
         if not events:
             os.kill(event["pid"], signal.SIGKILL)  # the first worker, at its first cell
         events.append(event)
@@ -67,11 +72,10 @@ def test_workers_and_their_deaths_change_nothing(finished: Records, tmp_path: Pa
     two = orl.Experiment(**SPEC).run(tmp_path, workers=2, progress=False, listen=listen)
     assert [event["event"] for event in events].count("retry") == 1
     assert len(two.cells) == 8
-    assert told(two) == told(finished)
+    assert timeless(two) == timeless(finished)
     assert two.curves.equals(finished.curves)
-    assert {event["cell"] for event in events if event["event"] == "done"} == {
-        each["cell"] for each in two.cells
-    }
+    done = {event["cell"] for event in events if event["event"] == "done"}
+    assert done == {record["cell"] for record in two.cells}
     assert two.phases.num_rows >= 8
     assert len(str(two).splitlines()) <= 25
 
@@ -81,18 +85,16 @@ def test_records_are_those_of_run(finished: Records) -> None:
     features = orl.FeatureMap.tabular(states=3, actions=2)
     agent = orl.UCRLVTRLin(features=features, norm_bound=np.sqrt(6.0))
     result = orl.run(agent, problem, episodes=12, seed=1)
-    record = next(
-        each
-        for each in finished.cells
-        if (each["problem"]["label"], each["agent"]["name"], each["seed"])
-        == ("S = 3", "UCRLVTRLin", 1)
-    )
+    by_names = {tuple(cell.names.values()): cell.id for cell in orl.Experiment(**SPEC).cells}
+    by_id = {record["cell"]: record for record in finished.cells}
+    record = by_id[by_names["S = 3", "UCRLVTRLin", 1]]
     assert record["total_regret"] == result.total_regret
-    at = np.array(record["curve"]["episode"])
-    assert at[-1] == 12
-    assert np.array_equal(record["curve"]["cumulative_regret"], result.cumulative_regret[at - 1])
-    assert np.allclose(record["curve"]["regret"], result.regret[at - 1])
-    assert np.allclose(record["curve"]["realised_return"], result.returns[at - 1])
+    curve = record["curve"]
+    index = np.array(curve["episode"]) - 1
+    assert index[-1] == 11
+    assert np.array_equal(curve["cumulative_regret"], result.cumulative_regret[index])
+    assert np.allclose(curve["regret"], result.regret[index])
+    assert np.allclose(curve["realised_return"], result.returns[index])
 
 
 def test_regret_after_k_episodes_is_exact_at_any_k(finished: Records) -> None:
@@ -100,10 +102,11 @@ def test_regret_after_k_episodes_is_exact_at_any_k(finished: Records) -> None:
     agent = orl.UCRLVTRLin(
         features=orl.FeatureMap.tabular(states=3, actions=2), norm_bound=np.sqrt(6.0)
     )
-    found = orl.compare({"UCRLVTRLin": agent}, problem, episodes=12, seeds=2, workers=1)
+    comparison = orl.compare({"UCRLVTRLin": agent}, problem, episodes=12, seeds=2, workers=1)
+    results = [orl.run(agent, problem, episodes=12, seed=seed) for seed in range(2)]
     for k in range(13):
-        exact = [orl.run(agent, problem, episodes=12, seed=seed).regret_at(k) for seed in range(2)]
-        assert found.regret_at(k)["UCRLVTRLin"].tolist() == exact
+        exact = [result.regret_at(k) for result in results]
+        assert comparison.regret_at(k)["UCRLVTRLin"].tolist() == exact
         assert finished.regret_at(k)["S = 3"]["UCRLVTRLin"] == pytest.approx(exact, rel=1e-12)
     with pytest.raises(ParameterError, match="from 0 to 12"):
         finished.regret_at(13)
@@ -111,24 +114,23 @@ def test_regret_after_k_episodes_is_exact_at_any_k(finished: Records) -> None:
 
 def test_tables_for_papers(finished: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     assert finished.table.num_rows == len(finished.cells) == 8
-    assert finished.table["regret"].to_pylist() == [each["total_regret"] for each in finished.cells]
+    totals = [record["total_regret"] for record in finished.cells]
+    assert finished.table["regret"].to_pylist() == totals
     monkeypatch.setitem(sys.modules, "pandas", None)  # as if it were not installed
     with pytest.raises(ParameterError, match="pip install pandas"):
         finished.to_pandas()
     monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=dict))
     assert finished.to_pandas() == finished.table.to_pydict()
     names = {r"50 % of $x_1 & \#~^{}": orl.UniformRandom()}
-    found = orl.compare(names, PROBLEM, episodes=20, seeds=3, workers=1)
-    assert found.to_pandas()["seed"] == [0, 1, 2]
+    comparison = orl.compare(names, PROBLEM, episodes=20, seeds=3, workers=1)
+    assert comparison.to_pandas()["seed"] == [0, 1, 2]
     assert orl.run(orl.PSRL(), PROBLEM, episodes=20).to_pandas()["episode"] == list(range(1, 21))
-    latex = found.to_latex()
+    latex = comparison.to_latex()
     escaped = r"50 \% of \$x\_1 \& \textbackslash{}\#\textasciitilde{}\textasciicircum{}\{\} & "
     assert escaped in latex
     assert latex.count(r"\toprule") == latex.count(r"\midrule") == latex.count(r"\bottomrule") == 1
-    cells = [
-        line.replace(r"\&", "").count("&") for line in latex.splitlines() if line.endswith(r"\\")
-    ]
-    assert cells == [3, 3]
+    lines = [line for line in latex.splitlines() if line.endswith(r"\\")]
+    assert [line.replace(r"\&", "").count("&") for line in lines] == [3, 3]  # columns, less one
     assert finished.to_latex().count(r"\midrule") == 2  # a group per problem
     assert finished.to_latex().count("S = 3") == 1
 
@@ -142,17 +144,17 @@ LONG = SPEC | {
 }
 
 
-def run_long(folder: Path) -> None:
+def run_long(folder: Path, workers: int) -> None:
     try:
-        pool.CHECKPOINT_SECONDS = 0.01  # of this process, which was forked
-        orl.Experiment(**LONG).run(folder, workers=1, progress=False)
+        checkpoints.CHECKPOINT_SECONDS = 0.01  # of this process, which was forked
+        orl.Experiment(**LONG).run(folder, workers=workers, progress=False)
     except KeyboardInterrupt as stopped:
         (folder / "said").write_text(str(stopped))
 
 
-def begun(folder: Path) -> Any:
-    """Start the long experiment in another process, and return when it has written a checkpoint."""
-    process = multiprocessing.get_context("fork").Process(target=run_long, args=(folder,))
+def begin_long(folder: Path, workers: int = 1) -> ForkProcess:
+    """Start the long experiment in another process; return when it has written a checkpoint."""
+    process = multiprocessing.get_context("fork").Process(target=run_long, args=(folder, workers))
     process.start()
     deadline = time.monotonic() + 60.0
     while not any(folder.glob("cells/*.npz")):
@@ -167,16 +169,18 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Records:
     return orl.Experiment(**LONG).run(tmp_path_factory.mktemp("long"), workers=1, progress=False)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 def test_killed_in_the_middle_and_resumed_is_as_if_nothing_had_happened(
-    uninterrupted: Records, tmp_path: Path
+    workers: int, uninterrupted: Records, tmp_path: Path
 ) -> None:
-    process = begun(tmp_path)
+    """The workers of a process that was killed hold its lock, which is free when they are gone."""
+    process = begin_long(tmp_path, workers)
     process.kill()
     process.join()
-    left = status(tmp_path)
-    assert len(left.cells) < left.total == 3
+    standing = status(tmp_path)
+    assert len(standing.cells) < standing.total == 3
     resumed = orl.Experiment.resume(tmp_path, workers=1, progress=False)
-    assert told(resumed) == told(uninterrupted)
+    assert timeless(resumed) == timeless(uninterrupted)
     assert orl.Experiment.verify(tmp_path) == []
     assert not [*tmp_path.glob("cells/*.npz"), *tmp_path.glob("cells/.*")]
     assert (tmp_path / "lock").read_text() == ""
@@ -185,12 +189,15 @@ def test_killed_in_the_middle_and_resumed_is_as_if_nothing_had_happened(
 def test_ctrl_c_stops_at_a_block_and_says_how_to_go_on(
     uninterrupted: Records, tmp_path: Path
 ) -> None:
-    process = begun(tmp_path)
+    process = begin_long(tmp_path)
+    assert process.pid is not None
     os.kill(process.pid, signal.SIGINT)
     process.join()
     assert f"occamrl resume {tmp_path}" in (tmp_path / "said").read_text()
     assert status(tmp_path).begun
-    assert told(orl.Experiment.resume(tmp_path, workers=1, progress=False)) == told(uninterrupted)
+    assert timeless(orl.Experiment.resume(tmp_path, workers=1, progress=False)) == timeless(
+        uninterrupted
+    )
 
 
 def test_a_folder_is_for_one_process(finished: Records, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,15 +211,13 @@ def test_a_finished_folder_is_left_as_it_is_and_a_larger_spec_adds_cells(tmp_pat
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*")}
     larger = orl.Experiment(**(SMALL | {"seeds": 2})).run(tmp_path, workers=1, progress=False)
     assert len(larger.cells) == 2 * len(before)
-    assert (
-        before.items()
-        <= {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*")}.items()
-    )
+    now = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*")}
+    assert before.items() <= now.items()
     with pytest.raises(RecordError, match="that the spec does not have"):
         orl.Experiment(**SMALL).run(tmp_path, workers=1)
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "truncated": lambda content: content[: len(content) // 2],
     "a byte": lambda content: content[:200] + bytes([content[200] ^ 1]) + content[201:],
     "empty": lambda content: b"",
@@ -227,23 +232,25 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Records:
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
 def test_damaged_records_are_named_and_never_deleted(
-    damage: Any, small: Records, tmp_path: Path
+    damage: Callable[[bytes], bytes], small: Records, tmp_path: Path
 ) -> None:
     shutil.copytree(small.folder, tmp_path, dirs_exist_ok=True)
     path = next(tmp_path.glob("cells/*.json"))
-    whole, stranger = path.read_bytes(), tmp_path / "cells" / "notes.txt"
-    path.write_bytes(damage(whole))
+    damaged = damage(path.read_bytes())
+    path.write_bytes(damaged)
+    stranger = tmp_path / "cells" / "notes.txt"
     stranger.write_text("mine")
     with pytest.raises(RecordError, match=path.name):
         orl.load(tmp_path)
     with pytest.raises(RecordError, match=path.name):
         orl.Experiment.resume(tmp_path, workers=1)
     assert list(status(tmp_path).damaged) == [path.stem]
-    assert {Path(each.path) for each in orl.Experiment.verify(tmp_path)} == {path, stranger}
-    assert path.read_bytes() == damage(whole)
-    moved = [each.moved_to for each in orl.Experiment.verify(tmp_path, quarantine=True)]
-    assert [Path(each).read_bytes() for each in moved if each] == [damage(whole)]
-    assert told(orl.Experiment.resume(tmp_path, workers=1, progress=False)) == told(small)
+    named = {Path(damage.path) for damage in orl.Experiment.verify(tmp_path)}
+    assert named == {path, stranger}
+    assert path.read_bytes() == damaged
+    moved = [damage.moved_to for damage in orl.Experiment.verify(tmp_path, quarantine=True)]
+    assert [Path(target).read_bytes() for target in moved if target] == [damaged]
+    assert timeless(orl.Experiment.resume(tmp_path, workers=1, progress=False)) == timeless(small)
     assert stranger.read_text() == "mine"
 
 
@@ -254,8 +261,8 @@ def test_a_damaged_checkpoint_fails_its_cell_and_stays(tmp_path: Path) -> None:
     checkpoint = tmp_path / "cells" / f"{first.id}.npz"
     checkpoint.write_bytes(b"not a checkpoint")
     records = experiment.run(tmp_path, workers=1, progress=False)
-    assert [each["cell"] for each in records.failed] == [first.id]
-    assert checkpoint.name in records.failed[0]["reason"]
+    assert [record["cell"] for record in records.failed] == [first.id]
+    assert checkpoint.name in str(records.failed[0]["reason"])
     assert checkpoint.read_bytes() == b"not a checkpoint"
     checkpoint.unlink()
     assert len(orl.Experiment.resume(tmp_path, workers=1, progress=False).cells) == 2
@@ -297,14 +304,15 @@ def test_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         RecordError, match=r"agent_of_a_user:Mine \(agent_of_a_user\.py\) has changed.*new folder"
     ):
         experiment(1).run(tmp_path / "out", workers=1)
-    assert told(orl.load(tmp_path / "out")) == told(records)
-    assert told(experiment(0).run(tmp_path / "out", workers=1)) == told(records)
+    assert timeless(orl.load(tmp_path / "out")) == timeless(records)
+    assert timeless(experiment(0).run(tmp_path / "out", workers=1)) == timeless(records)
 
 
 def test_all_faults_of_a_spec_are_reported_at_once(tmp_path: Path) -> None:
     path = tmp_path / "spec.toml"
     path.write_text(
-        'name = "x"\nepisodes = 0\nseeds = []\ncolour = 1\n[[problem]]\nlabel = "y"\n[[agent]]\nname = 3\n'
+        'name = "x"\nepisodes = 0\nseeds = []\ncolour = 1\n'
+        '[[problem]]\nlabel = "y"\n[[agent]]\nname = 3\n'
     )
     with pytest.raises(SpecError) as form:
         orl.Experiment.from_toml(path)
@@ -377,13 +385,11 @@ def test_symbolic_values_and_references() -> None:
         )
     )
     problem = orl.make_problem("sparse-ladder")
-    support, norm = np.flatnonzero(problem.theta), float(np.linalg.norm(problem.theta))
     features = orl.FeatureMap(problem.phi)
-    assert (
-        code["oracle"]["agent.features"]
-        == f"FeatureMap {features.restrict(support.tolist()).fingerprint[:16]}"
-    )
+    supported = features.restrict(np.flatnonzero(problem.theta).tolist())
+    assert code["oracle"]["agent.features"] == f"FeatureMap {supported.fingerprint[:16]}"
     assert code["largest"]["agent.features"] == f"FeatureMap {features.fingerprint[:16]}"
+    norm = float(np.linalg.norm(problem.theta))
     assert float(code["oracle"]["agent.norm_bound"]) == pytest.approx(norm)
     assert float(code["UCRLVTR"]["agent.delta"]) == pytest.approx(1 / 20)
     assert code["class"]["agent"].endswith(":UCRLVTR")
@@ -406,8 +412,8 @@ def test_classes_and_objects_are_what_they_are_called(
     monkeypatch.syspath_prepend(str(tmp_path))
     theirs = importlib.import_module("mine_too").Mine
     arena = orl.Arena(bases=[orl.PSRL(replan=0.5), orl.UniformRandom()], rule=orl.UCB1(scale=0.5))
-    about: dict[str, Any] = {"name": "river", "episodes": 5, "seeds": 1}
-    made = orl.Experiment(
+    options: Options = {"name": "river", "episodes": 5, "seeds": 1}
+    by_objects = orl.Experiment(
         problem=[orl.make_problem("river-swim", states=3)],
         agent=[
             orl.UniformRandom,
@@ -415,9 +421,9 @@ def test_classes_and_objects_are_what_they_are_called(
             theirs(),
             {"name": orl.PSRL(concentration=2.0), "label": "two"},
         ],
-        **about,
+        **options,
     )
-    named = orl.Experiment(
+    by_names = orl.Experiment(
         problem=[{"name": "RiverSwim", "parameters": {"states": 3}}],
         agent=[
             "UniformRandom",
@@ -430,13 +436,13 @@ def test_classes_and_objects_are_what_they_are_called(
             {"name": "PSRL", "label": "two", "parameters": {"concentration": 2.0}},
         ],
         imports=["mine_too"],
-        **about,
+        **options,
     )
-    assert [cell.id for cell in made.cells] == [cell.id for cell in named.cells]
-    assert made.run(tmp_path / "out", workers=2, progress=False).total == 4
+    assert [cell.id for cell in by_objects.cells] == [cell.id for cell in by_names.cells]
+    assert by_objects.run(tmp_path / "out", workers=2, progress=False).total == 4
     for wrong in (orl.Optimal(mdp=orl.make_problem("river-swim").mdp), object(), len):
         with pytest.raises(SpecError, match=r"orl\.compare"):
-            orl.Experiment(problem=["RiverSwim"], agent=[wrong], **about)
+            orl.Experiment(problem=["RiverSwim"], agent=[wrong], **options)
 
 
 def test_comparisons_are_runs_and_do_not_depend_on_workers(tmp_path: Path) -> None:
@@ -465,37 +471,42 @@ def test_comparisons_are_runs_and_do_not_depend_on_workers(tmp_path: Path) -> No
 
 def other_problem(what: str) -> orl.FiniteMDP:
     """Return a problem of two states in which one thing is not as usual."""
-    transition, reward = np.full((2, 2, 2), 0.5), np.array([[0.2, 0.0], [0.0, 1.0]])
-    transition[0, 0] = [0.9, 0.1] if what == "transition" else [0.8, 0.2]
-    reward[0, 0] = 0.3 if what == "reward" else 0.2
-    return orl.FiniteMDP(
-        transition=transition, reward=reward, horizon=6 if what == "horizon" else 5
-    )
+    transition = np.full((2, 2, 2), 0.5)
+    transition[0, 0] = [0.8, 0.2]
+    reward = np.array([[0.2, 0.0], [0.0, 1.0]])
+    horizon = 5
+    if what == "transition":
+        transition[0, 0] = [0.9, 0.1]
+    elif what == "reward":
+        reward[0, 0] = 0.3
+    elif what == "horizon":
+        horizon = 6
+    return orl.FiniteMDP(transition=transition, reward=reward, horizon=horizon)
 
 
 class Constant(orl.Learner):
     """Plays one action; its code is changed below."""
 
-    def begin(self, known: Any) -> Any:
+    def begin(self, known: orl.Known) -> State:
         return {}
 
-    def plan(self, known: Any, state: Any, draw: Any) -> orl.Plan:
+    def plan(self, known: orl.Known, state: State, draw: np.random.Generator) -> orl.Plan:
         return orl.Plan(policy=np.full((known.horizon, known.states), self.action()), episodes=5)
 
     def action(self) -> int:
         return 0
 
-    def learn(self, known: Any, state: Any, plan: Any, flow: Any) -> None:
+    def learn(self, known: orl.Known, state: State, plan: orl.Plan, flow: orl.Flow) -> None:
         pass
 
 
 @pytest.mark.parametrize("what", ["transition", "reward", "horizon"])
 def test_a_folder_keeps_results_of_one_problem(what: str, tmp_path: Path) -> None:
     def play(mdp: orl.FiniteMDP) -> float:
-        found = orl.compare(
+        comparison = orl.compare(
             {"a": Constant()}, mdp, episodes=10, seeds=1, workers=1, folder=tmp_path
         )
-        return float(found.results["a"][0].total_regret)
+        return float(comparison.results["a"][0].total_regret)
 
     before = play(other_problem(""))
     with pytest.raises(CheckpointError, match=rf"problem\.{what}.*another file or folder"):
@@ -523,9 +534,9 @@ def test_a_folder_keeps_results_of_one_code(
 
 
 def test_a_changed_parameter_is_named_with_the_remedy(tmp_path: Path) -> None:
-    def experiment(concentration: float, **changes: Any) -> orl.Experiment:
+    def experiment(concentration: float, **options: object) -> orl.Experiment:
         agent = {"name": "PSRL", "parameters": {"concentration": concentration}}
-        return orl.Experiment(**{**SMALL, "agent": [agent], **changes})
+        return orl.Experiment(**{**SMALL, "agent": [agent], **options})
 
     experiment(0.5).run(tmp_path, workers=1, progress=False)
     with pytest.raises(
@@ -541,22 +552,20 @@ def test_a_changed_parameter_is_named_with_the_remedy(tmp_path: Path) -> None:
 
 
 def test_tables_of_a_comparison() -> None:
-    found = orl.compare(AGENTS, PROBLEM, episodes=20, seeds=4, workers=1)
-    totals = np.array(
-        [[result.total_regret for result in results] for results in found.results.values()]
-    )
-    assert np.allclose([row["regret"] for row in found.rows], totals.mean(axis=1))
-    assert found.rows[2]["regret"] == 0.0
-    gaps = {row["agent"]: row for row in found.differences("PSRL")}
+    comparison = orl.compare(AGENTS, PROBLEM, episodes=20, seeds=4, workers=1)
+    totals = np.array([comparison.regret_at(20)[name] for name in comparison.results])
+    assert np.allclose([row["regret"] for row in comparison.rows], totals.mean(axis=1))
+    assert comparison.rows[2]["regret"] == 0.0
+    gaps = {row["agent"]: row for row in comparison.differences("PSRL")}
     assert gaps["uniform"]["mean"] == pytest.approx((totals[0] - totals[1]).mean())
     assert gaps["uniform"]["low"] <= gaps["uniform"]["mean"] <= gaps["uniform"]["high"]
-    assert "uniform" in str(found)
+    assert "uniform" in str(comparison)
     mpl.use("agg")
-    labels = found.plot(scale="loglog").get_legend_handles_labels()[1]
-    assert [any(name in label for label in labels) for name in found.results] == [True] * 3
+    labels = " ".join(comparison.plot(scale="loglog").get_legend_handles_labels()[1])
+    assert all(name in labels for name in comparison.results)
     plt.close("all")
     with pytest.raises(ParameterError, match="baseline"):
-        found.differences("nobody")
+        comparison.differences("nobody")
 
 
 def test_progress_ends_with_how_far_a_job_came(capsys: pytest.CaptureFixture[str]) -> None:
@@ -565,8 +574,11 @@ def test_progress_ends_with_how_far_a_job_came(capsys: pytest.CaptureFixture[str
         bar.update(1)
         bar.update(last)
         bar.close()
-        told = capsys.readouterr().err.splitlines()
-        assert f"{last} of 4 runs" in told[-1] if show else told == []
+        lines = capsys.readouterr().err.splitlines()
+        if show:
+            assert f"{last} of 4 runs" in lines[-1]
+        else:
+            assert lines == []
 
 
 def test_an_interval_holds_the_mean_as_often_as_it_says() -> None:
@@ -589,10 +601,10 @@ def test_constants_of_a_league_table_are_chosen_on_other_seeds(tmp_path: Path) -
     }
     records = orl.Experiment(**spec).run(tmp_path, workers=1, progress=False)
     rows = {row["agent"]: row for row in league(records)}
-    regret: dict[Any, float] = {
-        (each["agent"]["parameters"].get("concentration"), each["seed"]): each["total_regret"]
-        for each in records.cells
-    }
+    regret: dict[tuple[float | None, int], float] = {}
+    for record in records.cells:
+        concentration = record["agent"]["parameters"].get("concentration")
+        regret[concentration, record["seed"]] = record["total_regret"]
     best = min((5.0, 0.5), key=lambda c: regret[c, 7])
     assert rows["PSRL"]["regret"] == pytest.approx((regret[5.0, 0] + regret[5.0, 1]) / 2)
     assert rows["PSRL"]["tuned regret"] == pytest.approx((regret[best, 0] + regret[best, 1]) / 2)
@@ -606,7 +618,7 @@ class WithLadder:
     sharpness: float = 0.3
 
     @cached_property
-    def kernels(self) -> Any:
+    def kernels(self) -> Floats:
         return np.random.default_rng(0).dirichlet(np.full(3, self.sharpness), size=(4, 3, 2))
 
     @cached_property
@@ -621,11 +633,11 @@ class WithLadder:
 def test_a_ladder_of_a_problem_is_enough_for_references_and_for_the_right_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = registry.own
+    package_own = registry.own
     theirs = {"problems": {"WithLadder": WithLadder}}
-    monkeypatch.setattr(registry, "own", lambda kind: {**own(kind), **theirs.get(kind, {})})
+    monkeypatch.setattr(registry, "own", lambda kind: {**package_own(kind), **theirs.get(kind, {})})
     selector = {"selector": "arl-gen"}
-    agents: list[Any] = [
+    agents: list[object] = [
         "occam",
         "ARLGen",
         {"name": "Occam", "label": "all", "parameters": {"scope": "all"}},
@@ -646,14 +658,11 @@ def test_a_ladder_of_a_problem_is_enough_for_references_and_for_the_right_class(
         "smallest",
     }
     for name in ("Occam", "ARLGen"):
-        phases = [
-            row
-            for each in records.cells
-            if each["agent"]["label"] == name
-            for row in each["phases"]
-        ]
-        share = sum(row["episodes"] for row in phases if row["chosen"] == 2) / 120
-        assert rows[name] == f"{100 * share:.0f} %"
+        right = 0
+        for record in records.cells:
+            if record["agent"]["label"] == name:
+                right += sum(row["episodes"] for row in record["phases"] if row["chosen"] == 2)
+        assert rows[name] == f"{100 * right / 120:.0f} %"
     with pytest.raises(SpecError, match="'PSRL' twice"):
         orl.Experiment(
             name="x", episodes=60, seeds=2, problem=["RiverSwim"], agent=["PSRL", "psrl"]
@@ -667,23 +676,23 @@ def test_references_are_the_learners_that_a_selector_would_be() -> None:
         orl.Occam(ladder=problem.ladder, delta=0.01),
     ):
         sizes = [orl.smallest(selector), orl.oracle(selector, problem), orl.largest(selector)]
-        assert [each.family.size for each in sizes if isinstance(each, orl.UCRLVTR)] == [2, 4, 4]
-        assert all(getattr(each, "delta", None) == 0.01 for each in sizes)
+        learners = [learner for learner in sizes if isinstance(learner, orl.UCRLVTR)]
+        assert [learner.family.size for learner in learners] == [2, 4, 4]
+        assert [learner.delta for learner in learners] == [0.01] * 3
     sparse = orl.make_problem("sparse-mixture", seed=0)
-    features, norm = orl.FeatureMap(sparse.phi), float(np.linalg.norm(sparse.theta))
-    found: dict[Any, tuple[int, float]] = {
+    features = orl.FeatureMap(sparse.phi)
+    norm = float(np.linalg.norm(sparse.theta))
+    expected: dict[Any, tuple[int, float]] = {
         orl.ARLLin: (3, norm),
         orl.ARLLinDim: (3, 9.0),
         orl.ARLLinNorm: (16, norm),
         orl.paper.ARLLinDim: (3, 9.0),
         orl.paper.ARLLinNorm: (16, norm),
     }
-    for kind, (dimension, bound) in found.items():
+    for kind, (dimension, bound) in expected.items():
         reference: Any = orl.oracle(kind(features=features, norm_bound=9.0), sparse)
-        assert (reference.features.dimension, reference.norm_bound) == (
-            dimension,
-            pytest.approx(bound),
-        )
+        assert reference.features.dimension == dimension
+        assert reference.norm_bound == pytest.approx(bound)
     with pytest.raises(ParameterError, match="contains the problem"):
         orl.oracle(orl.ARLGen(ladder=problem.ladder), WithLadder(sharpness=0.5))
     with pytest.raises(ParameterError, match="with a ladder"):
@@ -723,5 +732,5 @@ def test_labels_keep_the_order_of_the_spec_when_it_is_resumed(tmp_path: Path) ->
     experiment = orl.Experiment(**(SPEC | {"agent": [arena]}))
     Folder(tmp_path).create(experiment.name, experiment.data, experiment.cells, experiment.code)
     resumed = orl.Experiment.resume(tmp_path, workers=1, progress=False)
-    assert [each["cell"] for each in resumed.cells] == [cell.id for cell in experiment.cells]
+    assert [record["cell"] for record in resumed.cells] == [cell.id for cell in experiment.cells]
     assert resumed.cells[0]["agent"]["label"] == "D3RB(scale=1.0, coefficient=1.0)"

@@ -88,7 +88,7 @@ def test_rows_have_range_one_and_predict_the_mean(on_transitions: bool, tabular:
         features = FeatureMap.tabular(states=4, actions=2, support=mdp.kernel() > 0.0)
         truth = np.zeros((features.groups, features.width))
         outcomes = features.outcomes
-        truth.ravel()[features.place] = mdp.kernel().reshape(8, 4)[
+        truth.ravel()[features.flat_index] = mdp.kernel().reshape(8, 4)[
             outcomes.pair, outcomes.next_state
         ]
     values = some_values(mdp)[1]

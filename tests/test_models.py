@@ -37,10 +37,9 @@ from occamrl.models.families import (
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
 from occamrl.models.simulators import Simulators, estimate_kernel, grid_reach, variation_errors
-from occamrl.problems.classic import RiverZones
 from occamrl.problems.lakes import PatchyIce
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.problems.mixtures import MemoryWalk, SparseLadder
+from occamrl.problems.mixtures import SparseLadder
 from occamrl.problems.operations import Pricing
 from occamrl.protocols import Floats
 
@@ -50,7 +49,7 @@ SPARSE: Any = np.where(STACK < 0.25, 0.0, STACK) / np.where(STACK < 0.25, 0.0, S
     axis=3, keepdims=True
 )
 UNIFORM: Any = np.full((S, A, S), 1.0 / S)
-RIVER = RiverZones(states=6, horizon=5, zones=3)
+RIVER = 6  # states of a chain on which one swims left (sure) or right
 
 
 def flat(kernel: Any) -> Any:
@@ -64,9 +63,20 @@ def problem(kernel: Any, reward: Any = None, horizon: int = 4) -> FiniteMDP:
     )
 
 
+def river_moves() -> Any:
+    """Return where moves lead [S, 2, 3]: down, stay, up; swimming left has one move, down."""
+    moves = np.full((RIVER, 2, 3), -1)
+    for s in range(RIVER):
+        below = max(s - 1, 0)
+        moves[s, 0, 0] = below
+        moves[s, 1] = below, s, min(s + 1, RIVER - 1)
+    return moves
+
+
 def river(zones: Any) -> AggregationFamily:
-    blocks = RIVER.partition(zones) if isinstance(zones, int) else zones
-    return AggregationFamily(partition=blocks, moves=RIVER.moves)
+    """Return the class with one current for each zone; of a number, zones of equal length."""
+    blocks = np.arange(RIVER) // (RIVER // zones) if isinstance(zones, int) else zones
+    return AggregationFamily(partition=blocks, moves=river_moves())
 
 
 def linear(**options: Any) -> LinearFamily:
@@ -86,7 +96,7 @@ def sums_of_rows(
             start[pair + 1] - start[pair], p=p[start[pair] : start[pair + 1]].clip(0.0)
         )
         x, y = (
-            (features.operator @ values).reshape(-1, n)[pair],
+            features.phi_v(values)[pair],
             values[features.outcomes.next_state[o]],
         )
         gram[features.group[pair]] += np.outer(x, x)
@@ -112,7 +122,7 @@ def test_every_way_to_state_features_is_the_same_linear_map() -> None:
     for features in maps:
         assert (features.dimension, features.groups, features.width) == (6, 1, 6)
         np.testing.assert_allclose(features.kernel(theta), kernel, atol=1e-14)
-        np.testing.assert_allclose((features.operator @ values).reshape(S * A, 6), mean, atol=1e-14)
+        np.testing.assert_allclose(features.phi_v(values), mean, atol=1e-14)
         np.testing.assert_allclose(features.sums, 1.0)
         assert features.fingerprint == maps[0].fingerprint
     assert maps[0].outcomes.next_state.size == (SPARSE > 0).any(axis=0).sum()
@@ -127,10 +137,10 @@ def test_one_hot_maps_are_kernels_themselves(support: Any) -> None:
     )
     kernel, values = np.where(possible, draw.random((S, A, S)), 0.0), draw.random(S)
     theta = np.zeros((features.groups, features.width))
-    theta.ravel()[features.place] = kernel[possible]
+    theta.ravel()[features.flat_index] = kernel[possible]
     assert features.dimension == possible.sum()
     np.testing.assert_array_equal(features.kernel(theta), kernel)
-    x = (features.operator @ values).reshape(S * A, -1)
+    x = features.phi_v(values)
     np.testing.assert_allclose(
         (x * theta[features.group]).sum(axis=1), (kernel @ values).ravel(), atol=1e-14
     )
@@ -143,11 +153,11 @@ def test_aggregated_moves_share_their_law_and_not_their_successors() -> None:
     expected = np.zeros((6, 2, 6))
     for s, a in itertools.product(range(6), range(2)):
         law = iter(theta[features.group[s * 2 + a]])
-        for target in RIVER.moves[s, a]:
+        for target in river_moves()[s, a]:
             if target >= 0:
                 expected[s, a, target] += next(law)
     np.testing.assert_allclose(features.kernel(theta), expected, atol=1e-15)
-    x = (features.operator @ values).reshape(12, -1)
+    x = features.phi_v(values)
     np.testing.assert_allclose(
         (x * theta[features.group]).sum(axis=1), (expected @ values).ravel(), atol=1e-14
     )
@@ -419,23 +429,22 @@ def test_the_smallest_loss_of_an_aggregation_is_that_of_a_general_optimiser(name
 
 
 def test_a_kernel_of_three_zones_is_in_the_partitions_that_refine_them() -> None:
-    kernel = RIVER.mdp.kernel()
+    kernel = np.zeros((RIVER, 2, RIVER))
+    currents = np.random.default_rng(0).dirichlet(np.ones(3), size=3)
+    for s in range(RIVER):
+        left, right = river_moves()[s]
+        kernel[s, 0, left[0]] = 1.0
+        np.add.at(kernel[s, 1], right, currents[s // 2])
     assert [river(zones).contains(kernel) for zones in (1, 2, 3, 6)] == [False, False, True, True]
+    ladder = Ladder([river(zones) for zones in (1, 3, 6)])
+    assert ladder.class_of(problem(kernel)) == 2
+
+
+def test_absolute_moves_have_one_law_of_successors_per_block() -> None:
     law = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3))
-    family = AggregationFamily(
-        partition=[7, 3, 3, 7], actions=3
-    )  # absolute moves: one law of successors per block
+    family = AggregationFamily(partition=[7, 3, 3, 7], actions=3)
     assert family.contains(law[[1, 0, 0, 1]])
     assert not family.contains(law[[1, 0, 1, 1]])
-
-
-@pytest.mark.parametrize("order", [0, 1, 2])
-def test_the_order_of_memory_is_an_aggregation(order: int) -> None:
-    walk = MemoryWalk(places=3, order=order)
-    ladder = Ladder(
-        [AggregationFamily(partition=walk.partition(k), moves=walk.moves) for k in range(3)]
-    )
-    assert ladder.class_of(walk.mdp) == order + 1
 
 
 # ------------------------------------------------------------------------------------------- errors

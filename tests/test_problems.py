@@ -15,14 +15,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import stats
 
-from occamrl import registry
+from occamrl import bellman, registry
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, RewardError, ShapeError
+from occamrl.models.ladder import Ladder
 from occamrl.problems import operations
 from occamrl.problems.classic import RiverSwim
 from occamrl.problems.lakes import FrozenLake, PatchyIce, mdp_from_env, smallest_range
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.problems.mixtures import (
-    MemoryWalk,
     ReferenceLadder,
     ReferenceMixture,
     SparseLadder,
@@ -113,6 +113,30 @@ def test_values_keep_their_bounds(seed: int) -> None:
     np.testing.assert_allclose(mdp.kernel(), transition, rtol=0, atol=1e-15)
     tied = FiniteMDP(transition=np.ones((1, 4, 1)), reward=[[0.2, 0.7, 0.7, 0.1]], horizon=2)
     assert tied.optimal_policy.tolist() == [[1], [1]]  # the smallest action
+
+
+@pytest.mark.parametrize("states", [3, 40, 2_000])
+@pytest.mark.parametrize("actions", [1, 2, 5, 40])
+def test_maxima_over_long_and_short_rows_are_the_same(states: int, actions: int) -> None:
+    """Ties go to the first action; minus infinity stands for what is not allowed."""
+    draw = np.random.default_rng(states)
+    q = draw.integers(0, 3, size=(states, actions)).astype(np.float64)
+    q[draw.random(q.shape) < 0.3] = -np.inf
+    best = np.zeros(states)
+    first = np.zeros(states, dtype=np.int64)
+    bellman.maximise(q, best, first)
+    np.testing.assert_array_equal(best, q.max(axis=1))
+    np.testing.assert_array_equal(first, q.argmax(axis=1))
+
+
+def test_a_kernel_is_dense_if_most_of_it_is_not_zero() -> None:
+    draw = np.random.default_rng(0)
+    full = draw.dirichlet(np.ones(300), size=(300, 1))
+    rare = np.where(full > 0.01, full, 0.0)
+    rare[..., 0] += 1.0 - rare.sum(axis=-1)
+    for transition, dense in ((full, True), (rare, False)):
+        mdp = FiniteMDP(transition=transition, reward=draw.random((300, 1)), horizon=3)
+        assert isinstance(mdp.kernels[0].matrix, np.ndarray) is dense
 
 
 # -------------------------------------------------------------------------- one problem, many forms
@@ -270,6 +294,7 @@ def test_a_large_sparse_problem_is_never_made_dense() -> None:
     tracemalloc.stop()
     assert peak < 25e6  # dense it would be 800 MB
     matrix = mdp.kernels[0].matrix  # nothing is kept twice
+    assert isinstance(matrix, sp.csr_array)
     assert np.shares_memory(matrix.data, mdp.probability)
     assert np.shares_memory(matrix.indices, mdp.outcomes.next_state)
     np.testing.assert_array_equal(values[19], reward.max(axis=1))
@@ -379,16 +404,15 @@ def test_bad_policies_are_refused(policy: Any, error: type[InvalidInput], index:
 @pytest.mark.parametrize(
     ("kind", "parameters", "field"),
     [
-        (MemoryWalk, {"order": 3}, "order"),
         (SparseMixture, {"norm": 1.0}, "norm"),
         (SparseMixture, {"persistence": 1.0}, "persistence"),
         (SparseLadder, {"most": 9}, "most"),
         (PatchyIce, {"slip": (0.1, 0.1, 0.1)}, "slip"),
         (FrozenLake, {"slip": (12, 12)}, "slip"),
-        (LostSales, {"demand": "poison"}, "demand"),
-        (WeekdayInventory, {"means": (5.0,) * 7}, "means"),
-        (QueueAdmission, {"arrival_levels": (0.3, 0.6)}, "service_levels"),
-        (MachineReplacement, {"hazard": (0.1, 0.2)}, "hazard"),
+        (LostSales, {"empty": 0.7}, "empty"),
+        (WeekdayInventory, {"order_step": 16}, "order_step"),
+        (QueueAdmission, {"room": 0}, "room"),
+        (MachineReplacement, {"slope": -0.1}, "slope"),
         (Pricing, {"demand": (0.5,) * 8}, "demand"),
     ],
 )
@@ -416,7 +440,7 @@ def test_every_named_problem_is_valid_and_frozen(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["FrozenLake", "PatchyIce", "SparseLadder", "ReferenceLadder", "MachineReplacement"]
+    "name", ["FrozenLake", "PatchyIce", "SparseLadder", "ReferenceLadder", "Pricing"]
 )
 def test_hypotheses_are_kernels_in_nested_classes(name: str) -> None:
     problem = make_problem(name)
@@ -511,126 +535,102 @@ def test_frozen_lake_is_the_one_of_gymnasium() -> None:
 
 
 # ------------------------------------------------------------------------------- practical problems
-def amount(problem: PracticalProblem) -> float:
-    """Return the optimum of an episode in the problem's unit."""
-    return problem.mdp.optimal_value
-
-
 def test_demand_as_the_shelf_sees_it() -> None:
     np.testing.assert_allclose(operations.poisson(3.0, 6)[:6], stats.poisson(3.0).pmf(np.arange(6)))
-    d = np.arange(401)
-    for law, mean, variance in (
-        (operations.negative_binomial(4.0, 2.0, 400), 4.0, 4.0 + 16.0 / 2.0),
-        (
-            operations.two_kinds_of_day(1.0, 7.0, 0.25, 400),
-            2.5,
-            2.5 + 0.25 * 0.75 * 36.0,
-        ),  # and that of the kind of day
-    ):
-        assert (law @ d, law @ (d - mean) ** 2) == pytest.approx((mean, variance))
-    laws = operations.on_a_grid((0, 2, 3), 4, 3)
-    brute = {p for p in itertools.product(range(5), repeat=3) if sum(p) == 4}
-    assert {tuple(np.round(4 * law[[0, 2, 3]]).astype(int)) for law in laws} == brute
-    assert len(laws) == len(brute)
-
-
-@pytest.mark.parametrize(
-    "kind", [LostSales, WeekdayInventory, QueueAdmission, MachineReplacement, Pricing]
-)
-def test_each_class_has_a_truth_of_its_own(kind: type[PracticalProblem]) -> None:
-    problems = kind.truths()
-    hypotheses, sizes = problems[0].hypotheses, problems[0].sizes
-    assert len(problems) == len(kind.class_names) == len(sizes)
-    for m, problem in enumerate(problems):
-        at = int(np.abs(hypotheses - problem.theta).max(axis=1).argmin())
-        np.testing.assert_allclose(hypotheses[at], problem.theta, atol=1e-12)
-        assert (
-            int(np.searchsorted(sizes, at, side="right")) == m
-        )  # the smallest class that holds it
-
-
-@pytest.mark.parametrize("demand", ["poisson", "other"])
-def test_without_a_cost_of_ordering_every_day_is_a_newsvendor(demand: str) -> None:
-    problem = LostSales(demand=demand, fixed=0.0, holding=1.0, order_step=1)
-    law, d = problem.theta, np.arange(16)
-    gain = [law @ (4.0 * np.minimum(d, y) - 1.0 * np.maximum(y - d, 0)) for y in range(16)]
-    best = int(np.argmax(np.cumsum(law) >= 4.0 / 5.0))  # the critical fractile
-    assert gain[best] == pytest.approx(max(gain))
-    assert amount(problem) == pytest.approx(
-        28 * max(gain), rel=1e-12
-    )  # leftovers are worth their cost: myopic is best
-
-
-def test_a_day_of_the_week_is_a_shelf_of_its_own() -> None:
-    week = WeekdayInventory(
-        means=(2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0), shelf=5, order_step=2, horizon=2
-    )
-    kernel, size = week.mdp.kernel(), 6
-    for day, mean in enumerate(week.means):
-        law = stats.poisson(mean)
-        for stock, order in itertools.product(range(size), range(3)):
-            filled = min(stock + 2 * order, 5)
-            row = np.zeros(operations.DAYS * size)
-            after = row[(day + 1) % operations.DAYS * size :][:size]
-            after[1 : filled + 1] = law.pmf(filled - np.arange(1, filled + 1))
-            after[0] = law.sf(filled - 1)
-            np.testing.assert_allclose(kernel[day * size + stock, order], row, atol=1e-12)
-    costs: dict[str, Any] = {
-        "shelf": 10,
-        "order_step": 5,
-        "horizon": 9,
-        "holding": 0.5,
-        "fixed": 6.0,
-        "margin": 4.0,
-    }
-    assert amount(WeekdayInventory(means=(6.0,) * 7, **costs)) == pytest.approx(
-        amount(LostSales(**costs)), rel=1e-12
-    )
-
-
-def test_phases_that_do_not_differ_are_one_queue() -> None:
-    problem = QueueAdmission(room=5, horizon=20, arrivals=(0.4,) * 3, services=(0.2,) * 3)
-    values, n = np.zeros(6), np.arange(6)
-    for _ in range(20):  # plain value iteration of a single queue
-        served = np.where(n > 0, values[np.maximum(n - 1, 0)], values)
-        closed = -n + 0.2 * served + 0.8 * values
-        gain = np.where(n < 5, 30.0 + values[np.minimum(n + 1, 5)], values)
-        values = np.maximum(closed, -n + 0.4 * gain + 0.2 * served + 0.4 * values)
-    ours = problem.mdp.known.amount(problem.mdp.optimal_values[0])
-    np.testing.assert_allclose(np.reshape(ours, (3, 6)), np.tile(values, (3, 1)), rtol=1e-12)
-
-
-def test_machines_are_replaced_when_renewal_theory_says_so() -> None:
-    young = MachineReplacement(hazard=(0.1,) * 15)  # does not age
-    assert amount(young) == pytest.approx(-36 * 0.1 * 10_000.0, rel=1e-12)
-    assert (young.mdp.optimal_policy == 0).all()
-    for problem in MachineReplacement.truths()[1:]:
-        alive = np.concatenate([[1.0], np.cumprod(1.0 - np.array(problem.hazard))])
-        cost = (
-            10_000.0 * (1.0 - alive[1:15]) + 2_000.0 * alive[1:15]
-        )  # of a cycle, by the age of replacement
-        long = dataclasses.replace(problem, horizon=2000)
-        rate = min(cost / np.cumsum(alive[:14]))
-        assert -amount(long) / 2000 == pytest.approx(
-            rate, rel=4e-3
-        )  # the ends of an episode weigh 1/H
+    demand = np.arange(401)
+    # of a day that is not empty: mean 4, variance 4 + 16/2; a quarter of the days is empty
+    law = np.array(operations.erratic(4.0, 0.25, 0.5, 400))
+    assert law @ demand == pytest.approx(3.0)
+    assert law @ (demand - 3.0) ** 2 == pytest.approx(0.75 * (12.0 + 16.0) - 9.0)
 
 
 @pytest.mark.parametrize("kind", [LostSales, WeekdayInventory, QueueAdmission, MachineReplacement])
-def test_real_parameters_and_listed_laws_are_one_system(kind: type[PracticalProblem]) -> None:
-    """A model with real parameters at the law of a listed truth has its value, and the class of its parameters."""
-    at: dict[Any, tuple[Any, dict[str, float], int]] = {
-        LostSales: (LostSales(), {"mean": 6.0}, 1),
-        WeekdayInventory: (WeekdayInventory.truths()[1], {"mean": 4.0, "weekend": 2.25}, 2),
-        QueueAdmission: (
-            QueueAdmission(services=(0.2,) * 3, arrivals=(0.1, 0.1, 0.1)),
-            {"arrival": 0.1, "service": 0.2},
-            1,
-        ),
-        MachineReplacement: (MachineReplacement.truths()[1], {"new": 0.02, "slope": 0.03}, 2),
-    }
-    problem, point, m = at[kind]
-    real = problem.real_ladder
-    mdp = real.model.mdp(**point)
-    assert mdp.optimal_value == pytest.approx(problem.mdp.optimal_value, rel=1e-9)
-    assert real.class_of(mdp) == m
+def test_each_class_has_a_truth_of_its_own(kind: type[PracticalProblem]) -> None:
+    problems = kind.truths()
+    ladder = problems[0].ladder
+    assert Ladder.of_problem(problems[0]) is ladder
+    needed = [ladder.class_of(problem.mdp) for problem in problems]
+    assert needed == list(range(1, ladder.classes + 1))
+
+
+def test_each_class_of_curves_has_a_truth_of_its_own() -> None:
+    problems = Pricing.truths()
+    hypotheses = problems[0].hypotheses
+    needed = []
+    for problem in problems:
+        nearest = int(np.abs(hypotheses - problem.theta).max(axis=1).argmin())
+        np.testing.assert_allclose(hypotheses[nearest], problem.theta, atol=1e-12)
+        needed.append(int(np.searchsorted(problem.sizes, nearest, side="right")) + 1)
+    assert needed == list(range(1, len(Pricing.class_names) + 1))
+
+
+@pytest.mark.parametrize(("empty", "spread"), [(0.0, 0.0), (0.3, 1.0)])
+def test_without_a_cost_of_ordering_every_day_is_a_newsvendor(empty: float, spread: float) -> None:
+    problem = LostSales(empty=empty, spread=spread, fixed=0.0, holding=1.0, order_step=1)
+    law = np.array(operations.erratic(problem.mean, problem.empty, problem.spread, 15))
+    demand = np.arange(16)
+    gain = []
+    for filled in range(16):
+        sold = np.minimum(demand, filled)
+        gain.append(law @ (4.0 * sold - 1.0 * (filled - sold)))
+    best = int(np.argmax(np.cumsum(law) >= 4.0 / 5.0))  # the critical fractile
+    assert gain[best] == pytest.approx(max(gain))
+    # Leftovers are worth their cost, so that what is best for a day is best for all.
+    assert problem.mdp.optimal_value == pytest.approx(28 * max(gain), rel=1e-12)
+
+
+def test_a_day_of_the_week_is_a_shelf_of_its_own() -> None:
+    week = WeekdayInventory(mean=4.0, weekend=2.0, sunday=0.25, shelf=5, order_step=2, horizon=2)
+    kernel = week.mdp.kernel()
+    states = week.mdp.known.state_number
+    means = (4.0, 4.0, 4.0, 4.0, 4.0, 8.0, 2.0)
+    for day, mean in enumerate(means):
+        law = stats.poisson(mean)
+        for stock, order in itertools.product(range(6), range(3)):
+            filled = min(stock + 2 * order, 5)
+            row = np.zeros(week.mdp.states)
+            for left in range(1, filled + 1):
+                row[states(((day + 1) % 7, left))] = law.pmf(filled - left)
+            row[states(((day + 1) % 7, 0))] = law.sf(filled - 1)
+            np.testing.assert_allclose(kernel[states((day, stock)), order], row, atol=1e-12)
+
+
+def test_a_week_of_equal_days_is_a_plain_shelf() -> None:
+    costs: dict[str, Any] = {"holding": 0.5, "fixed": 6.0, "margin": 4.0}
+    sizes: dict[str, Any] = {"shelf": 10, "order_step": 5, "horizon": 9}
+    week = WeekdayInventory(mean=6.0, **sizes, **costs)
+    shelf = LostSales(mean=6.0, **sizes, **costs)
+    assert week.mdp.optimal_value == pytest.approx(shelf.mdp.optimal_value, rel=1e-12)
+
+
+def test_phases_that_do_not_differ_are_one_queue() -> None:
+    problem = QueueAdmission(room=5, horizon=20, arrival=0.24, service=0.2)
+    values = np.zeros(6)
+    customers = np.arange(6)
+    for _ in range(20):  # plain value iteration of a single queue
+        served = np.where(customers > 0, values[np.maximum(customers - 1, 0)], values)
+        closed = -customers + 0.2 * served + 0.8 * values
+        comes = np.where(customers < 5, 30.0 + values[np.minimum(customers + 1, 5)], values)
+        opened = -customers + 0.24 * comes + 0.2 * served + 0.56 * values
+        values = np.maximum(closed, opened)
+    known = problem.mdp.known
+    ours = known.amount(problem.mdp.optimal_values[0])
+    for phase in range(3):
+        states = [known.state_number((phase, count)) for count in customers.tolist()]
+        np.testing.assert_allclose(ours[states], values, rtol=1e-12)
+
+
+def test_machines_are_replaced_when_renewal_theory_says_so() -> None:
+    young = MachineReplacement(new=0.1)  # does not age
+    assert young.mdp.optimal_value == pytest.approx(-36 * 0.1 * 10_000.0, rel=1e-12)
+    assert (young.mdp.optimal_policy == 0).all()
+    ages = np.arange(15)
+    for problem in MachineReplacement.truths()[1:]:
+        hazard = problem.new + problem.slope * ages + problem.bend * ages**2
+        alive = np.concatenate([[1.0], np.cumprod(1.0 - hazard)])
+        # of a cycle, by the age of replacement: what it costs, over how long it lasts
+        cost = 10_000.0 * (1.0 - alive[1:15]) + 2_000.0 * alive[1:15]
+        rate = min(cost / np.cumsum(alive[:14]))
+        long = dataclasses.replace(problem, horizon=2000)
+        # The ends of an episode weigh 1/H.
+        assert -long.mdp.optimal_value / 2000 == pytest.approx(rate, rel=4e-3)

@@ -1,12 +1,13 @@
-"""Flows are the law of episodes; blocks, cuts and continuations change nothing; results are read off blocks exactly."""
+"""Flows are the law of episodes; cuts and continuations change nothing; results are exact."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -21,25 +22,27 @@ from occamrl.checks import leaves
 from occamrl.envs import ProblemEnv
 from occamrl.learners.ucrl_vtr import law_of_starts
 from occamrl.models.model import Model
-from occamrl.running.flow import divide, play, simulate
+from occamrl.protocols import Ints, State
+from occamrl.running.flow import PolicyArray, divide, play, simulate
+
+Options = dict[str, Any]
 
 
-def tiny(**changes: Any) -> orl.FiniteMDP:
+def tiny(**changes: object) -> orl.FiniteMDP:
     """Two states, two actions, three steps; rewards on transitions, a random start."""
     P = np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.5, 0.5], [0.0, 1.0]]])
     r = np.array([[[0.1, 0.9], [0.3, 0.3]], [[0.0, 1.0], [0.5, 0.2]]])
-    return orl.FiniteMDP(
-        **{"transition": P, "reward": r, "horizon": 3, "initial_state": [0.6, 0.4], **changes}
-    )
+    options: Options = {"horizon": 3, "initial_state": [0.6, 0.4], **changes}
+    return orl.FiniteMDP(transition=P, reward=r, **options)
 
 
-def path_law(mdp: orl.FiniteMDP, policy: np.ndarray) -> dict[tuple[int, ...], float]:
-    """The probability of every sequence of states, by enumeration."""
-    kernel, law = mdp.kernel(), {}
+def path_law(mdp: orl.FiniteMDP, policy: Ints) -> dict[tuple[int, ...], float]:
+    """The probability of every sequence of states, by enumeration; of a stationary kernel."""
+    P = mdp.kernel()
+    law = {}
     for states in itertools.product(range(mdp.states), repeat=mdp.horizon + 1):
         p = mdp.initial_distribution[states[0]]
         for h in range(mdp.horizon):
-            P = kernel if mdp.stationary else kernel[h]
             p *= P[states[h], policy[h, states[h]], states[h + 1]]
         law[states] = p
     return law
@@ -47,8 +50,10 @@ def path_law(mdp: orl.FiniteMDP, policy: np.ndarray) -> dict[tuple[int, ...], fl
 
 @pytest.mark.parametrize("episodes", [1, 7])
 def test_visits_have_the_law_of_independent_episodes(episodes: int) -> None:
-    mdp, policy = tiny(), np.array([[0, 1], [1, 0], [0, 0]])
-    n, draw = 6_000 // episodes, np.random.default_rng(0)
+    mdp = tiny()
+    policy = np.array([[0, 1], [1, 0], [0, 0]])
+    n = 6_000 // episodes
+    draw = np.random.default_rng(0)
     last = Counter[int]()
     totals = np.zeros((3, 2, 2))
     for _ in range(n):
@@ -62,19 +67,14 @@ def test_visits_have_the_law_of_independent_episodes(episodes: int) -> None:
         for h in range(3):
             expected[h, states[h], states[h + 1]] += p
     for h in range(3):
-        cells = expected[h].ravel() > 0
-        assert (
-            stats.chisquare(
-                totals[h].ravel()[cells], n * episodes * expected[h].ravel()[cells]
-            ).pvalue
-            > 1e-4
-        )
+        cells = expected[h] > 0
+        observed = totals[h][cells]
+        assert stats.chisquare(observed, n * episodes * expected[h][cells]).pvalue > 1e-4
+    # Episodes are independent: not only the means agree.
     p_end = sum(p for states, p in path_law(mdp, policy).items() if states[-1] == 1)
     binomial = n * stats.binom.pmf(np.arange(episodes + 1), episodes, p_end)
     seen = np.array([last[k] for k in range(episodes + 1)])
-    assert (
-        stats.chisquare(seen, binomial).pvalue > 1e-4
-    )  # episodes are independent: not only the means agree
+    assert stats.chisquare(seen, binomial).pvalue > 1e-4
 
 
 def test_random_policies_and_coins_keep_their_means() -> None:
@@ -99,13 +99,13 @@ def test_regret_of_a_block_is_the_gap_of_its_starts() -> None:
     mdp = tiny()
 
     class Fixed(orl.Learner):
-        def begin(self, known: orl.Known) -> dict[str, Any]:
+        def begin(self, known: orl.Known) -> State:
             return {"starts": np.zeros(2)}
 
-        def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        def plan(self, known: orl.Known, state: State, draw: np.random.Generator) -> orl.Plan:
             return orl.Plan(policy=np.zeros((3, 2), dtype=np.int64), episodes=50)
 
-        def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+        def learn(self, known: orl.Known, state: State, plan: orl.Plan, flow: orl.Flow) -> None:
             np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])
 
     result = orl.run(Fixed(), mdp, episodes=120, seed=4)
@@ -117,13 +117,15 @@ def test_regret_of_a_block_is_the_gap_of_its_starts() -> None:
 
 @pytest.mark.parametrize("ends", [[1, 2, 3, 17, 40], [39], [10, 11, 12, 13]])
 def test_pieces_equal_the_whole(ends: list[int]) -> None:
-    agent, mdp = Pacing(), tiny()
+    agent = Pacing()
+    mdp = tiny()
     whole = orl.run(agent, mdp, episodes=64, seed=3)
-    part, done = None, 0
+    part = None
+    done = 0
     for end in [*ends, 64]:
         part = orl.run(agent, mdp, episodes=end - done, seed=3, continue_from=part)
-        done = end
-        assert part.total_episodes == end
+        done = part.total_episodes
+        assert done == end
     assert part is not None
     assert part.blocks.episodes == whole.blocks.episodes
     assert part.blocks.regret == whole.blocks.regret
@@ -135,15 +137,15 @@ def test_pieces_equal_the_whole(ends: list[int]) -> None:
 class Pacing(orl.Learner):
     """Blocks of growing length under policies that are drawn."""
 
-    def begin(self, known: orl.Known) -> dict[str, Any]:
+    def begin(self, known: orl.Known) -> State:
         return {"visits": np.zeros((known.horizon, known.states), np.int64)}
 
-    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+    def plan(self, known: orl.Known, state: State, draw: np.random.Generator) -> orl.Plan:
         played = int(state["visits"][0].sum())
         policy = draw.integers(known.actions, size=(known.horizon, known.states))
         return orl.Plan(policy=policy, episodes=1 + played // 2, facts={"half": played >= 32})
 
-    def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+    def learn(self, known: orl.Known, state: State, plan: orl.Plan, flow: orl.Flow) -> None:
         np.add.at(state["visits"], (flow.step, flow.state), flow.count)
 
 
@@ -179,15 +181,15 @@ def test_a_quadrillion_episodes() -> None:
 class Choosing(Pacing):
     """Says what it chose."""
 
-    def __init__(self, facts: dict[str, Any]) -> None:
+    def __init__(self, facts: Options) -> None:
         self.facts = facts
 
-    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+    def plan(self, known: orl.Known, state: State, draw: np.random.Generator) -> orl.Plan:
         return replace(super().plan(known, state, draw), facts=self.facts)
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "claim"),
     [
         ({"chosen": 3}, "class 3, since episode 1 of 20"),
         ({"chosen": 2, "names": ["a", "b", "c"]}, "'b' (second of three models), since"),
@@ -198,9 +200,9 @@ class Choosing(Pacing):
         ({"norm_bound": 2.0}, "at most 2,"),
     ],
 )
-def test_a_verdict_claims_no_more_than_the_facts(facts: dict[str, Any], told: str) -> None:
+def test_a_verdict_claims_no_more_than_the_facts(facts: Options, claim: str) -> None:
     text = str(orl.run(Choosing(facts), tiny(), episodes=20).verdict)
-    assert told in text
+    assert claim in text
     assert "ruled out" not in text
     assert "You need" not in text
 
@@ -223,13 +225,14 @@ def test_addresses_do_not_depend_on_history() -> None:
 
 class Broken(Pacing):
     def __init__(self, plan: Any) -> None:
-        self.made = plan
+        self.broken = plan
 
-    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> Any:
-        return self.made
+    def plan(self, known: orl.Known, state: State, draw: np.random.Generator) -> orl.Plan:
+        plan: orl.Plan = self.broken
+        return plan
 
 
-BAD_PLANS = {
+BAD_PLANS: Options = {
     "no plan": np.zeros((3, 2), int),
     "shape": orl.Plan(policy=np.zeros((2, 3), int)),
     "action": orl.Plan(policy=np.full((3, 2), 2)),
@@ -258,7 +261,7 @@ def test_bad_plans_are_refused(name: str) -> None:
         ({"mdp": "river"}, "mdp"),
     ],
 )
-def test_bad_calls_are_refused(arguments: dict[str, Any], field: str) -> None:
+def test_bad_calls_are_refused(arguments: Options, field: str) -> None:
     call = {"agent": orl.UniformRandom(), "mdp": tiny(), "episodes": 5, **arguments}
     with pytest.raises(orl.InvalidInput) as caught:
         orl.run(call.pop("agent"), call.pop("mdp"), **call)
@@ -288,11 +291,9 @@ def test_visitors_are_conserved_and_flows_join(
     mdp = orl.FiniteMDP(
         transition=P, reward=draw.random((states, 2, states)), horizon=4, initial_state=P[0, 0]
     )
-    policy = (
-        draw.dirichlet(np.ones(2), size=(4, states))
-        if random
-        else draw.integers(2, size=(4, states))
-    )
+    policy: PolicyArray = draw.integers(2, size=(4, states))
+    if random:
+        policy = draw.dirichlet(np.ones(2), size=(4, states))
     flow = simulate(mdp, policy, episodes, draw)
     enters = np.zeros((5, states), dtype=np.int64)
     np.add.at(enters, (flow.step + 1, flow.next_state), flow.count)
@@ -306,57 +307,65 @@ def test_visitors_are_conserved_and_flows_join(
     assert both.count.sum() == 2 * flow.count.sum()
     assert len(both.step) <= len(flow.step)
     assert both.reward @ both.count == pytest.approx(2 * (flow.reward @ flow.count))
-    bonus = flow.reward - mdp.base_reward[flow.state * 2 + flow.action]
-    found = mdp.outcomes.index_of(flow.state * 2 + flow.action, flow.next_state, bonus, states)
-    assert (found >= 0).all()
-    assert np.array_equal(mdp.outcomes.next_state[found], flow.next_state)
+    pair = flow.state * 2 + flow.action
+    bonus = flow.reward - mdp.base_reward[pair]
+    outcome = mdp.outcomes.index_of(pair, flow.next_state, bonus, states)
+    assert (outcome >= 0).all()
+    assert np.array_equal(mdp.outcomes.next_state[outcome], flow.next_state)
 
 
 # Units, discounts and names -----------------------------------------------------------------------
 
 
-def shop(stock: int, order: int, *, chance: float = 0.5) -> Any:
+def shop(
+    stock: int, order: int, *, chance: float = 0.5
+) -> Iterator[tuple[float, int, float, bool]]:
     """A shelf of at most two; a sale pays 7, a unit on the shelf costs 1.5 a night."""
     filled = stock + order
-    yield 1.0 - chance, filled, -1.5 * filled - 2.0 * order, False
-    yield chance, max(filled - 1, 0), 7.0 * (filled > 0) - 1.5 * filled - 2.0 * order, False
+    cost = 1.5 * filled + 2.0 * order
+    yield 1.0 - chance, filled, -cost, False
+    if filled:
+        yield chance, filled - 1, 7.0 - cost, False
+    else:
+        yield chance, 0, -cost, False
 
 
 def orders(stock: int) -> list[int]:
     return list(range(3 - stock))
 
 
-def small_model(**changes: Any) -> Model:
-    about: dict[str, Any] = {"start": {0: 0.3, 1: 0.7}, "actions": orders, "horizon": 3, **changes}
-    return Model(shop, parameters={"chance": (0.1, 0.9)}, **about)
+def small_model(**changes: object) -> Model:
+    options: Options = {"start": {0: 0.3, 1: 0.7}, "actions": orders, "horizon": 3, **changes}
+    return Model(shop, parameters={"chance": (0.1, 0.9)}, **options)
 
 
-def expected_return(model: Model, policy: np.ndarray, stock: int, chance: float) -> float:
+def expected_return(model: Model, policy: Ints, stock: int, chance: float) -> float:
     """What a policy earns from a stock, in the user's unit, as the sum over all paths."""
-    names, mdp, total = model.names, model.mdp(chance=chance), 0.0
+    names = model.names
+    mdp = model.mdp(chance=chance)
     paths = [(1.0, stock, 0.0)]
     for h in range(mdp.horizon):
         longer = []
         for p, s, earned in paths:
             a = names.actions[policy[h, names.states.index(s)]]
-            for q, after, reward, _ in shop(s, a, chance=chance):
-                longer.append((p * q, after, earned + mdp.known.discount**h * reward))
+            for q, next_stock, reward, _ in shop(s, a, chance=chance):
+                longer.append((p * q, next_stock, earned + mdp.known.discount**h * reward))
         paths = longer
-    total = sum(p * earned for p, _, earned in paths)
-    return float(total)
+    return float(sum(p * earned for p, _, earned in paths))
 
 
-def every_policy(mdp: orl.FiniteMDP) -> Any:
+def every_policy(mdp: orl.FiniteMDP) -> Iterator[Ints]:
     """All policies of allowed actions that do the same at every step."""
     choices = [np.flatnonzero(row) for row in mdp.known.allowed]
-    for each in itertools.product(*choices):
-        yield np.tile(each, (mdp.horizon, 1))
+    for actions in itertools.product(*choices):
+        yield np.tile(actions, (mdp.horizon, 1))
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.6])
 def test_a_run_speaks_the_users_unit(discount: float) -> None:
     model = small_model(discount=discount)
-    mdp, names = model.mdp(chance=0.4), model.names
+    mdp = model.mdp(chance=0.4)
+    names = model.names
     law = {0: 0.3, 1: 0.7}
     policies = list(every_policy(mdp))
     for policy in policies:
@@ -368,13 +377,11 @@ def test_a_run_speaks_the_users_unit(discount: float) -> None:
         expected_return(model, policy, 0, 0.4) * 0.3 + expected_return(model, policy, 1, 0.4) * 0.7
     )
     assert result.returns.mean() == pytest.approx(earned, abs=0.2)
-    starts = result.state["starts"]
-    gaps = [
-        starts[names.states.index(s)]
-        * (best(mdp, model, s) - expected_return(model, policy, s, 0.4))
-        for s in law
-    ]
-    assert result.total_regret == pytest.approx(sum(gaps))
+    lost = 0.0
+    for s in law:
+        gap = best(mdp, model, s) - expected_return(model, policy, s, 0.4)
+        lost += result.state["starts"][names.states.index(s)] * gap
+    assert result.total_regret == pytest.approx(lost)
     assert f"{result.total_regret:,.4g}" in str(result.verdict)
     truth = orl.FiniteFamily(parameters=np.eye(1), features=orl.FeatureMap.of_simulators([mdp]))
     informed = orl.run(orl.PSRL(ladder=orl.Ladder([truth])), mdp, episodes=10)
@@ -388,26 +395,26 @@ def test_a_run_speaks_the_users_unit(discount: float) -> None:
     ]
 
 
-class Shop(gym.Env[Any, Any]):
+class Shop(gym.Env[np.int64, np.int64]):
     """The same shop, which shows no table: rewards are in the user's unit."""
 
     def __init__(self, mdp: orl.FiniteMDP) -> None:
         self.inner = ProblemEnv(mdp)
-        self.observation_space, self.action_space = (
-            self.inner.observation_space,
-            self.inner.action_space,
-        )
+        self.observation_space = self.inner.observation_space
+        self.action_space = self.inner.action_space
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(
+        self, *, seed: int | None = None, options: Options | None = None
+    ) -> tuple[np.int64, Options]:
         return self.inner.reset(seed=seed)
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: np.int64) -> tuple[np.int64, SupportsFloat, bool, bool, Options]:
         return self.inner.step(action)
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.6])
 def test_an_environment_speaks_the_users_unit_too(discount: float) -> None:
-    """With its table or without, the returns are the same; a system that goes on may begin anywhere."""
+    """With its table or without, returns are the same; a system that goes on may begin anywhere."""
     model = small_model(discount=discount)
     mdp = model.mdp(chance=0.4)
     shown = orl.learn(orl.PSRL(), ProblemEnv(mdp), episodes=60, progress=False)
@@ -430,37 +437,39 @@ def test_an_environment_speaks_the_users_unit_too(discount: float) -> None:
 
 
 def best(mdp: orl.FiniteMDP, model: Model, stock: int) -> float:
-    """The largest return from a stock over all policies, of each step by itself, by brute force."""
+    """The largest return from a stock over all policies, of each step by itself."""
     listed = [s for s, name in enumerate(model.names.states) if isinstance(name, int)]
     choices = [np.flatnonzero(mdp.known.allowed[s]) for s in listed]
-    found = -np.inf
-    for each in itertools.product(*(itertools.product(*choices) for _ in range(mdp.horizon))):
+    of_a_step = list(itertools.product(*choices))
+    largest = -np.inf
+    for actions in itertools.product(of_a_step, repeat=mdp.horizon):
         policy = np.zeros((mdp.horizon, mdp.states), int)
-        policy[:, listed] = each
-        found = max(found, expected_return(model, policy, stock, 0.4))
-    return found
+        policy[:, listed] = actions
+        largest = max(largest, expected_return(model, policy, stock, 0.4))
+    return largest
 
 
 class Always(orl.Learner):
     """Plays one policy and counts starts."""
 
-    def __init__(self, policy: np.ndarray, episodes: int = 1_000) -> None:
-        self.policy, self.episodes = policy, episodes
+    def __init__(self, policy: Ints, episodes: int = 1_000) -> None:
+        self.policy = policy
+        self.episodes = episodes
 
-    def begin(self, known: orl.Known) -> dict[str, Any]:
+    def begin(self, known: orl.Known) -> State:
         return {"starts": np.zeros(known.states, np.int64)}
 
-    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+    def plan(self, known: orl.Known, state: State, draw: np.random.Generator) -> orl.Plan:
         return orl.Plan(policy=self.policy, episodes=self.episodes)
 
-    def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+    def learn(self, known: orl.Known, state: State, plan: orl.Plan, flow: orl.Flow) -> None:
         np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])
 
 
 # Episodes that go on from each other --------------------------------------------------------------
 
 
-def going_on(**changes: Any) -> orl.FiniteMDP:
+def going_on(**changes: object) -> orl.FiniteMDP:
     """The tiny problem, whose next episode begins where the last one ended."""
     mdp = tiny(**changes)
     vars(mdp)["known"] = replace(mdp.known, continuing=True)
@@ -469,48 +478,53 @@ def going_on(**changes: Any) -> orl.FiniteMDP:
 
 @pytest.mark.parametrize("random", [False, True])
 def test_continuing_episodes_have_the_law_of_one_chain(random: bool) -> None:
-    """The starts of three episodes in blocks of one and two, by enumeration of all paths of the chain."""
-    mdp, draw = going_on(), np.random.default_rng(0)
-    policy: Any = (
-        draw.dirichlet(np.ones(2), size=(3, 2)) if random else np.array([[0, 1], [1, 0], [0, 0]])
-    )
-    law = policy if random else np.eye(2)[policy]
+    """The starts of three episodes, in blocks of one and two, by enumeration of all paths."""
+    mdp = going_on()
+    draw = np.random.default_rng(0)
+    actions = np.array([[0, 1], [1, 0], [0, 0]])
+    policy: PolicyArray = actions
+    law = np.eye(2)[actions]
+    if random:
+        law = draw.dirichlet(np.ones(2), size=(3, 2))
+        policy = law
     steps = np.einsum("hsa,sat->hst", law, mdp.kernel())
     whole = steps[0] @ steps[1] @ steps[2]
-    seen, n = Counter[tuple[int, ...]](), 4_000
+    seen = Counter[tuple[int, ...]]()
+    n = 4_000
     for _ in range(n):
         flows, first = play(mdp, [policy], np.zeros(2, int), 1, draw)
         assert first is not None
         assert first == flows[0].next_state[-1]
         later, last = play(mdp, [policy], np.zeros(2, int), 2, draw, first)
         assert last is not None
-        starts, ends = (np.zeros(2, np.int64) for _ in range(2))
-        np.add.at(starts, later[0].state[later[0].step == 0], later[0].count[later[0].step == 0])
-        np.add.at(ends, later[0].next_state[later[0].step == 2], later[0].count[later[0].step == 2])
+        flow = later[0]
+        starts = np.bincount(flow.state[flow.step == 0], flow.count[flow.step == 0], 2)
+        ends = np.bincount(flow.next_state[flow.step == 2], flow.count[flow.step == 2], 2)
         assert starts[first]
-        second = int(
-            np.flatnonzero(starts - np.eye(2, dtype=int)[first])[0]
-        )  # the other start of the block
-        assert np.array_equal(ends, np.eye(2, dtype=int)[[second, last]].sum(axis=0))
+        starts[first] -= 1
+        second = int(np.flatnonzero(starts)[0])  # the other start of the block
+        assert np.array_equal(ends, np.bincount([second, last], minlength=2))
         seen[int(flows[0].state[0]), first, second, last] += 1
     paths = list(itertools.product(range(2), repeat=4))
-    expected = [
-        mdp.initial_distribution[a] * whole[a, b] * whole[b, c] * whole[c, d]
-        for a, b, c, d in paths
-    ]
+    expected = []
+    for a, b, c, d in paths:
+        expected.append(mdp.initial_distribution[a] * whole[a, b] * whole[b, c] * whole[c, d])
     assert stats.chisquare([seen[path] for path in paths], n * np.array(expected)).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("ends", [[1, 2, 3, 17, 40], list(range(1, 64)), [39]])
 def test_continuing_pieces_equal_the_whole(ends: list[int], tmp_path: Path) -> None:
-    """Also from a file, and where the cut falls inside of a block, which is played anew from where it began."""
-    agent, mdp = Pacing(), going_on()
+    """Also from a file, and where the cut falls inside of a block, which is played anew."""
+    agent = Pacing()
+    mdp = going_on()
     whole = orl.run(agent, mdp, episodes=64, seed=3)
-    part, done = None, 0
+    part = None
+    done = 0
     for end in [*ends, 64]:
         part = orl.run(agent, mdp, episodes=end - done, seed=3, continue_from=part)
         part.save(tmp_path / "part")
-        part, done = orl.Result.load(tmp_path / "part", agent, mdp), end
+        part = orl.Result.load(tmp_path / "part", agent, mdp)
+        done = end
     assert part is not None
     assert part.at == whole.at
     assert (part.blocks.regret, part.blocks.returns) == (whole.blocks.regret, whole.blocks.returns)
@@ -518,7 +532,8 @@ def test_continuing_pieces_equal_the_whole(ends: list[int], tmp_path: Path) -> N
 
 
 def test_the_regret_of_continuing_episodes_is_that_of_their_starts() -> None:
-    mdp, policy = going_on(initial_state=0), np.zeros((3, 2), int)
+    mdp = going_on(initial_state=0)
+    policy = np.zeros((3, 2), int)
     result = orl.run(Always(policy, episodes=7), mdp, episodes=100)
     starts = result.state["starts"]
     gap = mdp.optimal_values[0] - mdp.evaluate(policy)[0]
@@ -532,29 +547,35 @@ def test_the_regret_of_continuing_episodes_is_that_of_their_starts() -> None:
 
 
 class ByStart(orl.Learner):
-    """Another policy from state 1, in blocks of growing length; keeps which policy each (start, action) was told of."""
+    """Another policy from state 1; keeps which part of a plan starts and actions belonged to."""
 
-    def begin(self, known: orl.Known) -> dict[str, Any]:
+    def begin(self, known: orl.Known) -> State:
         return {
-            "told": np.zeros((2, known.states), np.int64),
+            "starts": np.zeros((2, known.states), np.int64),
             "actions": np.zeros((2, known.actions), np.int64),
         }
 
-    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+    def plan(self, known: orl.Known, state: State, draw: np.random.Generator) -> orl.Plan:
         zeros = np.zeros((known.horizon, known.states), np.int64)
         other = orl.Plan(policy=zeros + 1, carry=1)
         return orl.Plan(
-            policy=zeros, episodes=1 + int(state["told"].sum()) // 2, carry=0, starts={1: other}
+            policy=zeros, episodes=1 + int(state["starts"].sum()) // 2, carry=0, starts={1: other}
         )
 
-    def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+    def learn(self, known: orl.Known, state: State, plan: orl.Plan, flow: orl.Flow) -> None:
         begins = flow.step == 0
-        np.add.at(state["told"][plan.carry], flow.state[begins], flow.count[begins])
+        np.add.at(state["starts"][plan.carry], flow.state[begins], flow.count[begins])
         np.add.at(state["actions"][plan.carry], flow.action, flow.count)
         assert flow.episodes == flow.count[begins].sum()
 
 
-def played(kind: str, agent: Any, mdp: orl.FiniteMDP, episodes: int, earlier: Any = None) -> Any:
+def play_more(
+    kind: str,
+    agent: orl.Learner,
+    mdp: orl.FiniteMDP,
+    episodes: int,
+    earlier: orl.Result | None = None,
+) -> orl.Result:
     """Play in the simulator or, in the same problem, step by step."""
     if kind == "run":
         return orl.run(agent, mdp, episodes=episodes, continue_from=earlier)
@@ -566,14 +587,14 @@ def played(kind: str, agent: Any, mdp: orl.FiniteMDP, episodes: int, earlier: An
 @pytest.mark.parametrize("kind", ["run", "learn"])
 def test_each_start_has_its_part_of_the_plan(kind: str) -> None:
     mdp = tiny()
-    result = played(kind, ByStart(), mdp, 60)
-    told, actions = result.state["told"], result.state["actions"]
-    assert told.sum() == 60
-    assert told[0, 0] > 0 < told[1, 1]
-    assert not told[0, 1] + told[1, 0]
-    assert actions.tolist() == [[3 * told[0, 0], 0], [0, 3 * told[1, 1]]]
+    result = play_more(kind, ByStart(), mdp, 60)
+    starts = result.state["starts"]
+    assert starts.sum() == 60
+    assert starts[0, 0] > 0 < starts[1, 1]
+    assert not starts[0, 1] + starts[1, 0]
+    assert result.state["actions"].tolist() == [[3 * starts[0, 0], 0], [0, 3 * starts[1, 1]]]
     values = [mdp.evaluate(np.full((3, 2), a))[0, a] for a in (0, 1)]  # of action a from state a
-    lost = sum(told[s, s] * (mdp.optimal_values[0, s] - values[s]) for s in (0, 1))
+    lost = sum(starts[s, s] * (mdp.optimal_values[0, s] - values[s]) for s in (0, 1))
     assert result.total_regret == pytest.approx(float(lost))
 
 
@@ -581,28 +602,33 @@ def test_each_start_has_its_part_of_the_plan(kind: str) -> None:
 @pytest.mark.parametrize("name", ["by start", "UCRLVTR", "ARLGen", "unknown rewards", "Arena"])
 def test_pieces_of_plans_by_start_equal_the_whole(kind: str, name: str, tmp_path: Path) -> None:
     kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(12, 3, 2))
-    reward, starts = np.random.default_rng(1).random((3, 2)), np.full(3, 1 / 3)
+    reward = np.random.default_rng(1).random((3, 2))
+    starts = np.full(3, 1 / 3)
     mdp = orl.FiniteMDP(transition=kernels[7], reward=reward, horizon=4, initial_state=starts)
     family = orl.FiniteFamily(kernels)
     listed = orl.UCRLVTR(family=family, replan=0.5)
-    agents = {
+    agents: dict[str, orl.Learner] = {
         "by start": ByStart(),
         "UCRLVTR": listed,
         "ARLGen": orl.ARLGen(ladder=orl.Ladder([family.take(range(4)), family]), replan=0.5),
         "unknown rewards": orl.RewardsPerPair(agent=listed),
         "Arena": orl.Arena(bases=[listed, orl.UniformRandom()], rule=orl.UCB1()),
     }
-    agent, part, done = agents[name], None, 0
+    agent = agents[name]
+    part = None
+    done = 0
     assert agent.plan(mdp.known, agent.begin(mdp.known), generator(0, "agent")).starts
-    whole = played(kind, agent, mdp, 50)
+    whole = play_more(kind, agent, mdp, 50)
     for end in (1, 2, 5, 6, 7, 20, 33, 50):
-        part = played(kind, agent, mdp, end - done, part)
+        part = play_more(kind, agent, mdp, end - done, part)
         part.save(tmp_path / "part")
-        part, done = orl.Result.load(tmp_path / "part", agent), end
+        part = orl.Result.load(tmp_path / "part", agent)
+        done = end
     assert part is not None
     assert (part.blocks.regret, part.blocks.returns) == (whole.blocks.regret, whole.blocks.returns)
     assert part.blocks.plans == whole.blocks.plans or kind == "learn"
-    one, two = leaves(part.state, "state"), leaves(whole.state, "state")
+    one = leaves(part.state, "state")
+    two = leaves(whole.state, "state")
     assert [key for key in one if one[key] != two[key]] == []
 
 
@@ -617,13 +643,12 @@ def test_optimism_is_that_of_each_start_and_rare_starts_cost_no_plans() -> None:
     ]
     for episodes in (1, 20, 300):
         result = orl.run(agent, mdp, episodes=episodes, seed=episodes)
-        plan, inside = result.next_plan, agent.confidence_set(result.state)[0]
+        plan = result.next_plan
+        inside = agent.confidence_set(result.state)[0]
         assert set(plan.starts) == {0, 2, 3}
         for start, part in plan.starts.items():
             assert part.values is not None
-            assert part.values[0, start] == pytest.approx(
-                max(each[start] for each in np.array(best)[inside])
-            )
+            assert part.values[0, start] == pytest.approx(np.array(best)[inside][:, start].max())
         assert result.pessimistic_episodes == 0
     assert orl.run(agent, mdp, episodes=10**6).plans < 400
     every = orl.run(replace(agent, replan=0.0), mdp, episodes=30)
@@ -632,7 +657,12 @@ def test_optimism_is_that_of_each_start_and_rare_starts_cost_no_plans() -> None:
 
 def test_a_bad_part_of_a_plan_is_refused() -> None:
     sound = orl.Plan(policy=np.zeros((3, 2), int))
-    bad: list[Any] = [{0: orl.Plan(policy=np.full((3, 2), 2))}, {2: sound}, {0: "nothing"}]
+    bad: list[dict[int, object]] = [
+        {0: orl.Plan(policy=np.full((3, 2), 2))},
+        {2: sound},
+        {0: "nothing"},
+    ]
     for starts in bad:
+        agent = Broken(replace(sound, starts=starts))  # type: ignore[arg-type]  # on purpose
         with pytest.raises(orl.InvalidInput, match="plan"):
-            orl.run(Broken(replace(sound, starts=starts)), tiny(), episodes=5)
+            orl.run(agent, tiny(), episodes=5)

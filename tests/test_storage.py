@@ -1,4 +1,4 @@
-"""Files: whatever is saved comes back to the bit, and whatever is not as it was written is refused and left alone."""
+"""Files: whatever is saved comes back to the bit; what is not as it was written is refused."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ import scipy.sparse as sp
 import occamrl as orl
 from occamrl import registry
 from occamrl.errors import CheckpointError, ParameterError
-from occamrl.experiments.spec import Resolver
-from occamrl.protocols import Flow, Known, Plan
+from occamrl.experiments.resolver import Resolver
+from occamrl.protocols import Floats, Flow, Known, Plan, State
 from occamrl.running.identity import changes, identity
-from occamrl.running.result import Cut, Result
+from occamrl.running.result import Cut
 from occamrl.running.storage import load, read_document, save, write_document
 
 PROBLEM = orl.make_problem("sparse-ladder", states=3, actions=2, horizon=2, dimension=4)
 EPISODES = 6
+Parameters = dict[str, Any]
+Craft = Callable[[dict[str, Any], dict[str, Any]], object]  # of a document and its arrays
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"norm_bound": 2.0}}
-GIVEN: dict[str, Any] = {
+GIVEN: Parameters = {
     "norm_bound": 2.0,
     "family": "problem",
     "episodes": EPISODES,
@@ -40,17 +42,21 @@ GIVEN: dict[str, Any] = {
 GIVEN |= {"bases": ["UniformRandom", LINEAR], "rule": "D3RB", "agent": LINEAR, "kernel": "per_step"}
 
 
-def made(name: str, kind: Any, kinds: str) -> Any:
+def build(name: str, kind: type[Any], kinds: str) -> orl.Learner:
     """Build a class of the package with the parameters that it needs."""
-    resolver, parameters = Resolver(PROBLEM, EPISODES), {}
-    for each, about in inspect.signature(kind).parameters.items():
-        if each in GIVEN and (about.default is about.empty or each in ("family", "kernel")):
-            parameters[each] = GIVEN[each]
+    resolver = Resolver(PROBLEM, EPISODES)
+    parameters = {}
+    for parameter in inspect.signature(kind).parameters.values():
+        needed = parameter.default is parameter.empty or parameter.name in ("family", "kernel")
+        if needed and parameter.name in GIVEN:
+            parameters[parameter.name] = GIVEN[parameter.name]
     if name == "RewardsLinear":
         parameters["features"] = np.eye(6).reshape(3, 2, 6).tolist()
     if name == "OccamMixture":  # every coordinate of its features is a kernel
         kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 3, 2))
-        return kind(features=orl.FeatureMap([PROBLEM.mdp.kernel(), *kernels]))
+        mixture: orl.Learner = kind(features=orl.FeatureMap([PROBLEM.mdp.kernel(), *kernels]))
+        return mixture
+    agent: orl.Learner
     if kinds == "rules":
         rule = {"name": name, "parameters": parameters}
         agent = resolver.agent("Arena", {"bases": GIVEN["bases"], "rule": rule})
@@ -60,73 +66,65 @@ def made(name: str, kind: Any, kinds: str) -> Any:
     return agent
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Say whether two trees are equal to the bit, in kind and in content."""
     if type(one) is not type(other):
         return False
-    if isinstance(one, np.ndarray):
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return bool(
             one.dtype == other.dtype
             and one.shape == other.shape
             and one.tobytes() == other.tobytes()
         )
-    if isinstance(one, dict):
+    if isinstance(one, dict) and isinstance(other, dict):
         return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, Flow):
         return same(vars(one), vars(other))
     return repr(one) == repr(other)
 
 
-CLASSES = [
-    (name, kind, kinds)
-    for kinds in ("learners", "selectors", "paper", "rules")
-    for name, kind in registry.own(kinds).items()
-]
+CLASSES: dict[str, tuple[type[Any], str]] = {}
+for kinds in ("learners", "selectors", "paper", "rules"):
+    CLASSES |= {name: (kind, kinds) for name, kind in registry.own(kinds).items()}
 
 
-@pytest.mark.parametrize(("name", "kind", "kinds"), CLASSES, ids=[name for name, _, _ in CLASSES])
+@pytest.mark.parametrize("name", CLASSES)
 def test_every_agent_goes_on_from_a_file_as_if_there_had_been_no_end(
-    name: str, kind: Any, kinds: str, tmp_path: Path
+    name: str, tmp_path: Path
 ) -> None:
-    agent = made(name, kind, kinds)
+    agent = build(name, *CLASSES[name])
     whole = orl.run(agent, PROBLEM, episodes=EPISODES, seed=3)
-    result: Result | None = None
-    for i, part in enumerate((1, 3, 2)):
-        result = orl.run(
-            agent if result is None else result.agent,
-            PROBLEM,
-            episodes=part,
-            seed=3,
-            continue_from=result,
-        )
-        save(result, tmp_path / f"{i}.npz")
-        again = load(tmp_path / f"{i}.npz", problem=PROBLEM if i % 2 else None)
+    result = orl.run(agent, PROBLEM, episodes=1, seed=3)
+    path = tmp_path / "run.npz"
+    for episodes, problem in ((3, None), (2, PROBLEM), (0, None)):
+        save(result, path)
+        again = load(path, problem=problem)
         assert same(again.state, result.state)
         assert same(again.cut, result.cut)
         assert same(again.blocks.phases, result.blocks.phases)
         assert identity(again.agent) == identity(agent)
-        result = again
-    assert result is not None
-    assert same(result.state, whole.state)
-    assert same(vars(result.blocks), vars(whole.blocks))
+        if episodes:
+            result = orl.run(again.agent, PROBLEM, episodes=episodes, continue_from=again)
+    assert same(again.state, whole.state)
+    assert same(vars(again.blocks), vars(whole.blocks))
 
 
 class Sums(NamedTuple):
-    visits: Any
-    pair: tuple[int, Any]
+    visits: Floats
+    pair: tuple[int, np.int32 | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mine(orl.Learner):
-    """An algorithm of a user: NamedTuples, keys that are numbers, sparse arrays, things that grow."""
+    """An algorithm of a user: NamedTuples, keys that are numbers, sparse arrays, growing things."""
 
     rate: float = 0.5
-    matrix: Any = None
+    matrix: sp.csr_array | None = None
     rule: Callable[[float], float] | None = None
 
-    def begin(self, known: Known) -> Any:
+    def begin(self, known: Known) -> State:
         return {
             "sums": Sums(np.zeros(known.states), (0, None)),
             "seen": {},
@@ -134,13 +132,13 @@ class Mine(orl.Learner):
             "none": None,
         }
 
-    def plan(self, known: Known, state: Any, draw: np.random.Generator) -> Plan:
+    def plan(self, known: Known, state: State, draw: np.random.Generator) -> Plan:
         policy = draw.integers(known.actions, size=(known.horizon, known.states))
         return Plan(
             policy=policy, episodes=5, facts={"played": len(state["past"]), "mean": np.float64(0.1)}
         )
 
-    def learn(self, known: Known, state: Any, plan: Plan, flow: Flow) -> None:
+    def learn(self, known: Known, state: State, plan: Plan, flow: Flow) -> None:
         np.add.at(state["sums"].visits, flow.state, flow.count)
         state["sums"] = Sums(state["sums"].visits, (flow.episodes, np.int32(3)))
         state["seen"][len(state["seen"])] = flow
@@ -161,7 +159,8 @@ def test_states_of_users_come_back(tmp_path: Path) -> None:
 
 
 def test_what_no_file_can_hold_is_given_to_load(tmp_path: Path) -> None:
-    agent, path = Mine(rule=lambda x: 2.0 * x), tmp_path / "mine.npz"
+    agent = Mine(rule=lambda x: 2.0 * x)
+    path = tmp_path / "mine.npz"
     orl.run(agent, PROBLEM, episodes=8).save(path)
     with pytest.raises(CheckpointError, match="given to load"):
         load(path)
@@ -171,7 +170,8 @@ def test_what_no_file_can_hold_is_given_to_load(tmp_path: Path) -> None:
 
 
 def test_another_agent_is_no_continuation(tmp_path: Path) -> None:
-    features, path = orl.FeatureMap(PROBLEM.phi), tmp_path / "run.npz"
+    features = orl.FeatureMap(PROBLEM.phi)
+    path = tmp_path / "run.npz"
     agent = orl.UCRLVTRLin(features=features, norm_bound=2.0)
     result = orl.run(agent, PROBLEM, episodes=8)
     result.save(path)
@@ -206,7 +206,8 @@ class Made(orl.Learner):
 """
 
 
-def imported(folder: Path, **parts: Any) -> Any:
+def import_made(folder: Path, **parts: object) -> orl.Learner:
+    """Write the user's two modules, some of their parts changed, and import them anew."""
     parts = {"share": 3, "more": "", "comment": "one", "longer": 0} | parts
     (folder / "made_by_user.py").write_text(SOURCE.format(**parts))
     (folder / "used_by_user.py").write_text(f"def longer():\n    return {parts['longer']}\n")
@@ -215,7 +216,8 @@ def imported(folder: Path, **parts: Any) -> Any:
     importlib.invalidate_caches()
     for cached in folder.glob("__pycache__/*"):
         cached.unlink()
-    return importlib.import_module("made_by_user").Made()
+    learner: orl.Learner = importlib.import_module("made_by_user").Made()
+    return learner
 
 
 @pytest.mark.parametrize(
@@ -228,14 +230,14 @@ def imported(folder: Path, **parts: Any) -> Any:
     ids=["a constant", "a function that is called", "a function of another file"],
 )
 def test_other_code_of_a_user_is_refused(
-    file: str, parts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, parts: Parameters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "run.npz"
-    orl.run(imported(tmp_path), PROBLEM, episodes=8).save(path)
-    assert load(path, imported(tmp_path, comment="another comment")).state == {"n": 8}
+    orl.run(import_made(tmp_path), PROBLEM, episodes=8).save(path)
+    assert load(path, import_made(tmp_path, comment="another comment")).state == {"n": 8}
     assert load(path).state == {"n": 8}
-    changed = imported(tmp_path, **parts)
+    changed = import_made(tmp_path, **parts)
     for agent in (changed, None):
         with pytest.raises(CheckpointError) as refusal:
             load(path, agent)
@@ -262,7 +264,7 @@ def pickled(content: bytes) -> bytes:
 
 
 class Bomb:
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return exec, ("raise SystemExit('executed')",)
 
 
@@ -293,10 +295,10 @@ def test_damaged_and_foreign_files_are_refused_and_left_in_place(
     with pytest.raises(CheckpointError, match=r"run\.npz"):
         load(path)
     assert path.read_bytes() == content
-    assert [each.name for each in tmp_path.iterdir()] == ["run.npz"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
-CRAFTED: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
+CRAFTED: dict[str, Craft] = {
     "another class": lambda document, arrays: document["objects"][0].update(
         kind="subprocess:Popen"
     ),
@@ -310,7 +312,7 @@ CRAFTED: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("craft", CRAFTED.values(), ids=CRAFTED.keys())
-def test_files_that_save_did_not_write_are_refused(craft: Any, tmp_path: Path) -> None:
+def test_files_that_save_did_not_write_are_refused(craft: Craft, tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
     orl.run(
         orl.UCRLVTRLin(features=orl.FeatureMap(PROBLEM.phi), norm_bound=2.0), PROBLEM, episodes=8
@@ -338,6 +340,6 @@ def test_a_file_that_cannot_be_written_leaves_the_earlier_one(
     with pytest.raises(orl.OccamRLError, match="No space left"):
         result.save(path)
     assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["run.npz"]
+    assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(CheckpointError, match=r"none\.npz"):
         load(tmp_path / "none.npz")

@@ -1,11 +1,12 @@
-r"""Dynamic programming over outcomes: optimal values, policy evaluation, many kernels at once, and ranges of targets.
+r"""Dynamic programming over outcomes: optimal values, policy evaluation, many kernels at once.
 
 A kernel is a matrix [S*A, S] with the expected reward of each pair beside it, so that
 
-.. math:: Q_h(s, a) = r(s, a) + \gamma \sum_{s'} P(s'|s, a) V_{h+1}(s'), \qquad V_h(s) = \max_a Q_h(s, a)
+.. math:: Q_h(s, a) = r(s, a) + \gamma \sum_{s'} P(s'|s, a) V_{h+1}(s'),
+          \qquad V_h(s) = \max_a Q_h(s, a)
 
-and V_{H+1} = 0. The discount gamma is 1 unless a model says otherwise; an action that is not allowed has the reward
-minus infinity.
+and V_{H+1} = 0. The discount gamma is 1 unless a model says otherwise; an action that is not
+allowed has the reward minus infinity.
 
 Arrays count steps from 0: ``values[0]`` is V_1 and ``values[H]`` is V_{H+1}.
 """
@@ -13,80 +14,160 @@ Arrays count steps from 0: ``values[0]`` is V_1 and ``values[H]`` is V_{H+1}.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
-_DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
+Matrix = Floats | sp.csr_array
+
+_SMALL = 2**16  # entries of a matrix below which a dense product is the faster one
+_LARGE = 2**14  # outcomes from which on it pays to look whether all pairs have as many
+_BLOCK = 2**13  # pairs whose outcomes stay in the cache of a processor
+_LONG = 32  # maxima over all states at once pay with so many for each of at most 32 actions
 
 
 class Kernel(NamedTuple):
     """A kernel as dynamic programming needs it."""
 
-    matrix: Any  # [S*A, S], dense or scipy.sparse, times the discount
-    reward: Floats  # [S*A] expected, outcomes' bonuses included; minus infinity where a pair is not allowed
+    matrix: Matrix  # [S*A, S], times the discount
+    reward: Floats  # [S*A] expected, bonuses included; minus infinity: the pair is not allowed
 
 
 def kernel_of(outcomes: Outcomes, probability: Floats, known: Known) -> Kernel:
     """Return the kernel with one probability per outcome, and the rewards of a problem."""
-    pairs, states = outcomes.start.size - 1, known.states
-    discounted = probability if known.discount == 1.0 else known.discount * probability
-    matrix: Any = sp.csr_array(
-        (discounted, outcomes.next_state, outcomes.start), shape=(pairs, states)
-    )
+    discounted = probability
+    if known.discount != 1.0:  # else without a copy: the matrix shares the arrays of the problem
+        discounted = known.discount * probability
+    shape = (outcomes.start.size - 1, known.states)
+    matrix = sp.csr_array((discounted, outcomes.next_state, outcomes.start), shape=shape)
     reward = known.base_reward.ravel()
     if outcomes.bonus.any():
         reward = reward + np.add.reduceat(probability * outcomes.bonus, outcomes.start[:-1])
-    return Kernel(matrix.toarray() if pairs * states <= _DENSE else matrix, reward)
+    return Kernel(dense_if_faster(matrix), reward)
+
+
+def dense_if_faster(matrix: sp.csr_array) -> Matrix:
+    """Return a csr matrix as an array if products are faster with that."""
+    if dense_pays(matrix.nnz, matrix.shape):
+        return np.asarray(matrix.toarray())
+    return matrix
+
+
+def dense_pays(stored: int, shape: tuple[int, int]) -> bool:
+    """Return whether products with a matrix of so many non-zero entries are faster dense."""
+    size = shape[0] * shape[1]
+    return size <= _SMALL or 3 * stored >= size
 
 
 def lookahead(kernel: Kernel, values: Floats) -> Floats:
     """Return Q [S, A] for the values [S] of the next step."""
-    return np.asarray(kernel.reward + kernel.matrix @ values).reshape(values.size, -1)
+    q = np.asarray(kernel.matrix @ values)
+    q += kernel.reward
+    return q.reshape(values.size, -1)
+
+
+def maximise(q: Floats, best: Floats, first: Ints) -> None:
+    """Write the maximum over actions of Q [S, A] to ``best`` [S], and the first that attains it."""
+    states, actions = q.shape
+    if actions > _LONG or states < _LONG * actions:
+        q.argmax(axis=1, out=first)
+        q.max(axis=1, out=best)
+        return
+    # NumPy handles a long row quickly, and many short ones slowly: one row per action.
+    by_action = np.ascontiguousarray(q.T)
+    by_action.max(axis=0, out=best)
+    # The first maximiser is the number of actions up to which none attained the maximum.
+    missed = by_action[0] != best
+    count = missed.astype(np.uint8)
+    for row in by_action[1:-1]:
+        missed &= row != best
+        count += missed
+    first[:] = count
 
 
 def solve(kernels: Sequence[Kernel], states: int, horizon: int) -> tuple[Floats, Ints]:
-    """Return the optimal values [H + 1, S] and policy [H, S] under one kernel, or one per step; ties: first action."""
-    values, policy = np.zeros((horizon + 1, states)), np.zeros((horizon, states), dtype=np.int64)
+    """Return the optimal values [H + 1, S] and policy [H, S] under one kernel, or one per step.
+
+    Ties go to the first action.
+    """
+    values = np.zeros((horizon + 1, states))
+    policy = np.zeros((horizon, states), dtype=np.int64)
     for h in reversed(range(horizon)):
-        q = lookahead(kernels[h if len(kernels) > 1 else 0], values[h + 1])
-        policy[h] = q.argmax(axis=1)
-        values[h] = q.max(axis=1)
+        q = lookahead(_at_step(kernels, h), values[h + 1])
+        maximise(q, values[h], policy[h])
     return values, policy
 
 
-def evaluate(kernels: Sequence[Kernel], policy: Any) -> Floats:
+def _at_step(kernels: Sequence[Kernel], h: int) -> Kernel:
+    """Return the kernel of a step."""
+    return kernels[h] if len(kernels) > 1 else kernels[0]
+
+
+def evaluate(kernels: Sequence[Kernel], policy: NDArray[np.generic]) -> Floats:
     """Return V^pi [H + 1, S] of actions [H, S] or of action probabilities [H, S, A], exactly."""
     horizon, states = policy.shape[:2]
-    values, every = np.zeros((horizon + 1, states)), np.arange(states)
+    values = np.zeros((horizon + 1, states))
+    every = np.arange(states)
     for h in reversed(range(horizon)):
-        q = lookahead(kernels[h if len(kernels) > 1 else 0], values[h + 1])
+        q = lookahead(_at_step(kernels, h), values[h + 1])
         if policy.ndim == 2:
             values[h] = q[every, policy[h]]
-        else:  # what is not allowed has no share
-            values[h] = (np.where(policy[h] > 0.0, q, 0.0) * policy[h]).sum(axis=1)
+        else:
+            # What is not allowed has no share, and 0 times minus infinity is no number.
+            share = np.asarray(policy[h], dtype=np.float64)
+            values[h] = (np.where(share > 0.0, q, 0.0) * share).sum(axis=1)
     return values
 
 
 def first_values(outcomes: Outcomes, probability: Floats, known: Known) -> Floats:
     """Return V*_1 [n, S] of each of n kernels, whose probabilities are [n, O]."""
-    start, after, bonus = outcomes.start[:-1], outcomes.next_state, outcomes.bonus
-    reward = known.base_reward.ravel() + np.add.reduceat(probability * bonus, start, axis=1)
+    start = outcomes.start[:-1]
+    bonus = np.add.reduceat(probability * outcomes.bonus, start, axis=1)
+    reward = known.base_reward.ravel() + bonus
     values = np.zeros((len(probability), known.states))
     for _ in range(known.horizon):
-        expected = np.add.reduceat(probability * known.discount * values[:, after], start, axis=1)
-        values = (reward + expected).reshape(*values.shape, -1).max(axis=2)
+        next_values = values[:, outcomes.next_state]
+        q = reward + np.add.reduceat(probability * known.discount * next_values, start, axis=1)
+        q = q.reshape(*values.shape, known.actions)
+        # Action by action, because maxima over short rows are slow.
+        values = q[..., 0]
+        for a in range(1, known.actions):
+            values = np.maximum(values, q[..., a])
     return values
 
 
 def ranges(outcomes: Outcomes, values: Floats) -> tuple[Floats, Floats]:
     """Return the least and the largest bonus + V over the outcomes of each pair [S*A]."""
+    count = outcomes.next_state.size
+    width = count // (outcomes.start.size - 1)
+    if count >= _LARGE and (np.diff(outcomes.start) == width).all():
+        return _even_ranges(outcomes, values, width)
     target = values[outcomes.next_state]
     if outcomes.bonus.any():
-        target = target + outcomes.bonus
-    return np.minimum.reduceat(target, outcomes.start[:-1]), np.maximum.reduceat(
-        target, outcomes.start[:-1]
-    )
+        target += outcomes.bonus
+    start = outcomes.start[:-1]
+    return np.minimum.reduceat(target, start), np.maximum.reduceat(target, start)
+
+
+def _even_ranges(outcomes: Outcomes, values: Floats, width: int) -> tuple[Floats, Floats]:
+    """Return the ranges of pairs that all have ``width`` outcomes, several times as fast."""
+    next_state = outcomes.next_state.reshape(-1, width)
+    bonus = outcomes.bonus.reshape(-1, width)
+    paid = bool(bonus.any())
+    low = np.empty(len(next_state))
+    high = np.empty(len(next_state))
+    for first in range(0, len(next_state), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        target = values[next_state[block]]
+        if paid:
+            target += bonus[block]
+        low[block] = target[:, 0]
+        high[block] = target[:, 0]
+        for column in target.T[1:]:
+            np.minimum(low[block], column, out=low[block])
+            np.maximum(high[block], column, out=high[block])
+    return low, high

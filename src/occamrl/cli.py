@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -357,7 +357,7 @@ def new(
     ] = None,
 ) -> None:
     """Write a template."""
-    from occamrl.running.storage import write_whole
+    from occamrl.files import write_whole
 
     orl.errors.require_choice("kind", kind, TEMPLATES)
     ending = ".toml" if kind in ("ladder", "spec") else ".py"
@@ -684,7 +684,7 @@ def _read_models(
         raise orl.errors.ParameterError(
             "--horizon", got=horizon, expected=f"{known.horizon}, which the model has"
         )
-    return LadderSpec(ladder=models, known=known, rewards=known.unit)
+    return LadderSpec(ladder=cast(Any, models), known=known, rewards=known.unit)
 
 
 def _finite_models(ladder: str | None, model: str | None, horizon: int | None) -> LadderSpec:

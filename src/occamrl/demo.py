@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from occamrl.experiments.comparison import compare
+from occamrl.files import make_folder
 from occamrl.learners.occam import Occam
 from occamrl.models.ladder import Ladder
 from occamrl.problems.lakes import FrozenLake
 from occamrl.running.run import run
-from occamrl.running.storage import make_folder
 from occamrl.selectors.arl_gen import ARLGen
 from occamrl.selectors.references import largest, smallest
 

@@ -42,6 +42,7 @@ import scipy.sparse as sp
 from scipy.linalg import helmert, qr
 
 from occamrl.addresses import generator
+from occamrl.answers.tables import table_of_rows
 from occamrl.errors import ParameterError, require_delta, require_kind
 from occamrl.evidence import likelihood, value
 from occamrl.evidence.parametric import ParametricEvidence
@@ -52,7 +53,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.model import ParametricLadder
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Known
-from occamrl.running.result import Result, table_of_rows
+from occamrl.running.result import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,11 +18,11 @@ import scipy.sparse as sp
 
 from occamrl.addresses import generator
 from occamrl.control.ladder import Choices, SimulatorLadder, called, checked, label_of
+from occamrl.control.vertices import Grid
 from occamrl.envs.wrapper import Discretiser
 from occamrl.errors import ParameterError, ShapeError, require_integer
 from occamrl.models.families import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.problems.grids import Grid
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Known
 
@@ -49,7 +49,7 @@ class OnGrid:
     refused at last. Make more draws than a pair (s, a) will have visits. A vertex that a member's
     draws missed is no wrong zero where those of another reached it; where none did, it is
     impossible for all. And a Box environment seen at vertices is not Markov. Where proofs are
-    wanted, take :func:`occamrl.problems.grids.discretise` with a rule for the noise, or
+    wanted, take :func:`occamrl.control.vertices.discretise` with a rule for the noise, or
     OccamControl, which tests the simulators themselves; for ARLGen, which judges by value rows,
     only the error of the mean of V counts.
     """

@@ -252,7 +252,7 @@ class SimulatorLadder:
     def on_grid(self, grid: Any, actions: Any, draws: int = 200, seed: int = 0) -> Any:
         """Return the simulators as a finite ladder on a grid (:class:`occamrl.control.grid.OnGrid`).
 
-        ``grid`` is an :class:`occamrl.problems.grids.Grid`, ``actions`` a list; ``draws`` are made
+        ``grid`` is an :class:`occamrl.control.vertices.Grid`, ``actions`` a list; ``draws`` are made
         at every vertex and action. Kernels are estimated: see there what that does to guarantees.
         """
         from occamrl.control.grid import OnGrid  # which needs this module

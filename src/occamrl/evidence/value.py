@@ -113,8 +113,7 @@ def rows(features: FeatureMap, known: Known, values: Floats) -> Rows:
     middle = 0.5 * (low + high)
     spread = high - low
     spread[spread <= _FLAT * np.maximum(np.abs(low), np.abs(high))] = 0.0
-    x = np.asarray(features.operator @ values).reshape(features.sums.shape)
-    x = x + features.bonus_rows(known)
+    x = features.phi_v(values) + features.bonus_rows(known)
     x -= middle[:, None] * features.sums
     scale = spread[:, None]
     return Rows(np.divide(x, scale, out=np.zeros_like(x), where=scale > 0.0), middle, spread)

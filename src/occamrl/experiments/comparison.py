@@ -1,4 +1,4 @@
-"""Several agents on one problem, over the same seeds: :func:`compare`, what it returns, and league tables.
+"""Several agents on one problem, over the same seeds: :func:`compare`, and what it returns.
 
 Every seed is one observation; differences are taken seed by seed, since two agents with the same
 seed share the same random numbers.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Never, cast
 
 import numpy as np
 
+from occamrl.answers.tables import Row
 from occamrl.errors import (
     CheckpointError,
     Interrupted,
@@ -25,27 +26,26 @@ from occamrl.errors import (
     as_path,
     require_integer,
 )
-from occamrl.experiments.pool import (
+from occamrl.experiments.checkpoints import (
     CHECKPOINT_SECONDS,
-    Event,
-    Listener,
-    Pool,
-    earlier,
-    follow,
-    play,
-    processors,
+    earlier_result,
+    play_from_checkpoint,
 )
-from occamrl.experiments.records import Records, locked
-from occamrl.experiments.tables import Runs, Tables, ends_of, interval
+from occamrl.experiments.pool import Event, Listener, Pool, follow, processors
+from occamrl.experiments.records import locked
+from occamrl.experiments.tables import Runs, Tables
+from occamrl.files import make_folder
+from occamrl.intervals import interval
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
 from occamrl.running.run import require_learner
-from occamrl.running.storage import make_folder, read_objects, save, sha256, write_objects
+from occamrl.running.storage import read_objects, save, sha256, write_objects
 
-_OPTIONS = ("episodes", "seeds", "workers", "folder", "progress")
-_MEANT = dict.fromkeys(("n_jobs", "processes", "jobs", "n_workers"), "workers")
-_MEANT |= dict.fromkeys(("out", "path", "directory", "out_dir"), "folder") | {
+_OPTIONS = ("episodes", "seeds", "workers", "folder", "progress", "agents", "problem")
+_MEANT = {  # by options of other packages, and of earlier versions
+    **dict.fromkeys(("n_jobs", "processes", "jobs", "n_workers"), "workers"),
+    **dict.fromkeys(("out", "path", "directory", "out_dir"), "folder"),
     "n_seeds": "seeds",
     "verbose": "progress",
 }
@@ -53,7 +53,9 @@ _MEANT |= dict.fromkeys(("out", "path", "directory", "out_dir"), "folder") | {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Tables):
-    """The results of :func:`compare`: print it, ``plot()`` it, take its ``rows``, ``to_latex()`` or ``to_pandas()``.
+    """The results of :func:`compare`.
+
+    Print it, ``plot()`` it, take its ``rows``, ``to_latex()`` or ``to_pandas()``.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
@@ -71,45 +73,67 @@ class Comparison(Tables):
         return {self.problem: self.results}
 
     def regret_at(self, episode: int) -> dict[str, Any]:
-        """Return the exact cumulative regret after so many episodes, by agent: one number per seed."""
+        """Return the exact cumulative regret after so many episodes, by agent: one per seed."""
         return dict(super().regret_at(episode)[self.problem])
 
-    def differences(self, baseline: str | None = None) -> list[dict[str, Any]]:
-        """Return regret minus that of the baseline (the first agent by default), paired by seed, with intervals."""
+    def differences(self, baseline: str | None = None) -> list[Row]:
+        """Return regret minus that of the baseline, paired by seed, with intervals.
+
+        The baseline is the first agent by default.
+        """
         name = next(iter(self.results)) if baseline is None else baseline
         if name not in self.results:
             raise ParameterError(
                 "baseline", got=repr(baseline), expected=f"one of {list(self.results)}"
             )
-        base, found = [result.total_regret for result in self.results[name]], []
-        for agent, results in self.results.items():
-            if agent != name:
-                gaps = [
-                    result.total_regret - other for result, other in zip(results, base, strict=True)
-                ]
-                low, high = interval(gaps) or (None, None)
-                row = {
+        totals = {
+            agent: np.array([result.total_regret for result in results])
+            for agent, results in self.results.items()
+        }
+        differences = []
+        for agent, regret in totals.items():
+            if agent == name:
+                continue
+            gaps = regret - totals[name]
+            low, high = interval(gaps) or (None, None)
+            differences.append(
+                {
                     "agent": agent,
                     "baseline": name,
-                    "seeds": len(gaps),
-                    "mean": float(np.mean(gaps)),
+                    "seeds": gaps.size,
+                    "mean": float(gaps.mean()),
+                    "low": low,
+                    "high": high,
                 }
-                found.append(row | {"low": low, "high": high})
-        return found
+            )
+        return differences
 
     def __str__(self) -> str:
         first = next(iter(self.results.values()))
-        return f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds\n{self._text()}"
+        head = f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds"
+        return f"{head}\n{self._text()}"
 
     __repr__ = __str__
 
 
 def play_run(
-    who: Any, path: str, seed: int, episodes: int, say: Listener, stop: Callable[[], bool]
+    who: str | tuple[Learner, FiniteMDP],
+    path: str,
+    seed: int,
+    episodes: int,
+    say: Listener,
+    stop: Callable[[], bool],
 ) -> None:
-    """Play an agent on a problem (``who``, in another process the file that holds both); the result goes to a file."""
+    """Play an agent on a problem; the result goes to a file.
+
+    ``who`` is both, or in another process the file that holds them.
+    """
     agent, mdp = read_objects(Path(who)) if isinstance(who, str) else who
-    save(play(agent, mdp, seed, episodes, Path(path), CHECKPOINT_SECONDS, say, stop), path)
+    seconds = CHECKPOINT_SECONDS
+    result = play_from_checkpoint(
+        agent, mdp, seed, episodes, Path(path), seconds=seconds, say=say, stop=stop
+    )
+    save(result, path)
 
 
 def compare(
@@ -153,160 +177,100 @@ def compare(
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
-    for name in others:  # those of other packages, and of earlier versions
-        meant = _MEANT.get(name)
-        raise UnknownName(
-            "compare", got=name, known=[meant] if meant else (*_OPTIONS, "agents", "problem")
-        )
-    mdp, episodes = as_mdp(problem), require_integer("episodes", episodes, 1)
-    if (
-        not isinstance(agents, Mapping)
-        or not agents
-        or not all(isinstance(name, str) for name in agents)
-    ):
+    for name in others:
+        known = [_MEANT[name]] if name in _MEANT else _OPTIONS
+        raise UnknownName("compare", got=name, known=known)
+    mdp = as_mdp(problem)
+    episodes = require_integer("episodes", episodes, 1)
+    named = isinstance(agents, Mapping) and all(isinstance(name, str) for name in agents)
+    if not named or not agents:
         raise ParameterError(
             "agents", got=f"{agents!r:.80}", expected='a dict such as {"name": agent}'
         )
     for agent in agents.values():
         require_learner(agent)
     numbers = seeds if isinstance(seeds, Iterable) else range(require_integer("seeds", seeds, 1))
-    every = [require_integer("seeds", seed, 0) for seed in numbers]
-    if not every or len(set(every)) < len(every):
+    every_seed = [require_integer("seeds", seed, 0) for seed in numbers]
+    if not every_seed or len(set(every_seed)) < len(every_seed):
         raise ParameterError(
-            "seeds", got=f"{every!r:.80}", expected="different seeds, at least one"
+            "seeds", got=f"{every_seed!r:.80}", expected="different seeds, at least one"
         )
-    team = require_integer("workers", processors() if workers is None else workers, 1)
+    count = require_integer("workers", processors() if workers is None else workers, 1)
+
     with tempfile.TemporaryDirectory(prefix="occamrl-") as scratch:
-        place = as_path("folder", scratch if folder is None else folder)
-        make_folder(place)
-
-        def path_of(name: str, seed: int) -> Path:
-            return (
-                place
-                / f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)}-{sha256(name.encode())[:6]}-{seed}.npz"
-            )
-
-        def finished(name: str, seed: int) -> Result | None:
-            found = earlier(path_of(name, seed), agents[name], mdp, seed, episodes)
-            return found if found is not None and found.total_episodes == episodes else None
-
-        def take(i: int, event: Event) -> None:
-            if event["event"] == "failed":
-                raise OccamRLError(
-                    f"compare: a run failed: {event['text']}\n{event.get('trace', '')}".rstrip()
-                )
-
-        with locked(place) if folder is not None else nullcontext(None) as handle:
-            jobs = [
-                (name, seed) for seed in every for name in agents if finished(name, seed) is None
-            ]
-            who: dict[str, Any] = {name: (agent, mdp) for name, agent in agents.items()}
-            files = {name: str(Path(scratch) / f"agent-{i}.npz") for i, name in enumerate(agents)}
-            modules, team = set[str](), min(team, max(1, len(jobs)))
-            if team > 1:
+        kept = as_path("folder", scratch if folder is None else folder)
+        make_folder(kept)
+        with locked(kept) as lock:
+            files = RunFiles(kept.resolve(), agents, mdp, episodes)
+            jobs = [(name, seed) for seed in every_seed for name in agents]
+            jobs = [job for job in jobs if files.finished(*job) is None]
+            count = min(count, max(1, len(jobs)))
+            who: Mapping[str, Any] = {name: (agent, mdp) for name, agent in agents.items()}
+            modules: list[str] = []
+            if count > 1:
                 try:
-                    modules = {
-                        module
-                        for name in agents
-                        for module in write_objects(Path(files[name]), *who[name])
-                    }
-                    who = files
-                except CheckpointError:  # another process cannot be told of it
-                    team = 1
+                    who, modules = hand_over(agents, mdp, Path(scratch))
+                except CheckpointError:  # another process cannot be told of an agent
+                    count = 1
             tasks = [
-                [who[name], str(path_of(name, seed).resolve()), seed, episodes]
-                for name, seed in jobs
+                [who[name], str(files.path(name, seed)), seed, episodes] for name, seed in jobs
             ]
-            pool = Pool(
-                f"{__name__}:play_run", team, sorted(modules), [] if handle is None else [handle]
-            )
-            stopped = follow("compare", "runs", pool, tasks, progress, take)
-            results = {seed: {name: finished(name, seed) for name in agents} for seed in every}
-    done = [seed for seed in every if None not in results[seed].values()]
-    found = None
-    if done:
+            pool = Pool(f"{__name__}:play_run", count, modules, [lock])
+            stopped = follow("compare", "runs", pool, tasks, progress, raise_failure)
+            results = {name: [files.finished(name, seed) for seed in every_seed] for name in agents}
+    # On Ctrl-C some seeds are finished by some agents only: these are left out.
+    complete = [None not in row for row in zip(*results.values(), strict=True)]
+    comparison = None
+    if any(complete):
         title = "problem" if isinstance(problem, FiniteMDP) else type(problem).__name__
-        found = Comparison(
-            title,
-            {name: [each for seed in done if (each := results[seed][name])] for name in agents},
-        )
-    if found is None or stopped:
-        keeps = f"; call again with folder={str(folder)!r} to go on" if folder is not None else ""
-        raise Interrupted(f"stopped with {len(done)} of {len(every)} seeds{keeps}", found)
-    return found
+        compared = {name: list(compress(row, complete)) for name, row in results.items()}
+        comparison = Comparison(title, cast(dict[str, list[Result]], compared))
+    if comparison is None or stopped:
+        text = f"stopped with {sum(complete)} of {len(every_seed)} seeds"
+        if folder is not None:
+            text += f"; call again with folder={str(folder)!r} to go on"
+        raise Interrupted(text, comparison)
+    return comparison
 
 
-def right_class(record: dict[str, Any]) -> float | None:
-    """Return the share of a run's episodes with the right class, features or base; None where there is none."""
-    resolved, rows = record["resolved"], record["phases"]
-    if resolved.get("scope") == "all" or not rows:
-        return None
-    if (base := resolved.get("true_base")) is not None and "plays" in rows[-1]:
-        return float(rows[-1]["plays"][base] / max(1, sum(rows[-1]["plays"])))
-    truth = resolved.get("true_class", resolved.get("true_support"))
-    rows = [row for row in rows if row.get("label") != "estimation" and "chosen" in row]
-    if truth is None or not rows:
-        return None
-    return float(
-        sum(row["episodes"] for row in rows if row["chosen"] == truth)
-        / sum(row["episodes"] for row in rows)
-    )
+@dataclass(frozen=True, eq=False)
+class RunFiles:
+    """The files of a comparison: one for each agent and seed."""
+
+    folder: Path
+    agents: Mapping[str, Learner]
+    mdp: FiniteMDP
+    episodes: int
+
+    def path(self, name: str, seed: int) -> Path:
+        """Return where a run is kept: under a name that a file may have, and nobody else has."""
+        readable = re.sub(r"[^A-Za-z0-9.]+", "-", name)
+        return self.folder / f"{readable}-{sha256(name.encode())[:6]}-{seed}.npz"
+
+    def finished(self, name: str, seed: int) -> Result | None:
+        """Return the result of a run that has come to its end."""
+        path = self.path(name, seed)
+        result = earlier_result(path, self.agents[name], self.mdp, seed, self.episodes)
+        if result is None or result.total_episodes < self.episodes:
+            return None
+        return result
 
 
-def league(records: Records) -> list[dict[str, Any]]:
-    """Return the league tables of an experiment: per problem, who has how much regret with which guarantee.
+def hand_over(
+    agents: Mapping[str, Learner], mdp: FiniteMDP, folder: Path
+) -> tuple[dict[str, str], list[str]]:
+    """Write agents for other processes; return their files, and the modules of users' classes."""
+    paths: dict[str, str] = {}
+    modules: set[str] = set()
+    for number, (name, agent) in enumerate(agents.items()):
+        path = folder / f"agent-{number}.npz"
+        paths[name] = str(path)
+        modules.update(write_objects(path, agent, mdp))
+    return paths, sorted(modules)
 
-    An agent that is swept is one row with two figures: those of its first values (the published
-    ones), and those of the values that had the least mean regret on the spec's ``tuning_seeds``.
-    Both are of the other seeds: nothing is shown on seeds that a value was chosen on. ``right
-    class`` is the share of episodes in which the right class was played, or the right features: of
-    selectors that play what they choose, where the truth is in the ladder.
-    """
-    tuning = set(records.spec.get("tuning_seeds", []))
-    swept = {
-        record["agent"]["label"] for record in records.cells if record["seed"] in tuning
-    }  # no others play them
-    about: dict[
-        tuple[str, str], dict[str, Any]
-    ] = {}  # by problem and agent: the labels, with what is proved
-    rights: dict[tuple[str, str], list[float | None]] = {}
-    totals: dict[
-        tuple[str, str, bool], list[float]
-    ] = {}  # by problem, label, and whether the seeds are for tuning
-    for record in records.cells:
-        problem, agent, label = (
-            record["problem"]["label"],
-            record["agent"],
-            record["agent"]["label"],
-        )
-        rule = agent["parameters"].get("rule") or agent["name"]
-        name = (rule if isinstance(rule, str) else rule["name"]) if label in swept else label
-        about.setdefault((problem, name), {})[label] = record["resolved"]
-        if label not in swept or record["seed"] not in tuning:
-            rights.setdefault((problem, label), []).append(right_class(record))
-        totals.setdefault((problem, label, record["seed"] in tuning), []).append(
-            record["total_regret"]
-        )
-    rows: list[dict[str, Any]] = []
-    for (problem, name), labels in about.items():
-        first, several = next(iter(labels)), len(labels) > 1
-        best = min(
-            labels, key=lambda label: float(np.mean(totals.get((problem, label, True), [np.inf])))
-        )
-        own, tuned = totals.get((problem, first, False), []), totals.get((problem, best, False), [])
-        low, high = interval(own) or (None, None)
-        row: dict[str, Any] = {
-            "problem": problem,
-            "agent": name,
-            "guarantee": labels[first].get("guarantee", ""),
-        }
-        row["given beforehand"] = ", ".join(map(str, labels[first].get("given", []))) or "nothing"
-        row["regret"] = float(np.mean(own)) if own else None
-        row["tuned regret"] = float(np.mean(tuned)) if tuned and several else None
-        row["95% interval"] = ends_of({"low": low, "high": high})
-        shares = [share for share in rights.get((problem, first), []) if share is not None]
-        row["right class"] = f"{100.0 * float(np.mean(shares)):.0f} %" if shares else ""
-        rows.append(row | {"worst": max(own, default=None), "tuned": best if several else ""})
-    return sorted(
-        rows, key=lambda row: (row["problem"], np.inf if row["regret"] is None else row["regret"])
-    )
+
+def raise_failure(number: int, event: Event) -> None:
+    """Raise what made a run fail."""
+    if event["event"] == "failed":
+        trace = event.get("trace", "")
+        raise OccamRLError(f"compare: a run failed: {event['text']}\n{trace}".rstrip())

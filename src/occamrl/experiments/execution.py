@@ -1,4 +1,4 @@
-"""An experiment from its spec to its records: the cells that are not finished are played, in any order.
+"""An experiment from its spec to its records: the cells that are not finished are played.
 
 The folder keeps digests of parameters and code. What was computed by other code or with other
 parameters is refused, with what has changed, and never mixed with new results.
@@ -10,116 +10,136 @@ import json
 import math
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from occamrl.errors import ParameterError, RecordError, require_integer
-from occamrl.experiments import pool, records
-from occamrl.experiments.pool import Event, Listener, Pool, follow, play, processors
-from occamrl.experiments.records import CURVE, TOTALS, Cell, Folder, Records, locked
-from occamrl.experiments.spec import Resolver, as_data, check, make_problem, read_spec
+from occamrl.experiments import checkpoints, records
+from occamrl.experiments.checkpoints import play_from_checkpoint
+from occamrl.experiments.pool import Event, Listener, Pool, TaskPool, follow, processors
+from occamrl.experiments.records import CURVE, Cell, Folder, Record, Records, locked
+from occamrl.experiments.resolver import Resolver, make_problem
+from occamrl.experiments.spec import as_data, check, read_spec
+from occamrl.files import make_folder
+from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
+from occamrl.protocols import Learner, Problem
 from occamrl.running.identity import changes, identity
 from occamrl.running.result import Result
-from occamrl.running.storage import make_folder, write_sealed
+from occamrl.running.storage import write_sealed
+from occamrl.selectors.arena import Arena
+
+_LONGEST_REASON = 4_000  # characters that are kept of why a cell failed
+_ADVICE = (
+    "the spec, the parameters and the code that wrote these results. Take a new folder; or, to add "
+    "others here, keep the entry and add a second [[agent]] or [[problem]] with a label of its "
+    "own. For changed code, restore the file and make the change in a class with another name"
+)
 
 
 def play_cell(
-    folder: str,
-    content: Event,
+    path: str,
+    content: Mapping[str, Any],
     seconds: float,
     say: Listener = lambda news: None,
     stop: Callable[[], bool] = lambda: False,
-) -> Event:
-    """Play a cell of an experiment and write its record; return a few facts."""
-    place, cell = Folder(folder), Cell(**content)
-    record = place.record_of(cell)  # perhaps of a worker that was killed before it could say so
-    checkpoint = place.cells / f"{cell.id}.npz"
+) -> dict[str, float]:
+    """Play a cell of the experiment in a folder and write its record; return a few facts."""
+    folder = Folder(path)
+    cell = Cell(**content)
+    record = folder.record_of(cell)  # perhaps of a worker that was killed before it could say so
+    checkpoint = folder.cells / f"{cell.id}.npz"
     if record is None or record["status"] != "done":
         problem = make_problem(cell.problem["name"], json.dumps(cell.problem["parameters"]))
         resolver = Resolver(problem, cell.episodes)
         agent = resolver.agent(cell.agent["name"], cell.agent["parameters"])
         for fault in resolver.faults:
             raise ParameterError(fault.key, got=fault.got, expected=fault.expected)
-        result = play(
-            agent, as_mdp(problem), cell.seed, cell.episodes, checkpoint, seconds, say, stop
+        mdp = as_mdp(problem)
+        result = play_from_checkpoint(
+            agent, mdp, cell.seed, cell.episodes, checkpoint, seconds=seconds, say=say, stop=stop
         )
-        record = {
-            "status": "done",
-            "resolved": about(agent, problem),
-            "reason": None,
-            **described(cell, result),
-        }
-        write_record(place, cell, record)
+        resolved = describe_agent(agent, problem)
+        done = {"status": "done", "resolved": resolved, "reason": None}
+        record = write_record(folder, cell, {**done, **summarise(result, cell.thinning)})
     checkpoint.unlink(missing_ok=True)
-    return {key: record[key] for key in ("total_regret", "wall_time") if key in record}
+    return {"total_regret": record["total_regret"], "wall_time": record["wall_time"]}
 
 
-def described(cell: Cell, result: Result) -> Event:
-    """Return the totals, the thinned curve, the exact one in pieces and the phases of a result, in plain data."""
-    at = result.episodes
-    if cell.thinning and at.size > cell.thinning:
-        spaced = np.geomspace(1, at.size, cell.thinning).astype(np.int64) - 1
-        at = np.union1d(at[spaced], at[-1:])
-    regret, before = result.regret_at(at), result.regret_at(at - 1)
-    piece = np.searchsorted(np.cumsum(result.blocks.episodes), at)
-    returns = np.array(result.blocks.returns)[piece] / np.array(result.blocks.episodes)[piece]
-    curve = [column.tolist() for column in (at, regret - before, regret, returns)]
-    totals = {name: getattr(result, name) for name in TOTALS}
-    kept = {
-        "curve": dict(zip(CURVE, curve, strict=True)),
+def summarise(result: Result, thinning: int) -> dict[str, Any]:
+    """Return totals, the curve at some episodes, the exact one in pieces, phases: plain data."""
+    episode = result.episodes
+    if thinning and episode.size > thinning:
+        spaced = np.geomspace(1, episode.size, thinning).astype(np.int64) - 1
+        episode = np.union1d(episode[spaced], episode[-1:])
+    sizes = np.array(result.blocks.episodes)
+    block = np.searchsorted(np.cumsum(sizes), episode)
+    cumulative = result.regret_at(episode)
+    regret = cumulative - result.regret_at(episode - 1)
+    returns = np.array(result.blocks.returns)[block] / sizes[block]
+    summary = {
+        "total_regret": result.total_regret,
+        "total_return": result.total_return,
+        "wall_time": result.wall_time,
+        "plans": result.plans,
+        "pessimistic_episodes": result.pessimistic_episodes,
+        "curve": dict(zip(CURVE, (episode, regret, cumulative, returns), strict=True)),
         "pieces": pieces(result),
         "phases": result.phase_rows,
     }
-    found: Event = to_json({**totals, **kept})
-    return found
+    return {name: to_json(value) for name, value in summary.items()}
 
 
-def pieces(result: Result) -> Event:
-    """Return the exact curve of regret: stretches of episodes with the same regret, and their sums."""
-    episodes, regret = (
-        np.array(column) for column in (result.blocks.episodes, result.blocks.regret)
-    )
-    first = np.flatnonzero(np.diff(regret / np.maximum(episodes, 1), prepend=np.nan) != 0.0)
+def pieces(result: Result) -> dict[str, Any]:
+    """Return the exact curve of regret: stretches of equal regret per episode, and their sums."""
+    episodes = np.array(result.blocks.episodes)
+    regret = np.array(result.blocks.regret)
+    per_episode = regret / np.maximum(episodes, 1)
+    first = np.flatnonzero(np.diff(per_episode, prepend=np.nan) != 0.0)
     return {"episodes": np.add.reduceat(episodes, first), "regret": np.add.reduceat(regret, first)}
 
 
-def about(agent: Any, problem: Any) -> dict[str, Any]:
-    """Return an agent's parameters in plain data, what is proved of it, and what is true of the problem."""
-    own = fields(agent) if is_dataclass(agent) else ()
-    found: dict[str, Any] = to_json({each.name: getattr(agent, each.name) for each in own})
-    parts = (
-        [agent.rule, *agent.bases]
-        if hasattr(agent, "rule") and hasattr(agent, "bases")
-        else [agent]
-    )
-    stated = str(getattr(parts[0], "guarantee", "not stated"))
-    if stated not in ("none", "not stated") and any(
-        getattr(each, "scale", 1.0) != 1.0 for each in parts
-    ):
-        stated = "constants scaled"  # what was proved for the published constants is not claimed
-    found |= {"guarantee": stated, "given": list(getattr(parts[0], "given", ()))}
-    ladder, theta = getattr(agent, "ladder", None), getattr(problem, "theta", None)
+def describe_agent(agent: Learner, problem: Problem) -> dict[str, Any]:
+    """Return an agent's parameters in plain data, what is proved of it, and what is true."""
+    described: dict[str, Any] = {}
+    if is_dataclass(agent):
+        described = {each.name: to_json(getattr(agent, each.name)) for each in fields(agent)}
+    bases = agent.bases if isinstance(agent, Arena) else ()
+    proved: Any = agent.rule if isinstance(agent, Arena) else agent
+    guarantee = str(getattr(proved, "guarantee", "not stated"))
+    scaled = any(getattr(part, "scale", 1.0) != 1.0 for part in (proved, *bases))
+    if scaled and guarantee not in ("none", "not stated"):
+        # What was proved for the published constants is not claimed for others.
+        guarantee = "constants scaled"
+    described["guarantee"] = guarantee
+    described["given"] = list(getattr(proved, "given", ()))
+
+    mdp = as_mdp(problem)
+    ladder = getattr(agent, "ladder", None)
     if isinstance(ladder, (Ladder, ParametricLadder)):
-        found |= {"classes": list(ladder.names), "true_class": ladder.class_of(as_mdp(problem))}
-    families = [getattr(base, "family", None) for base in getattr(agent, "bases", ())]
-    held = [
-        family is not None and Ladder([family]).class_of(as_mdp(problem)) for family in families
-    ]
-    if any(held):
-        found["true_base"] = next(i for i, each in enumerate(held) if each)
-    if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(
-        theta
+        described["classes"] = list(ladder.names)
+        described["true_class"] = ladder.class_of(mdp)
+    for number, base in enumerate(bases):
+        family = getattr(base, "family", None)
+        if family is not None and Ladder([family]).class_of(mdp):
+            described["true_base"] = number
+            break
+    theta = getattr(problem, "theta", None)
+    features = getattr(agent, "features", None)
+    if (
+        theta is not None
+        and isinstance(features, FeatureMap)
+        and features.dimension == np.size(theta)
     ):
-        found["true_support"] = np.flatnonzero(theta).tolist()
-    return found
+        described["true_support"] = np.flatnonzero(theta).tolist()
+    return described
 
 
 def to_json(value: Any) -> Any:
@@ -132,27 +152,27 @@ def to_json(value: Any) -> Any:
         return [to_json(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
-    return (
-        value
-        if value is None or isinstance(value, (bool, int, float, str))
-        else repr(value)[:1_000]
-    )
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value)[:1_000]
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what computes."""
-    found = {name: metadata.version(name) for name in ("numpy", "scipy")}
     return {
         "occamrl": str(sys.modules["occamrl"].__version__),
         "python": platform.python_version(),
-        **found,
+        "numpy": metadata.version("numpy"),
+        "scipy": metadata.version("scipy"),
     }
 
 
-def write_record(folder: Folder, cell: Cell, outcome: Event) -> None:
-    """Write the record of a cell, which makes it finished or failed."""
-    by = {"cell": cell.id, "versions": versions(), "platform": platform.platform()}
-    write_sealed(folder.cells / f"{cell.id}.json", {**asdict(cell), **by, **outcome})
+def write_record(folder: Folder, cell: Cell, outcome: dict[str, Any]) -> Record:
+    """Write the record of a cell, which makes it finished or failed; return it."""
+    origin = {"cell": cell.id, "versions": versions(), "platform": platform.platform()}
+    record = {**asdict(cell), **origin, **outcome}
+    write_sealed(folder.cells / f"{cell.id}.json", record)
+    return cast(Record, record)
 
 
 class Experiment:
@@ -160,8 +180,11 @@ class Experiment:
 
     >>> import occamrl as orl
     >>> problems = [orl.make_problem("river-swim", states=3)]
-    >>> agents = [orl.PSRL(), orl.Optimal, {"name": "UCRLVTRLin", "parameters": {"norm_bound": "sqrt(SA)"}}]
-    >>> experiment = orl.Experiment(name="river", episodes=100, seeds=2, problem=problems, agent=agents)
+    >>> linear = {"name": "UCRLVTRLin", "parameters": {"norm_bound": "sqrt(SA)"}}
+    >>> agents = [orl.PSRL(), orl.Optimal, linear]
+    >>> experiment = orl.Experiment(
+    ...     name="river", episodes=100, seeds=2, problem=problems, agent=agents
+    ... )
     >>> len(experiment.cells)
     6
 
@@ -171,8 +194,8 @@ class Experiment:
         The modules that the spec lists under ``import``: a file alone is never a reason to run
         code.
     **spec
-        The keys of a spec, as in TOML; problems, agents and rules may be classes, or objects with plain parameters.
-        :class:`SpecError` says what is wrong with it.
+        The keys of a spec, as in TOML; problems, agents and rules may be classes, or objects with
+        plain parameters. :class:`SpecError` says what is wrong with it.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), **spec: Any) -> None:
@@ -180,17 +203,31 @@ class Experiment:
         self._set("spec", data, [*imports, *modules])
 
     def _set(self, path: str | Path, data: dict[str, Any], imports: Sequence[str]) -> None:
-        self.cells, code = check(data, path, imports)
-        self.data, self.name, self.imports = data, data["name"], list(imports)
-        mine = {f"{name} version": versions()[name] for name in ("occamrl", "numpy")}
-        self.code = {key: {**mine, **each} for key, each in code.items()}
+        """Check the data of a spec, and become its experiment."""
+        self.cells, identities = check(data, path, imports)
+        self.data = data
+        self.name: str = data["name"]
+        self.imports = list(imports)
+        numbers = {f"{name} version": versions()[name] for name in ("occamrl", "numpy")}
+        self.code = {key: {**numbers, **parts} for key, parts in identities.items()}
 
     @classmethod
     def from_toml(cls, spec: str | Path, *, imports: Sequence[str] = ()) -> Experiment:
         """Return the experiment of a TOML file, or of a shipped spec called by its name."""
-        made = cls.__new__(cls)
-        made._set(spec, read_spec(spec), imports)
-        return made
+        experiment = cls.__new__(cls)
+        experiment._set(spec, read_spec(spec), imports)
+        return experiment
+
+    @classmethod
+    def resume(cls, folder: str | Path, *, imports: Sequence[str] = (), **options: Any) -> Records:
+        """Go on with the experiment in a folder; ``options`` are those of :meth:`run`."""
+        stored = Folder(folder)
+        experiment = cls.__new__(cls)
+        experiment._set(stored.experiment_file, stored.experiment()["spec"], imports)
+        return experiment.run(folder, **options)
+
+    status = staticmethod(records.status)
+    verify = staticmethod(records.verify)
 
     def run(
         self,
@@ -199,7 +236,7 @@ class Experiment:
         workers: int | None = None,
         scheduler: str | None = None,
         progress: bool | None = None,
-        listen: Listener = lambda event: None,
+        listen: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> Records:
         """Play the cells that are not finished in ``folder``, and return all records.
 
@@ -227,71 +264,62 @@ class Experiment:
                 "workers", got=workers, expected="none: the Dask scheduler has its own"
             )
         count = require_integer("workers", processors() if workers is None else workers, 1)
-        place = Folder(folder)
-        make_folder(place.path)
-        with locked(place.path) as handle:
-            self._claim(place)
-            todo = place.unfinished(self.cells)
+        stored = Folder(folder)
+        make_folder(stored.path)
+        with locked(stored.path) as lock:
+            self._claim(stored)
+            todo = stored.unfinished(self.cells)
+            tasks = [
+                [str(stored.path.resolve()), asdict(cell), checkpoints.CHECKPOINT_SECONDS]
+                for cell in todo
+            ]
 
-            def take(i: int, event: Event) -> None:
+            def take(number: int, event: Event) -> None:
+                cell = todo[number]
                 if event["event"] == "failed":
-                    reason = str(event.get("trace") or event["text"])[-4_000:]
-                    write_record(place, todo[i], {"status": "failed", "reason": reason})
-                listen({**event, "cell": todo[i].id, **todo[i].names})
+                    reason = event.get("trace") or event["text"]
+                    failure = {"status": "failed", "reason": reason[-_LONGEST_REASON:]}
+                    write_record(stored, cell, failure)
+                listen({**event, "cell": cell.id, **cell.names})
 
-            function, seconds = f"{__name__}:play_cell", pool.CHECKPOINT_SECONDS
-            tasks = [[str(place.path.resolve()), asdict(cell), seconds] for cell in todo]
-            team: Any = Pool(function, min(count, max(len(todo), 1)), self.imports, [handle])
+            function = f"{__name__}:play_cell"
+            pool: TaskPool = Pool(function, min(count, max(len(todo), 1)), self.imports, [lock])
             if scheduler is not None:
                 from occamrl.experiments.dask import DaskPool
 
-                team = DaskPool(function, scheduler, place, self.imports)
-            stopped = follow(self.name, "cells", team, tasks, progress, take)
+                pool = DaskPool(function, scheduler, stored, self.imports)
+            stopped = follow(self.name, "cells", pool, tasks, progress, take)
         if stopped:
-            done = len(self.cells) - len(place.unfinished(self.cells))
-            command = (
-                f"occamrl resume {folder}{''.join(f' --import {name}' for name in self.imports)}"
+            done = len(self.cells) - len(stored.unfinished(self.cells))
+            command = " ".join(
+                [f"occamrl resume {folder}", *(f"--import {name}" for name in self.imports)]
             )
-            text = (
-                f"stopped; {done} of {len(self.cells)} cells are finished; continue with: {command}"
-            )
-            raise KeyboardInterrupt(text)
+            finished = f"{done} of {len(self.cells)} cells are finished"
+            raise KeyboardInterrupt(f"stopped; {finished}; continue with: {command}")
         return records.load(folder)
 
-    def _claim(self, place: Folder) -> None:
-        """Write the experiment into a folder, unless that holds something else or results of other code."""
-        if place.experiment_file.exists():
-            advice = (
-                "the spec, the parameters and the code that wrote these results. Take a new folder; or, to add others "
-                "here, keep the entry and add a second [[agent]] or [[problem]] with a label of its own. For changed "
-                "code, restore the file and make the change in a class with another name"
-            )
-            for key, old in place.experiment()["code"].items():
-                if key in self.code and (changed := changes(old, self.code[key])):
+    def _claim(self, folder: Folder) -> None:
+        """Write the experiment into a folder, unless that holds results of something else."""
+        if folder.experiment_file.exists():
+            for key, before in folder.experiment()["code"].items():
+                if key in self.code and (changed := changes(before, self.code[key])):
                     raise RecordError(
-                        place.experiment_file, got=f"{key}: {changed}", expected=advice
+                        folder.experiment_file, got=f"{key}: {changed}", expected=_ADVICE
                     )
             ours = {cell.id for cell in self.cells}
-            if others := [cell for cell in place.planned() if cell.id not in ours]:
-                first = others[0]
-                named = next((cell for cell in self.cells if cell.names == first.names), None)
-                why = (
-                    changes(*(identity(asdict(cell), "cell") for cell in (first, named)))
-                    if named
-                    else ""
+            others = [cell for cell in folder.planned() if cell.id not in ours]
+            if others:
+                got = (
+                    f"{len(others)} cell(s) that the spec does not have, such as {others[0].names}"
                 )
-                got = f"{len(others)} cell(s) that the spec does not have, such as {first.names}"
-                raise RecordError(
-                    place.experiment_file, got=got + (f": {why}" if why else ""), expected=advice
-                )
-        place.create(self.name, self.data, self.cells, self.code)
+                got += self._difference(others[0])
+                raise RecordError(folder.experiment_file, got=got, expected=_ADVICE)
+        folder.create(self.name, self.data, self.cells, self.code)
 
-    @classmethod
-    def resume(cls, folder: str | Path, *, imports: Sequence[str] = (), **options: Any) -> Records:
-        """Go on with the experiment in a folder; ``options`` are those of :meth:`run`."""
-        made, place = cls.__new__(cls), Folder(folder)
-        made._set(place.experiment_file, place.experiment()["spec"], imports)
-        return made.run(folder, **options)
-
-    status = staticmethod(records.status)
-    verify = staticmethod(records.verify)
+    def _difference(self, other: Cell) -> str:
+        """Return how a cell differs from that of this experiment with the same names."""
+        for cell in self.cells:
+            if cell.names == other.names:
+                before = identity(asdict(other), "cell")
+                return f": {changes(before, identity(asdict(cell), 'cell'))}"
+        return ""

@@ -5,16 +5,16 @@ this one where there is one worker, always with one thread of linear algebra: re
 bits for any number of workers, in any order, interrupted or not. A worker that dies or falls silent
 costs its task only: it is tried again, and a run goes on from its checkpoint. Ctrl-C stops tasks at
 a block boundary, with a checkpoint, and after about a second without one.
+
+The pool is written by hand. That of ``concurrent.futures`` runs a user's script anew in every
+worker, so that one without ``if __name__ == "__main__"`` fails, and a dead worker breaks all of it;
+loky's needs the same watching, killing and reporting around it, and saves a tenth of this file.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import importlib
-import itertools
 import json
-import math
 import os
 import queue
 import signal
@@ -23,149 +23,110 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, Protocol, Required, TypedDict, cast
 
-import numpy as np
+import scipy.linalg  # noqa: F401  # loads SciPy's BLAS: only what is loaded can be limited
+from threadpoolctl import threadpool_limits
 
-from occamrl.errors import CheckpointError, Interrupted, OccamRLError, Stopped, StorageError
-from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Learner
+from occamrl.errors import OccamRLError, Stopped, StorageError
 from occamrl.registry import import_modules
 from occamrl.running.progress import Progress, ctrl_c
-from occamrl.running.result import Result
-from occamrl.running.run import Run, Simulator
-from occamrl.running.storage import load, save
 
-CHECKPOINT_SECONDS = 30.0
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang
 GRACE_SECONDS = 1.0  # from Ctrl-C to the end of workers that do not stop by themselves
+PROGRESS_SECONDS = 0.5  # between two reports of progress of one worker
 RETRIES = 3  # of a task whose worker was lost
-_ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
-)
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+}
 
-Event = dict[str, Any]
+
+class Event(TypedDict, total=False):
+    """What a task or the pool reports."""
+
+    event: Required[
+        Literal["begin", "progress", "done", "failed", "retry", "stopped", "storage", "lost"]
+    ]
+    text: str  # what happened, in words
+    trace: str  # of what failed
+    result: Any  # of what is done: whatever the task returned, in plain data
+    pid: int  # of the worker that begins
+    episodes: int  # of a run in progress: how many it has played,
+    total: int  # of how many
+    path: str  # what could not be written,
+    errno: int | None  # and why
+
+
+Arguments = Sequence[Any]  # plain data
 Listener = Callable[[Event], None]
+Events = Generator[tuple[int, Event]]  # with the number of the task
+NOT_BEGUN: Event = {"event": "stopped", "text": "not begun"}
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Hold the linear algebra of this process to one thread."""
-    before: list[tuple[Any, int]] = []
-    place = Path(np.__file__).parents[1]  # NumPy and SciPy each bring their own OpenBLAS
-    for path in [*place.glob("*py.libs/*openblas*"), *place.glob("*py/.dylibs/*openblas*")]:
-        library = ctypes.CDLL(str(path))
-        for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "")):
-            get, put = (f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set"))
-            if hasattr(library, get):
-                before.append((getattr(library, put), getattr(library, get)()))
-    for setter, _ in before:
-        setter(1)
-    try:
-        yield
-    finally:
-        for setter, count in before:
-            setter(count)
+class TaskPool(Protocol):
+    """What plays tasks: this file's pool, or Dask."""
+
+    def play(self, tasks: Sequence[Arguments]) -> Events:
+        """Yield (number of the task, event) until all are done, failed or stopped."""
 
 
-def earlier(path: Path, agent: Learner, mdp: FiniteMDP, seed: int, episodes: int) -> Result | None:
-    """Return what a file holds of a run; None without a file. One of another run is refused and left in place."""
-    if not path.exists():
-        return None
-    found = load(path, agent, mdp)
-    if found.seed != seed or found.total_episodes > episodes:
-        got = f"seed {found.seed}, {found.total_episodes:,} episodes"
-        raise CheckpointError(
-            str(path), got=got, expected=f"seed {seed}, at most {episodes:,}; or another folder"
-        )
-    return found
-
-
-def play(
-    agent: Learner,
-    mdp: FiniteMDP,
-    seed: int,
-    episodes: int,
-    path: Path,
-    seconds: float,
-    say: Listener,
-    stop: Callable[[], bool],
-) -> Result:
-    """Play a run from its checkpoint in ``path``, if there is one, to its end, writing checkpoints on the way.
-
-    When ``stop()`` says so, or on Ctrl-C, it ends with :class:`Stopped` at the next block boundary,
-    after a checkpoint.
-    """
-    under_way = Run(agent, Simulator(mdp), seed, earlier(path, agent, mdp, seed, episodes))
-    written = time.monotonic()
-
-    def after(result: Result) -> bool:
-        nonlocal written
-        if time.monotonic() - written >= seconds and result.total_episodes < episodes:
-            save(result, path)
-            written = time.monotonic()
-        say({"event": "progress", "episodes": result.total_episodes, "total": episodes})
-        return not stop()
-
-    left = episodes - under_way.result.total_episodes
-    with contextlib.suppress(Interrupted):
-        if left and not stop():
-            under_way.play(left, progress=False, after=after)
-    if under_way.result.total_episodes < episodes:
-        if under_way.result.total_episodes:
-            save(under_way.result, path)
-        raise Stopped(f"stopped after episode {under_way.result.total_episodes:,}")
-    return under_way.result
-
-
-def call(function: str, arguments: Sequence[Any], say: Listener, stop: Callable[[], bool]) -> Event:
-    """Call a task; return what became of it as an event: done (with its result), failed, stopped or storage."""
+def call(function: str, arguments: Arguments, say: Listener, stop: Callable[[], bool]) -> Event:
+    """Call a task; return what became of it: done, with its result, failed, stopped or storage."""
     module, _, name = function.partition(":")
     try:
-        with one_thread():
-            result = getattr(importlib.import_module(module), name)(*arguments, say=say, stop=stop)
-        return {"event": "done", "result": result}
+        with threadpool_limits(limits=1, user_api="blas"):
+            task = getattr(importlib.import_module(module), name)
+            return {"event": "done", "result": task(*arguments, say=say, stop=stop)}
     except Stopped as stopped:
         return {"event": "stopped", "text": str(stopped)}
     except StorageError as error:
         return {"event": "storage", "path": error.path, "errno": error.errno, "text": str(error)}
-    except (
-        Exception
-    ) as error:  # a task that fails, for whatever reason, must not take the worker along
-        text = str(error) if isinstance(error, OccamRLError) else f"{type(error).__name__}: {error}"
-        return {
-            "event": "failed",
-            "text": text,
-            "trace": "".join(traceback.format_exception(error)),
-        }
+    except Exception as error:
+        # A task that fails, for whatever reason, must not take the worker along.
+        text = str(error)
+        if not isinstance(error, OccamRLError):
+            text = f"{type(error).__name__}: {error}"
+        trace = "".join(traceback.format_exception(error))
+        return {"event": "failed", "text": text, "trace": trace}
+
+
+# In a worker --------------------------------------------------------------------------------------
 
 
 def work() -> None:
-    """Be a worker: take tasks from standard input, one JSON line each; when it ends, stop at a block boundary."""
+    """Be a worker: play the tasks on standard input, a line of JSON each, until it ends.
+
+    When it ends while a task is played, the pool wants to stop, or has been killed: the task stops
+    at a block boundary, or after some grace with the process, so that nobody is left behind.
+    """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anybody prints is not an answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    stopping, lines = threading.Event(), queue.SimpleQueue[str | None]()
+    stopping = threading.Event()
+    lines = queue.SimpleQueue[str | None]()
+    last_report = 0.0
 
     def read() -> None:
         for line in sys.stdin:
             lines.put(line)
         stopping.set()
         lines.put(None)
+        time.sleep(2.0 * GRACE_SECONDS)
+        os._exit(1)
 
-    said = 0.0
-
-    def say(news: Event) -> None:
-        nonlocal said
-        if news["event"] == "progress" and time.monotonic() - said < 0.5:
+    def say(event: Event) -> None:
+        nonlocal last_report
+        if event["event"] == "progress" and time.monotonic() - last_report < PROGRESS_SECONDS:
             return
-        said = time.monotonic()
-        with contextlib.suppress(OSError):  # nobody listens any more
-            answers.write(json.dumps(news) + "\n")
+        last_report = time.monotonic()
+        with suppress(OSError):  # nobody listens any more
+            answers.write(json.dumps(event) + "\n")
             answers.flush()
 
     threading.Thread(target=read, daemon=True).start()
@@ -174,25 +135,60 @@ def work() -> None:
         say(call(sys.argv[1], json.loads(line), say, stopping.is_set))
 
 
-@dataclass(eq=False)
-class _Worker:
-    process: subprocess.Popen[bytes]
-    heard: float
-    task: int | None = None
+# In the process that owns the pool ----------------------------------------------------------------
 
-    def write(self, task: Sequence[Any] | None) -> None:
-        """Send a task, or end the input; a worker that died is noticed by who hears its answers."""
+
+class Worker:
+    """A process that plays one task at a time; what it says goes to ``news``."""
+
+    def __init__(
+        self, function: str, modules: Sequence[str], inherit: Sequence[int], news: News
+    ) -> None:
+        home = Path(__file__).resolve().parents[2]
+        paths = [str(home), *(str(Path(path).resolve()) for path in sys.path)]
+        code = "from occamrl.experiments.pool import work; work()"
+        self.process = subprocess.Popen(  # noqa: S603  # this package's own code
+            [sys.executable, "-P", "-c", code, function, *modules],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
+            pass_fds=inherit,
+            # Ctrl-C in a terminal goes to this process alone, which passes it on.
+            start_new_session=True,
+        )
+        self.task: int | None = None  # the number of the task that it plays
+        self.heard = time.monotonic()
+        threading.Thread(target=self._hear, args=(news,), daemon=True).start()
+
+    def _hear(self, news: News) -> None:
+        """Pass on every line, in a thread, and at last that the process is gone."""
+        # The last line of one that was killed while it spoke is no JSON.
+        with cast(IO[bytes], self.process.stdout) as lines, suppress(ValueError):
+            for line in lines:
+                news.put((self, json.loads(line)))
+        text = f"worker {self.process.pid} ended with code {self.process.wait()}"
+        news.put((self, {"event": "lost", "text": text}))
+
+    def begin(self, number: int, arguments: Arguments) -> None:
+        """Send a task."""
+        self.task = number
+        self.heard = time.monotonic()
         stream = cast(IO[bytes], self.process.stdin)
-        with contextlib.suppress(OSError):
-            if task is None:
-                stream.close()
-            else:
-                stream.write(json.dumps(task).encode() + b"\n")
-                stream.flush()
+        with suppress(OSError):  # that it died is heard
+            stream.write(json.dumps(arguments).encode() + b"\n")
+            stream.flush()
+
+    def stop(self) -> None:
+        """End the input, which tells the process to stop."""
+        with suppress(OSError):
+            cast(IO[bytes], self.process.stdin).close()
+
+
+News = queue.SimpleQueue[tuple[Worker, Event]]
 
 
 class Pool:
-    """Worker processes for tasks of one function, ``module:name``, with plain arguments and results.
+    """Worker processes for tasks of one function, ``module:name``, of plain data.
 
     One worker is this process itself. Others first import ``modules``, and keep the descriptors
     ``inherit`` open, which are locks.
@@ -201,143 +197,141 @@ class Pool:
     def __init__(
         self, function: str, workers: int, modules: Sequence[str] = (), inherit: Sequence[int] = ()
     ) -> None:
-        self.function, self.workers, self.modules, self.inherit = (
-            function,
-            workers,
-            modules,
-            inherit,
-        )
-        self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
-        self._team: set[_Worker] = set()
+        self.function = function
+        self.workers = workers
+        self.modules = modules
+        # Windows hands no descriptors on; there a lock is held by this process alone.
+        self.inherit = inherit if os.name == "posix" else ()
+        self._news: News = queue.SimpleQueue()
+        self._team: set[Worker] = set()
 
-    def play(self, tasks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Event]]:
-        """Yield (number of the task, event) until all are done, failed or stopped; Ctrl-C stops all of them."""
+    def play(self, tasks: Sequence[Arguments]) -> Events:
+        """Yield (number of the task, event) until all are done, failed or stopped.
+
+        Ctrl-C stops all of them.
+        """
         with ctrl_c() as pressed:
+            if self.workers == 1:
+                yield from self._play_here(tasks, pressed.is_set)
+                return
             try:
-                yield from (self._here if self.workers == 1 else self._in_processes)(
-                    tasks, pressed.is_set
-                )
+                yield from self._play_in_processes(tasks, pressed.is_set)
             finally:
-                for worker in self._team:
-                    worker.write(None)
-                for worker in self._team:
-                    try:
-                        worker.process.wait(GRACE_SECONDS)
-                    except subprocess.TimeoutExpired:
-                        worker.process.kill()
-                        worker.process.wait()
+                self._end()
 
-    def _here(
-        self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]
-    ) -> Iterator[tuple[int, Event]]:
-        event: Event = {}
-        for i, task in enumerate(tasks):
-            if pressed() or event.get("event") == "stopped":  # a run hears Ctrl-C itself
-                event = {"event": "stopped", "text": "not begun"}
-            else:
-                yield i, {"event": "begin"}
-                event = call(self.function, task, lambda news: None, pressed)
-            yield i, event
+    def _play_here(self, tasks: Sequence[Arguments], pressed: Callable[[], bool]) -> Events:
+        stopped = False
+        for number, arguments in enumerate(tasks):
+            if stopped or pressed():
+                yield number, NOT_BEGUN
+                continue
+            yield number, {"event": "begin"}
+            event = call(self.function, arguments, lambda news: None, pressed)
+            stopped = event["event"] == "stopped"  # a run hears Ctrl-C itself
+            yield number, event
 
-    def _in_processes(
-        self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]
-    ) -> Iterator[tuple[int, Event]]:
-        waiting, losses, since = deque(range(len(tasks))), [0] * len(tasks), math.inf
+    def _play_in_processes(self, tasks: Sequence[Arguments], pressed: Callable[[], bool]) -> Events:
+        waiting = deque(range(len(tasks)))
+        losses = Counter[int]()
+        pressed_at: float | None = None
         while waiting or any(worker.task is not None for worker in self._team):
-            now = time.monotonic()
-            if pressed():
-                since = min(since, now)
-                yield from ((i, {"event": "stopped", "text": "not begun"}) for i in waiting)
-                waiting.clear()
-            for worker in self._team:
-                if since < math.inf:
-                    worker.write(None)
-                if now - since > GRACE_SECONDS or (
-                    worker.task is not None and now - worker.heard > SILENCE_SECONDS
-                ):
-                    worker.process.kill()
-            while waiting and (idle := self._idle()) is not None:
-                idle.task, idle.heard = waiting.popleft(), now
-                idle.write(tasks[idle.task])
-                yield idle.task, {"event": "begin", "pid": idle.process.pid}
+            if pressed_at is None and pressed():
+                pressed_at = time.monotonic()
+                for worker in self._team:
+                    worker.stop()
+                while waiting:
+                    yield waiting.popleft(), NOT_BEGUN
+            self._kill_hanging(pressed_at)
+            while waiting and (idle := self._idle_worker()) is not None:
+                number = waiting.popleft()
+                idle.begin(number, tasks[number])
+                yield number, {"event": "begin", "pid": idle.process.pid}
             try:
-                worker, line = self._news.get(timeout=0.1)
+                worker, event = self._news.get(timeout=0.1)
             except queue.Empty:
                 continue
-            worker.heard, number = time.monotonic(), worker.task
-            if line is not None:
-                with contextlib.suppress(
-                    ValueError
-                ):  # the last line of a worker that was killed while it spoke
-                    event: Event = json.loads(line)
-                    if event["event"] != "progress":
-                        worker.task = None
-                    if number is not None:
-                        yield number, event
+            worker.heard = time.monotonic()
+            playing = worker.task
+            if event["event"] != "progress":
+                worker.task = None
+            if event["event"] == "lost":
+                self._team.discard(worker)
+                worker.stop()
+            if playing is None:
                 continue
-            self._team.discard(worker)
-            worker.write(None)
-            why = f"worker {worker.process.pid} ended with code {worker.process.wait()}"
-            if number is None:
-                continue
-            losses[number] += 1
-            if since < math.inf:
-                yield number, {"event": "stopped", "text": why}
-            elif losses[number] > RETRIES:
-                yield (
-                    number,
-                    {"event": "failed", "text": f"{why}; given up after {RETRIES} retries"},
-                )
-            else:
-                waiting.append(number)
-                yield number, {"event": "retry", "text": why}
+            if event["event"] == "lost":
+                losses[playing] += 1
+                event = fate(event["text"], losses[playing], stopping=pressed_at is not None)
+            if event["event"] == "retry":
+                waiting.append(playing)
+            yield playing, event
 
-    def _idle(self) -> _Worker | None:
+    def _idle_worker(self) -> Worker | None:
         """Return a worker without a task, started if there are too few; None if all are busy."""
         for worker in self._team:
             if worker.task is None:
                 return worker
         if len(self._team) >= self.workers:
             return None
-        home = str(Path(__file__).resolve().parents[2])
-        paths = dict.fromkeys([home, *(str(Path(each).resolve()) for each in sys.path)])
-        code = "from occamrl.experiments.pool import work; work()"
-        process = subprocess.Popen(  # noqa: S603  # this package's own code
-            [sys.executable, "-P", "-c", code, self.function, *self.modules],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
-            pass_fds=self.inherit,
-            start_new_session=True,  # Ctrl-C in a terminal goes to this process, which passes it on
-        )
-        worker = _Worker(process, time.monotonic())
+        worker = Worker(self.function, self.modules, self.inherit, self._news)
         self._team.add(worker)
-
-        def hear() -> None:
-            with cast(IO[bytes], process.stdout) as lines:
-                for line in lines:
-                    self._news.put((worker, line))
-            self._news.put((worker, None))
-
-        threading.Thread(target=hear, daemon=True).start()
         return worker
+
+    def _kill_hanging(self, pressed_at: float | None) -> None:
+        """Kill workers that are silent, and after Ctrl-C those that do not stop."""
+        now = time.monotonic()
+        late = pressed_at is not None and now - pressed_at > GRACE_SECONDS
+        for worker in self._team:
+            if late or (worker.task is not None and now - worker.heard > SILENCE_SECONDS):
+                worker.process.kill()
+
+    def _end(self) -> None:
+        """Stop all workers, by force after some grace."""
+        for worker in self._team:
+            worker.stop()
+        for worker in self._team:
+            try:
+                worker.process.wait(GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+
+
+def fate(reason: str, losses: int, *, stopping: bool) -> Event:
+    """Return what becomes of a task whose worker was lost for the nth time."""
+    if stopping:
+        return {"event": "stopped", "text": reason}
+    if losses > RETRIES:
+        return {"event": "failed", "text": f"{reason}; given up after {RETRIES} retries"}
+    return {"event": "retry", "text": reason}
 
 
 def follow(
-    label: str, unit: str, pool: Any, tasks: Sequence[Any], progress: bool | None, take: Any
+    label: str,
+    unit: str,
+    pool: TaskPool,
+    tasks: Sequence[Arguments],
+    progress: bool | None,
+    take: Callable[[int, Event], None],
 ) -> bool:
-    """Play all tasks, show progress, and hand every event to ``take(number, event)``; say whether some were stopped."""
-    bar, ended, stopped = Progress(label, max(len(tasks), 1), progress, unit), 0, False
+    """Play all tasks, show progress, and hand every event to ``take(number, event)``.
+
+    Returns whether some tasks were stopped.
+    """
+    bar = Progress(label, max(len(tasks), 1), progress, unit)
+    ended = 0
+    stopped = False
     try:
-        with contextlib.closing(pool.play(tasks)) as events:
-            for i, event in events:
-                take(i, event)
+        with closing(pool.play(tasks)) as events:
+            for number, event in events:
+                take(number, event)
                 if event["event"] == "storage":  # nothing can be written: the others stop as well
-                    raise StorageError(
-                        event["path"], OSError(event["errno"], os.strerror(event["errno"] or 0))
-                    )
-                ended += event["event"] in ("done", "failed")
-                stopped |= event["event"] == "stopped"
+                    cause = OSError(event["errno"], os.strerror(event["errno"] or 0))
+                    raise StorageError(event["path"], cause)
+                if event["event"] in ("done", "failed"):
+                    ended += 1
+                elif event["event"] == "stopped":
+                    stopped = True
                 bar.update(ended)
     finally:
         bar.close()
@@ -346,4 +340,6 @@ def follow(
 
 def processors() -> int:
     """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

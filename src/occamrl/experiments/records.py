@@ -1,50 +1,54 @@
-"""The folder of an experiment: its lock, and how all of it is read and verified. `docs/experiments.md` has its layout.
+"""The folder of an experiment: its lock, and how all of it is read and verified.
 
 A cell is one problem, one agent, one seed. Its id is the hash of its content, so other cells never
 disturb it. JSON files contain a digest of the rest, checkpoints end with one. What is damaged or
-foreign is named, never deleted.
+foreign is named, never deleted. `docs/experiments.md` has the layout.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
+
+from filelock import lock_descriptor
 
 from occamrl.errors import CheckpointError, FolderInUse, RecordError, as_path
 from occamrl.experiments.tables import Kept, Runs, Tables
 from occamrl.experiments.tables import shown as shown
-from occamrl.running.storage import (
-    canonical,
-    make_folder,
-    read_document,
-    read_sealed,
-    sha256,
-    write_sealed,
-)
+from occamrl.files import make_folder
+from occamrl.running.storage import canonical, read_document, read_sealed, sha256, write_sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 4
-TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
 CURVE = ("episode", "regret", "cumulative_regret", "realised_return")
+PHASE = ("first", "episodes", "plans", "regret", "realised_return")  # what every phase has
 _WORKERS_SECONDS = 3.0  # given to the workers of a process that was killed to notice and to end
+
+
+class Part(TypedDict):
+    """The problem or the agent of a cell."""
+
+    name: str  # of its class
+    label: str
+    parameters: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run, in plain data: a problem and an agent by name, label and parameters."""
+    """What is run, in plain data."""
 
-    problem: dict[str, Any]
-    agent: dict[str, Any]
+    problem: Part
+    agent: Part
     seed: int
     episodes: int
     thinning: int
@@ -61,32 +65,52 @@ class Cell:
         return {"problem": self.problem["label"], "agent": self.agent["label"], "seed": self.seed}
 
 
-@contextlib.contextmanager
+class Record(TypedDict, total=False):
+    """What is kept of a cell that was played: its fields, and what follows; all of it if done."""
+
+    cell: str  # the id
+    versions: dict[str, str]  # of what computed it
+    platform: str
+    problem: Part
+    agent: Part
+    seed: int
+    episodes: int
+    status: Literal["done", "failed"]
+    reason: str | None  # why it failed
+    resolved: dict[str, Any]  # the agent's parameters, what is proved of it, what is true
+    total_regret: float
+    total_return: float
+    wall_time: float
+    plans: int
+    pessimistic_episodes: int
+    curve: dict[str, list[float]]  # at some episodes
+    pieces: dict[str, list[Any]]  # the exact curve, as stretches of equal regret per episode
+    phases: list[dict[str, Any]]
+
+
+@contextmanager
 def locked(folder: Path) -> Iterator[int]:
     """Hold the exclusive lock of a folder; yields the descriptor that workers inherit.
 
     The lock is the system's and belongs to an open file: it is held until the last process that
-    inherited it is gone, however it went. What the file says is for people, and for tasks elsewhere
-    to see that they are still wanted.
+    inherited it is gone, however it went. Who holds it stands in the file ``lock``, for people, and
+    for tasks elsewhere to see that they are still wanted.
     """
-    import fcntl  # Linux and macOS
-
-    path, deadline = folder / "lock", time.monotonic() + _WORKERS_SECONDS
-    with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    text = f"{folder}: in use by {path.read_text() or 'another process'}; wait for it, or end it"
-                    raise FolderInUse(text) from None
-                time.sleep(0.05)
-        path.write_text(f"process {os.getpid()} on {socket.gethostname()} since {time.time():.0f}")
+    holder = folder / "lock"
+    deadline = time.monotonic() + _WORKERS_SECONDS
+    # Another file than the one that people read: on Windows nobody can read what is locked.
+    with (folder / ".lock").open("a") as file:
+        while not lock_descriptor(file.fileno(), blocking=False):
+            if time.monotonic() > deadline:
+                who = holder.read_text() or "another process"
+                raise FolderInUse(f"{folder}: in use by {who}; wait for it, or end it")
+            time.sleep(0.05)
+        host = socket.gethostname()
+        holder.write_text(f"process {os.getpid()} on {host} since {time.time():.0f}")
         try:
             yield file.fileno()
         finally:
-            path.write_text("")
+            holder.write_text("")
 
 
 class Folder:
@@ -94,7 +118,8 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = as_path("folder", path)
-        self.experiment_file, self.cells = self.path / "experiment.json", self.path / "cells"
+        self.experiment_file = self.path / "experiment.json"
+        self.cells = self.path / "cells"
 
     def create(
         self, name: str, spec: dict[str, Any], cells: Sequence[Cell], code: dict[str, Any]
@@ -104,10 +129,12 @@ class Folder:
         document = {
             "format": FORMAT,
             "name": name,
+            # As a text, which keeps the order of its keys: labels of sweeps depend on it.
             "spec": json.dumps(spec),
             "code": code,
-        }  # in the order of its keys
-        write_sealed(self.experiment_file, {**document, "cells": [asdict(cell) for cell in cells]})
+            "cells": [asdict(cell) for cell in cells],
+        }
+        write_sealed(self.experiment_file, document)
 
     def experiment(self) -> dict[str, Any]:
         """Return experiment.json."""
@@ -117,10 +144,9 @@ class Folder:
             )
         document = read_sealed(self.experiment_file)
         if document.get("format") != FORMAT:
-            got = f"format {document.get('format')}"
             raise RecordError(
                 self.experiment_file,
-                got=got,
+                got=f"format {document.get('format')}",
                 expected=f"format {FORMAT}, of this version of occamrl",
             )
         return {**document, "spec": json.loads(document["spec"])}
@@ -129,7 +155,7 @@ class Folder:
         """Return the cells of the experiment."""
         return [Cell(**content) for content in self.experiment()["cells"]]
 
-    def record_of(self, cell: Cell) -> dict[str, Any] | None:
+    def record_of(self, cell: Cell) -> Record | None:
         """Return the record of a finished or failed cell; None: there is none yet."""
         path = self.cells / f"{cell.id}.json"
         if not path.exists():
@@ -139,60 +165,71 @@ class Folder:
             raise RecordError(
                 path, got="the record of another cell", expected=f"that of {cell.names}"
             )
-        return record
+        return cast(Record, record)
 
     def unfinished(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Return the cells to play: those without a record, and those that failed. For the holder of the lock only.
+        """Return the cells to play: those without a record, and those that failed.
 
-        Temporary files of writers that were killed are removed.
+        For the holder of the lock only: temporary files of writers that were killed are removed.
         """
         for partial in [*self.path.glob(".*.partial"), *self.cells.glob(".*.partial")]:
             partial.unlink(missing_ok=True)
-        return [
-            cell
-            for cell in cells
-            if (record := self.record_of(cell)) is None or record["status"] != "done"
-        ]
+        unfinished = []
+        for cell in cells:
+            record = self.record_of(cell)
+            if record is None or record["status"] != "done":
+                unfinished.append(cell)
+        return unfinished
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Records(Tables):
-    """An experiment as far as it has come: print it, ``plot()`` it, or take ``to_latex()`` or ``to_pandas()``.
+    """An experiment as far as it has come.
 
-    ``cells`` are the records of the finished cells, ``failed`` those of the failed ones, in the
-    spec's order. ``begun`` lists the ids of cells with a checkpoint, ``missing`` those of all
-    others, ``damaged`` what is wrong with files.
+    Print it, ``plot()`` it, or take ``to_latex()`` or ``to_pandas()``. ``cells`` are the records of
+    the finished cells, ``failed`` those of the failed ones, in the spec's order. ``begun`` lists
+    the ids of cells with a checkpoint, ``missing`` those of all others, ``damaged`` what is wrong
+    with files.
     """
 
     folder: Path
     name: str
     spec: dict[str, Any]
-    cells: list[dict[str, Any]] = field(default_factory=list)
-    failed: list[dict[str, Any]] = field(default_factory=list)
+    cells: list[Record] = field(default_factory=list)
+    failed: list[Record] = field(default_factory=list)
     begun: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     damaged: dict[str, RecordError] = field(default_factory=dict)
 
     @property
+    def _others(self) -> dict[str, int]:
+        """How many cells are not finished, by what they are."""
+        return {
+            "failed": len(self.failed),
+            "begun": len(self.begun),
+            "missing": len(self.missing),
+            "damaged": len(self.damaged),
+        }
+
+    @property
     def total(self) -> int:
         """The number of cells."""
-        return sum(
-            len(getattr(self, name)) for name in ("cells", "failed", "begun", "missing", "damaged")
-        )
+        return len(self.cells) + sum(self._others.values())
 
     @property
     def failures(self) -> list[dict[str, str]]:
         """Of each failed cell its id, what it is called, and the last line of the reason."""
-        found = []
+        failures = []
         for record in self.failed:
             who = f"{record['problem']['label']}, {record['agent']['label']}, seed {record['seed']}"
-            last = (str(record.get("reason") or "").strip() or "not stated").splitlines()[-1]
-            found.append({"cell": record["cell"], "who": who, "reason": last})
-        return found
+            reason = (record["reason"] or "").strip() or "not stated"
+            last_line = reason.splitlines()[-1]
+            failures.append({"cell": record["cell"], "who": who, "reason": last_line})
+        return failures
 
     @cached_property
     def curves(self) -> pa.Table:
-        """A table of all curves: cell, problem, agent, seed, episode, regret, cumulative_regret, realised_return."""
+        """A table of all curves: cell, problem, agent, seed, and the columns of ``CURVE``."""
         import pyarrow as pa
 
         columns: dict[str, list[Any]] = {
@@ -212,75 +249,87 @@ class Records(Tables):
 
         rows = []
         for record in self.cells:
-            for number, row in enumerate(record["phases"], start=1):
-                totals = {
-                    name: row.get(name)
-                    for name in ("first", "episodes", "plans", "regret", "realised_return")
-                }
-                facts = {name: value for name, value in row.items() if name not in totals}
-                rows.append(
-                    {**labels_of(record), "phase": number, **totals, "facts": json.dumps(facts)}
-                )
+            for number, phase in enumerate(record["phases"], start=1):
+                totals = {name: phase.get(name) for name in PHASE}
+                facts = {name: value for name, value in phase.items() if name not in PHASE}
+                row = {**labels_of(record), "phase": number, **totals, "facts": json.dumps(facts)}
+                rows.append(row)
         return pa.Table.from_pylist(rows)
 
     @cached_property
     def runs(self) -> Runs:
         """What is kept of the finished runs, by problem and agent."""
-        found: dict[str, dict[str, list[Kept]]] = {}
+        runs: dict[str, dict[str, list[Kept]]] = {}
         for record in self.cells:
-            agents = found.setdefault(record["problem"]["label"], {})
+            agents = runs.setdefault(record["problem"]["label"], {})
             agents.setdefault(record["agent"]["label"], []).append(kept_of(record))
-        return found
+        return runs
 
     def __str__(self) -> str:
-        left = {
-            name: len(getattr(self, name)) for name in ("failed", "begun", "missing", "damaged")
-        }
-        head = f"{self.name}: {len(self.cells):,} of {self.total:,} cells are finished"
-        head += "".join(f", {count:,} {name}" for name, count in left.items() if count)
-        return "\n".join([head, *([self._text()] if self.cells else [])])
+        text = f"{self.name}: {len(self.cells):,} of {self.total:,} cells are finished"
+        for name, count in self._others.items():
+            if count:
+                text += f", {count:,} {name}"
+        if self.cells:
+            text += f"\n{self._text()}"
+        return text
 
     __repr__ = __str__
 
 
 def kept_of(record: Mapping[str, Any]) -> Kept:
     """Return what a record keeps of its run."""
-    totals = [record[name] for name in ("total_regret", "total_return", "plans", "wall_time")]
-    return Kept(record["seed"], record["episodes"], *totals, **record["pieces"])
+    return Kept(
+        seed=record["seed"],
+        total_episodes=record["episodes"],
+        total_regret=record["total_regret"],
+        total_return=record["total_return"],
+        plans=record["plans"],
+        wall_time=record["wall_time"],
+        **record["pieces"],
+    )
 
 
-def labels_of(record: dict[str, Any]) -> dict[str, Any]:
+def labels_of(record: Record) -> dict[str, Any]:
     """Return what a row of a table says about its cell."""
-    names = {"problem": record["problem"]["label"], "agent": record["agent"]["label"]}
-    return {"cell": record["cell"], **names, "seed": record["seed"]}
+    return {
+        "cell": record["cell"],
+        "problem": record["problem"]["label"],
+        "agent": record["agent"]["label"],
+        "seed": record["seed"],
+    }
 
 
 def status(folder: str | Path) -> Records:
     """Return where an experiment stands; damaged records are listed, not raised."""
-    place = Folder(folder)
-    document = place.experiment()
-    now = Records(folder=place.path, name=document["name"], spec=document["spec"])
+    stored = Folder(folder)
+    document = stored.experiment()
+    standing = Records(folder=stored.path, name=document["name"], spec=document["spec"])
     for content in document["cells"]:
         cell = Cell(**content)
         try:
-            record = place.record_of(cell)
+            record = stored.record_of(cell)
         except RecordError as error:
-            now.damaged[cell.id] = error
+            standing.damaged[cell.id] = error
             continue
-        if record is not None:
-            (now.cells if record["status"] == "done" else now.failed).append(record)
+        if record is not None and record["status"] == "done":
+            standing.cells.append(record)
+        elif record is not None:
+            standing.failed.append(record)
+        elif (stored.cells / f"{cell.id}.npz").exists():
+            standing.begun.append(cell.id)
         else:
-            (now.begun if (place.cells / f"{cell.id}.npz").exists() else now.missing).append(
-                cell.id
-            )
-    return now
+            standing.missing.append(cell.id)
+    return standing
 
 
 def load(folder: str | Path) -> Records:
     """Return the records of an experiment; every byte read is compared with its digest.
 
     >>> import occamrl as orl
-    >>> experiment = orl.Experiment(name="tiny", episodes=20, seeds=1, problem=["RiverSwim"], agent=["UniformRandom"])
+    >>> experiment = orl.Experiment(
+    ...     name="tiny", episodes=20, seeds=1, problem=["RiverSwim"], agent=["UniformRandom"]
+    ... )
     >>> records = experiment.run("tiny", workers=1, progress=False)
     >>> orl.load("tiny").curves.num_rows
     20
@@ -290,10 +339,10 @@ def load(folder: str | Path) -> Records:
     RecordError
         Naming the file that is damaged; ``occamrl verify`` takes it out.
     """
-    now = status(folder)
-    for error in now.damaged.values():
+    standing = status(folder)
+    for error in standing.damaged.values():
         raise error
-    return now
+    return standing
 
 
 class Damage(NamedTuple):
@@ -310,26 +359,29 @@ def verify(folder: str | Path, *, quarantine: bool = False) -> list[Damage]:
     With ``quarantine`` damaged files of cells are moved to ``quarantine/``; `resume` then plays
     these cells anew. Nothing is ever deleted.
     """
-    place = Folder(folder)
-    found: list[Damage] = []
-    by_id = {cell.id: cell for cell in place.planned()}
-    with locked(place.path) if quarantine else contextlib.nullcontext():
-        for path in sorted(place.cells.iterdir()):
-            cell, moved = by_id.get(path.name.partition(".")[0]), None
+    stored = Folder(folder)
+    by_id = {cell.id: cell for cell in stored.planned()}
+    damages = []
+    with locked(stored.path) if quarantine else nullcontext():
+        for path in sorted(stored.cells.iterdir()):
+            cell = by_id.get(path.name.partition(".")[0])
             try:
-                if cell is None or path.suffix not in (".json", ".npz"):
-                    raise RecordError(
-                        path, got="a file of no cell", expected="none; it is left in place"
-                    )
-                if path.suffix == ".json":
-                    place.record_of(cell)
-                elif path.suffix == ".npz":
-                    read_document(path)
+                verify_file(stored, path, cell)
             except (RecordError, CheckpointError) as error:
+                moved = None
                 if quarantine and cell is not None:
-                    make_folder(place.path / "quarantine")
-                    moved = str(
-                        path.rename(place.path / "quarantine" / f"{path.name}.{time.time_ns()}")
-                    )
-                found.append(Damage(str(path), str(error), moved))
-    return found
+                    away = stored.path / "quarantine"
+                    make_folder(away)
+                    moved = str(path.rename(away / f"{path.name}.{time.time_ns()}"))
+                damages.append(Damage(str(path), str(error), moved))
+    return damages
+
+
+def verify_file(folder: Folder, path: Path, cell: Cell | None) -> None:
+    """Raise what is wrong with a file among the cells."""
+    if cell is None or path.suffix not in (".json", ".npz"):
+        raise RecordError(path, got="a file of no cell", expected="none; it is left in place")
+    if path.suffix == ".json":
+        folder.record_of(cell)
+    else:
+        read_document(path)

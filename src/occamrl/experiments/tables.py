@@ -1,4 +1,4 @@
-"""What comparisons and records of experiments share: rows, tables, LaTeX, data frames, regret after K episodes, plots.
+"""What comparisons and records of experiments share: rows, tables, LaTeX, data frames and plots.
 
 Every seed is one observation. Intervals are percentile bootstrap intervals of the mean over seeds,
 at 95 %.
@@ -7,16 +7,19 @@ at 95 %.
 from __future__ import annotations
 
 import importlib
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from occamrl.addresses import generator
-from occamrl.running.result import Result, frame_of, sum_of_pieces, table_of_rows
+from occamrl.answers.tables import Row, frame_of, table_of_rows, text_table
+from occamrl.answers.tables import shown as shown
+from occamrl.intervals import FEWEST as FEWEST
+from occamrl.intervals import interval as interval
+from occamrl.protocols import Floats
+from occamrl.running.result import Result, sum_of_pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,15 +29,18 @@ Scale = Literal["linear", "semilogx", "semilogy", "loglog"]
 Band = Literal["bootstrap", "quantiles", "seeds"] | None
 Width = Literal["column", "page"] | float
 
-FEWEST = 3  # seeds for an interval: two numbers do not tell how a third would fall
-_RESAMPLES = 4_000
-_MOST_ROWS = 20  # of a printed table: it fits a screen
-_LATEX = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"} | {"~": r"\textasciitilde{}"})
-_LATEX |= str.maketrans({"^": r"\textasciicircum{}", "\\": r"\textbackslash{}"})
+_LATEX = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+    }
+)
 
 
 class Kept(NamedTuple):
-    """What the record of a cell keeps of its run; of a :class:`Result` all that tables and curves need."""
+    """What the record of a cell keeps of its run: of a Result, all that tables and curves need."""
 
     seed: int
     total_episodes: int
@@ -46,26 +52,16 @@ class Kept(NamedTuple):
     regret: Sequence[float]
 
     def regret_at(self, episode: Any) -> Any:
-        """Return the cumulative regret after ``episode`` episodes, a number or an array of numbers up to K."""
+        """Return the cumulative regret after ``episode`` episodes, a number or an array of them."""
         return sum_of_pieces(self.episodes, self.regret, episode)
 
 
 Runs = Mapping[str, Mapping[str, Sequence[Result | Kept]]]  # by problem and agent, one per seed
 
 
-def interval(values: Any) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of a mean, the same for the same numbers; None for fewer than three."""
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.size < FEWEST:
-        return None
-    drawn = generator(0, "bootstrap").integers(numbers.size, size=(_RESAMPLES, numbers.size))
-    low, high = np.quantile(numbers[drawn].mean(axis=1), (0.025, 0.975))
-    return float(low), float(high)
-
-
-def ends_of(row: dict[str, Any]) -> str:
-    """Return the interval of a row as text; nothing where there is none."""
-    return "" if row["low"] is None else f"[{row['low']:,.4g}, {row['high']:,.4g}]"
+def interval_text(low: float | None, high: float | None) -> str:
+    """Return an interval as text; nothing where there is none."""
+    return "" if low is None else f"[{low:,.4g}, {high:,.4g}]"
 
 
 class Tables(ABC):
@@ -77,33 +73,38 @@ class Tables(ABC):
         """The runs by problem and agent."""
 
     @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """A row per problem and agent: mean regret with its interval, median, worst seed, last tenth, plans, seconds.
+    def rows(self) -> list[Row]:
+        """A row per problem and agent: mean regret with its interval, median, worst seed and more.
 
         ``tail`` is the regret per episode in the last tenth of the episodes; plans and seconds are
         means over the runs.
         """
-        return [
-            about(problem, name, runs)
-            for problem, agents in self.runs.items()
-            for name, runs in agents.items()
-        ]
+        return [row_of(problem, name, runs) for problem, name, runs in self._groups()]
+
+    def _groups(self) -> Iterator[tuple[str, str, Sequence[Result | Kept]]]:
+        """Yield problem, agent and its runs."""
+        for problem, agents in self.runs.items():
+            for name, runs in agents.items():
+                yield problem, name, runs
 
     @cached_property
     def table(self) -> pa.Table:
-        """A row per run: problem, agent, seed, episodes, regret, realised_return, plans, seconds."""
-        rows = []
-        for problem, agents in self.runs.items():
-            for name, runs in agents.items():
-                for run in runs:
-                    row = {
-                        "problem": problem,
-                        "agent": name,
-                        "seed": run.seed,
-                        "episodes": run.total_episodes,
-                    }
-                    row |= {"regret": run.total_regret, "realised_return": run.total_return}
-                    rows.append(row | {"plans": run.plans, "seconds": run.wall_time})
+        """A row per run, with problem, agent, seed, episodes, regret, return, plans and seconds."""
+        rows: list[Row] = []
+        for problem, name, runs in self._groups():
+            rows += [
+                {
+                    "problem": problem,
+                    "agent": name,
+                    "seed": run.seed,
+                    "episodes": run.total_episodes,
+                    "regret": run.total_regret,
+                    "realised_return": run.total_return,
+                    "plans": run.plans,
+                    "seconds": run.wall_time,
+                }
+                for run in runs
+            ]
         return table_of_rows(rows)
 
     def to_pandas(self) -> Any:
@@ -111,37 +112,35 @@ class Tables(ABC):
         return frame_of(self.table)
 
     def to_latex(self) -> str:
-        """Return the mean regret of every agent as a LaTeX table, which needs the package booktabs."""
-        several, lines, last = len(self.runs) > 1, list[str](), None
+        """Return the mean regret of every agent as a LaTeX table, for the package booktabs."""
+        lines = [r"\begin{tabular}{lrrr}", r"\toprule"]
+        header = ["agent", "regret", r"95\,\% interval", "worst seed"]
+        if len(self.runs) > 1:
+            lines[0] = r"\begin{tabular}{llrrr}"
+            header.insert(0, "problem")
+        lines.append(" & ".join(header) + r" \\")
+        last_problem = None
         for row in self.rows:
-            lines += [r"\midrule"] if row["problem"] != last else []
-            names = (
-                [row["agent"]]
-                if not several
-                else ["" if row["problem"] == last else row["problem"], row["agent"]]
-            )
-            values = [shown(row["regret"]), ends_of(row), shown(row["worst"])]
-            lines.append(
-                " & ".join(str(each).translate(_LATEX) for each in [*names, *values]) + r" \\"
-            )
-            last = row["problem"]
-        head = " & ".join(
-            [*["problem"] * several, "agent", "regret", r"95\,\% interval", "worst seed"]
-        )
-        begin = rf"\begin{{tabular}}{{{'l' * (1 + several)}rrr}}"
-        return "\n".join(
-            [begin, r"\toprule", head + r" \\", *lines, r"\bottomrule", r"\end{tabular}"]
-        )
+            first = row["problem"] != last_problem
+            last_problem = row["problem"]
+            if first:
+                lines.append(r"\midrule")
+            ends = interval_text(row["low"], row["high"])
+            cells = [row["agent"], shown(row["regret"]), ends, shown(row["worst"])]
+            if len(self.runs) > 1:  # the name of a problem stands beside its first agent only
+                cells.insert(0, row["problem"] if first else "")
+            lines.append(" & ".join(cell.translate(_LATEX) for cell in cells) + r" \\")
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
     def regret_at(self, episode: int) -> dict[str, Any]:
-        """Return the exact cumulative regret after so many episodes, by problem and agent: one number per seed."""
-        return {
-            problem: {
-                name: np.array([run.regret_at(episode) for run in runs])
-                for name, runs in agents.items()
-            }
-            for problem, agents in self.runs.items()
-        }
+        """Return the exact cumulative regret after so many episodes: one number per seed.
+
+        By problem and agent.
+        """
+        regret: dict[str, dict[str, Floats]] = {problem: {} for problem in self.runs}
+        for problem, name, runs in self._groups():
+            regret[problem][name] = np.array([run.regret_at(episode) for run in runs])
+        return regret
 
     def plot(
         self,
@@ -181,64 +180,41 @@ class Tables(ABC):
 
     def _text(self) -> str:
         """Return the rows as text."""
-        several, rows = len(self.runs) > 1, []
+        rows = []
         for row in self.rows:
-            named = {"problem": row["problem"]} if several else {}
-            named |= {"agent": row["agent"], "regret": row["regret"], "95% interval": ends_of(row)}
-            named |= {"worst seed": row["worst"], "regret per episode, last 10 %": row["tail"]}
-            rows.append(named | {"seconds per run": row["seconds"]})
+            cells = {
+                "agent": row["agent"],
+                "regret": row["regret"],
+                "95% interval": interval_text(row["low"], row["high"]),
+                "worst seed": row["worst"],
+                "regret per episode, last 10 %": row["tail"],
+                "seconds per run": row["seconds"],
+            }
+            if len(self.runs) > 1:
+                cells = {"problem": row["problem"], **cells}
+            rows.append(cells)
         return text_table(rows)
 
 
-def about(problem: str, name: str, runs: Sequence[Result | Kept]) -> dict[str, Any]:
-    """Return the row of an agent."""
+def row_of(problem: str, name: str, runs: Sequence[Result | Kept]) -> Row:
+    """Return the row of an agent on a problem."""
     totals = [run.total_regret for run in runs]
     low, high = interval(totals) or (None, None)
-    last = [max(1, run.total_episodes // 10) for run in runs]
-    tail = [
-        (r.total_regret - r.regret_at(r.total_episodes - n)) / n
-        for r, n in zip(runs, last, strict=True)
-    ]
-    row = {
+    tails = []
+    for run in runs:
+        last = max(1, run.total_episodes // 10)
+        tails.append((run.total_regret - run.regret_at(run.total_episodes - last)) / last)
+    return {
         "problem": problem,
         "agent": name,
         "seeds": len(runs),
         "episodes": runs[0].total_episodes,
-    }
-    row |= {
         "regret": float(np.mean(totals)),
         "low": low,
         "high": high,
         "median": float(np.median(totals)),
-    }
-    row |= {
         "worst": float(max(totals)),
-        "tail": float(np.mean(tail)),
-        "plans": float(np.mean([r.plans for r in runs])),
+        "tail": float(np.mean(tails)),
+        "plans": float(np.mean([run.plans for run in runs])),
+        "seconds": float(np.mean([run.wall_time for run in runs])),
     }
-    return row | {"seconds": float(np.mean([run.wall_time for run in runs]))}
-
-
-def shown(value: Any) -> str:
-    """Return a value of a table as text."""
-    if isinstance(value, float):
-        return (
-            "impossible"
-            if math.isinf(value)
-            else f"{value:,.0f}"
-            if abs(value) >= 1e4
-            else f"{value:,.4g}"
-        )
-    return f"{value:,}" if type(value) is int else "" if value is None else str(value)
-
-
-def text_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as text in columns that fit a screen; of many rows the first."""
-    columns = []
-    for name in rows[0]:
-        column = [name, *(shown(row[name])[:40] for row in rows[:_MOST_ROWS])]
-        numeric, width = isinstance(rows[0][name], (int, float)), max(map(len, column))
-        columns.append([each.rjust(width) if numeric else each.ljust(width) for each in column])
-    lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
-    more = [f"... and {len(rows) - _MOST_ROWS:,} more rows"] if len(rows) > _MOST_ROWS else []
-    return "\n".join(lines + more)

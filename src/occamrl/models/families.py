@@ -1,15 +1,17 @@
 r"""Families of kernels: lists, parametric classes on a grid, linear classes and state aggregations.
 
-A *member* is a name for one kernel: a number for a list, parameters theta [G, n] over the family's features for the
-other classes. A list has m given vectors theta; the features of plain kernels are one-hot. The loss of a kernel over
-rows (x, y) of value-targeted regression is :math:`L(\theta) = \sum (y - \langle x, \theta\rangle)^2`; the sums of
-:math:`x x^T` (gram) and of y x (xy), kept by group, say all about it but the constant sum of y^2.
+A *member* is a name for one kernel: a number for a list, parameters theta [G, n] over the family's
+features for the other classes. A list has m given vectors theta; the features of plain kernels are
+one-hot. The loss of a kernel over rows (x, y) of value-targeted regression is
+:math:`L(\theta) = \sum (y - \langle x, \theta\rangle)^2`; the sums of :math:`x x^T` (gram) and of
+y x (xy), kept by group, say all about it but the constant sum of y^2.
 
-**A truth between the points of a cover.** Let P0 be the point of the grid nearest to the truth P*, with
-:math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *cover radius*. Over n range-weighted rows, with
-probability 1 - delta/2, for all n at once ("Covers" in docs/mathematics.md),
+**A truth between the points of a cover.** Let P0 be the point of the grid nearest to the truth P*,
+with :math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *cover radius*. Over n
+range-weighted rows, with probability 1 - delta/2, for all n at once ("Covers" in
+docs/mathematics.md),
 
-.. math:: L(P_0) - L(P^*) \le \min(\epsilon n, \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta) .
+.. math:: L(P_0) - L(P^*) \le \min(\epsilon n, \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta).
 
 The sharp set at delta/2, with this added, never rejects P0 with probability 1 - delta.
 """
@@ -29,6 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from occamrl import bellman
+from occamrl.arrays import Bools
 from occamrl.errors import (
     FamilyError,
     FeatureError,
@@ -43,51 +46,60 @@ from occamrl.errors import (
     sum_to_one,
 )
 from occamrl.models.features import FeatureMap, PerProblem, as_dense, read_kernels
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP, KernelLike
 from occamrl.protocols import Floats, Ints, Known, Outcomes
+
+Member = Any  # a number of a list; parameters theta of the other classes
+Chosen = Ints | Bools | slice | Sequence[int]  # of some members
 
 TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
 _SIGN_TOLERANCE = 1e-10
 _MOST_MEMBERS = 1_000_000  # of a cover
 _TOGETHER = 2**22  # probabilities of members that are written out at a time
 _SHORT = 1.0 + 1e-9  # rounding of norms
+_MULTIPLE = 1e-6  # how far an end of a box may be from a multiple of the step, in steps
+_SAME_SIZE = 1.0 - 1e-12  # a share that rounding does not take beyond one
+_HALVINGS = 100  # of an interval: more than a float has digits
+
+
+# Losses, and where they are smallest --------------------------------------------------------------
 
 
 def off_grid(reach: float, rows: float, delta: float) -> float:
-    """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 for a family that is not a cover."""
+    """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 where there is no cover."""
     if reach <= 0.0:
         return 0.0
     return min(reach * rows, 0.5 * reach * reach * rows + 0.5 * math.log(2.0 / delta))
 
 
 def level(reach: float, delta: float) -> float:
-    """Return the delta that is left for the sharp set: half of it if the truth may be off the grid."""
+    """Return the delta left for the sharp set: half of it if the truth may be off the grid."""
     return 0.5 * delta if reach > 0.0 else delta
 
 
 def losses(theta: Floats, gram: Floats, xy: Floats) -> Floats:
-    """Return L of each of the members theta [m, G, n], minus sum y^2, for gram [G, n, n] and xy [G, n]."""
-    found: Floats = np.zeros(len(theta))
+    """Return L of each member theta [m, G, n], minus sum y^2, for gram [G, n, n] and xy [G, n]."""
+    total = np.zeros(len(theta))
     for g in np.flatnonzero(gram.any(axis=(1, 2))):  # groups that have rows
-        found += np.einsum("mi,mi->m", theta[:, g] @ gram[g] - 2.0 * xy[g], theta[:, g])
-    return found
+        total += np.einsum("mi,mi->m", theta[:, g] @ gram[g] - 2.0 * xy[g], theta[:, g])
+    return total
 
 
 def simplex_least_squares(x: Floats, y: Floats) -> Floats:
-    """Return the distribution p that minimises |x p - y|^2, exactly (Lawson and Hanson 1974, chapter 23).
+    """Return the distribution p that minimises |x p - y|^2, exactly.
 
-    Over distributions x p - y = Z p with Z = x - y 1^T. For p = t q with q a distribution, min over
-    t of |Z p|^2 + (sum p - 1)^2 is |Z q|^2/(|Z q|^2 + 1), which grows with |Z q|: non-negative
-    least squares finds the same q.
+    Lawson and Hanson (1974), chapter 23. Over distributions x p - y = Z p with Z = x - y 1^T. For
+    p = t q with q a distribution, min over t of |Z p|^2 + (sum p - 1)^2 is |Z q|^2/(|Z q|^2 + 1),
+    which grows with |Z q|: non-negative least squares finds the same q.
     """
     from scipy.optimize import nnls  # slow to import, and seldom needed
 
-    scale = max(
-        float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0)), 1e-300
-    ) * math.sqrt(len(x) + 1.0)
+    largest = max(np.abs(x).max(initial=0.0), np.abs(y).max(initial=0.0), 1e-300)
+    scale = float(largest) * math.sqrt(len(x) + 1.0)  # so that no row outweighs the sum of p
     stacked = np.vstack([(x - y[:, None]) / scale, np.ones((1, x.shape[1]))])
-    found = nnls(stacked, np.append(np.zeros(len(x)), 1.0))[0]
-    return np.asarray(found / found.sum(), dtype=np.float64)
+    target = np.append(np.zeros(len(x)), 1.0)
+    p = nnls(stacked, target)[0]
+    return np.asarray(p / p.sum(), dtype=np.float64)
 
 
 def simplex_minimum(gram: Floats, xy: Floats) -> Floats:
@@ -97,39 +109,50 @@ def simplex_minimum(gram: Floats, xy: Floats) -> Floats:
     few rows.
     """
     eigen, vectors = np.linalg.eigh(gram)
+    # Directions that no row has seen do not change the loss.
     kept = eigen > 1e-12 * eigen[-1]
-    root, axes = np.sqrt(eigen[kept]), vectors[:, kept].T
+    root = np.sqrt(eigen[kept])
+    axes = vectors[:, kept].T
     return simplex_least_squares(root[:, None] * axes, axes @ xy / root)
 
 
 def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
-    """Return eta with |eta| <= radius that minimises eta^T gram eta - 2 xy^T eta; the shortest if there are several."""
+    """Return eta, |eta| <= radius, that minimises eta^T gram eta - 2 xy^T eta; the shortest one."""
     eigen, vectors = np.linalg.eigh(gram)
-    eigen, coefficients = np.maximum(eigen, 0.0), vectors.T @ xy
+    eigen = np.maximum(eigen, 0.0)
+    coefficients = vectors.T @ xy
 
     def solution(shift: float) -> Floats:
-        fine = eigen + shift > 1e-12 * max(1.0, float(eigen[-1]))
-        return np.asarray(
-            np.divide(coefficients, eigen + shift, out=np.zeros_like(eigen), where=fine)
-        )
+        """Return eta along the axes, for the multiplier ``shift`` of the constraint."""
+        curved = eigen + shift > 1e-12 * max(1.0, float(eigen[-1]))
+        eta: Floats = np.zeros_like(eigen)
+        np.divide(coefficients, eigen + shift, out=eta, where=curved)
+        return eta
 
     eta = solution(0.0)
-    if np.linalg.norm(eta) > radius:  # on the sphere: |eta(shift)| falls in shift
-        low, high = 0.0, float(np.linalg.norm(coefficients)) / radius
-        for _ in range(100):
+    if np.linalg.norm(eta) > radius:
+        # On the sphere: |eta(shift)| falls in shift, so that bisection finds the multiplier.
+        low = 0.0
+        high = float(np.linalg.norm(coefficients)) / radius
+        for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            low, high = (
-                (middle, high) if np.linalg.norm(solution(middle)) > radius else (low, middle)
-            )
+            if np.linalg.norm(solution(middle)) > radius:
+                low = middle
+            else:
+                high = middle
         eta = solution(high)
     return np.asarray(vectors @ eta, dtype=np.float64)
+
+
+# Families -----------------------------------------------------------------------------------------
 
 
 class Family(ABC):
     """A set of kernels over one feature map: what ladders ask of the four kinds of classes below.
 
-    Ladders take these kinds alone, because nesting has to be verified. For a class of your own write a function:
-    :class:`occamrl.CoverFamily` from parameters to kernels, or :class:`occamrl.Model` from states to outcomes.
+    Ladders take these kinds alone, because nesting has to be verified. For a class of your own
+    write a function: :class:`occamrl.CoverFamily` from parameters to kernels, or
+    :class:`occamrl.Model` from states to outcomes.
     """
 
     features: FeatureMap
@@ -138,27 +161,30 @@ class Family(ABC):
     reach = 0.0  # how far the truth may be from the nearest member; 0 but for covers
 
     @abstractmethod
-    def members(self, draw: np.random.Generator, count: int) -> Sequence[Any]:
+    def members(self, draw: np.random.Generator, count: int) -> Sequence[Member]:
         """Return some members, drawn at random; none if none was found."""
 
     @abstractmethod
-    def find(self, kernel: Any) -> Any | None:
-        """Return the member that equals a kernel, [S, A, S] or sparse (S*A, S), up to rounding; None if none does."""
+    def find(self, kernel: KernelLike) -> Member | None:
+        """Return the member that equals a kernel up to rounding; None if none does.
+
+        Kernels are [S, A, S] or sparse (S*A, S).
+        """
 
     @abstractmethod
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the family of L, minus sum y^2, from [G, n, n] and [G, n] over ``own_features``."""
+        """Return min over the family of L, minus sum y^2, from the sums over ``own_features``."""
 
     @property
     def own_features(self) -> FeatureMap:
         """The features of the parameters that the family is regressed on."""
         return self.features
 
-    def kernel(self, member: Any) -> Floats:
+    def kernel(self, member: Member) -> Floats:
         """Return one member as a dense array [S, A, S]."""
         return self.features.kernel(member)
 
-    def contains(self, kernel: Any) -> bool:
+    def contains(self, kernel: KernelLike) -> bool:
         """Return whether a kernel belongs to the family."""
         return self.find(kernel) is not None
 
@@ -168,7 +194,7 @@ class FiniteFamily(Family):
 
     >>> import numpy as np
     >>> import occamrl as orl
-    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
+    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four P[s, a, s']
     >>> family = orl.FiniteFamily(kernels)
     >>> family.size, family.find(kernels[2])
     (4, 2)
@@ -198,74 +224,84 @@ class FiniteFamily(Family):
                 "kernels", got="both or neither", expected="kernels, or parameters with features"
             )
         if features is None:
+            field = "kernels"
             self.features, self.theta = _one_hot(kernels)
         else:
+            field = "parameters"
             require_kind("features", features, FeatureMap)
-            theta, shape = as_floats("parameters", parameters), (features.groups, features.width)
-            shapes = [shape, (features.dimension,)] if features.groups == 1 else [shape]
-            if theta.shape[1:] not in shapes or len(theta) == 0:
+            theta = as_floats("parameters", parameters)
+            shape = (features.groups, features.width)
+            flat = features.groups == 1 and theta.shape[1:] == (features.dimension,)
+            if len(theta) == 0 or (theta.shape[1:] != shape and not flat):
                 raise ShapeError(
                     "parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1"
                 )
-            self.features, self.theta = features, theta.reshape(-1, *shape)
+            self.features = features
+            self.theta = theta.reshape(-1, *shape)
         self.size = len(self.theta)
-        require_kernels(
-            "kernels" if parameters is None else "parameters", self.features, self.theta
-        )
+        require_kernels(field, self.features, self.theta)
 
-    def take(self, members: Any) -> FiniteFamily:
+    def take(self, members: Chosen) -> FiniteFamily:
         """Return the family of some members, in the order given."""
-        made = FiniteFamily.__new__(FiniteFamily)
-        made.features, made.theta = self.features, self.theta[members]
-        made.size = len(made.theta)
-        return made
+        # Members were checked when they were read, and a part of a cover is a plain list.
+        family = FiniteFamily.__new__(FiniteFamily)
+        family.features = self.features
+        family.theta = self.theta[members]
+        family.size = len(family.theta)
+        return family
 
-    def kernel(self, member: Any) -> Floats:
+    def kernel(self, member: Member) -> Floats:
         """Return one member as a dense array [S, A, S]."""
-        return self.features.kernel(
-            self.theta[require_integer("member", member, 0, maximum=self.size - 1)]
-        )
+        number = require_integer("member", member, 0, maximum=self.size - 1)
+        return self.features.kernel(self.theta[number])
 
-    def probability(self, members: Any = slice(None)) -> Floats:
+    def probability(self, members: Chosen = slice(None)) -> Floats:
         """Return the probabilities [m, O] of some members on the outcomes of the features."""
         return self.features.laws(self.theta[members])
 
     def kernel_of(self, member: int, known: Known) -> bellman.Kernel:
         """Return a member as dynamic programming needs it, with the rewards of a problem."""
-        outcomes, probability = (
-            self.features.attach(known),
-            self.features.probabilities(self.theta[member]),
-        )
+        outcomes = self.features.attach(known)
+        probability = self.features.probabilities(self.theta[member])
         return bellman.kernel_of(outcomes, probability, known)
 
     @cached_property
     def _solved(self) -> PerProblem:
+        """By problem, V*_1 of the members that were solved [m, S]; NaN for the others."""
         return PerProblem()
 
     def first_values(self, known: Known, members: Ints) -> Floats:
-        """Return V*_1 of some members [., S], each solved when it is first asked for: small classes need few."""
-        table: Floats = self._solved.setdefault(known, np.full((self.size, known.states), np.nan))
-        new, outcomes = members[np.isnan(table[members, 0])], self.features.attach(known)
+        """Return V*_1 of some members [., S].
+
+        Each is solved when it is first asked for: small classes need few.
+        """
+        if known not in self._solved:
+            self._solved[known] = np.full((self.size, known.states), np.nan)
+        table: Floats = self._solved[known]
+        new = members[np.isnan(table[members, 0])]
+        outcomes = self.features.attach(known)
+        # Several at a time: fewer calls for small problems, bounded memory for large ones.
         together = max(1, _TOGETHER // outcomes.next_state.size)
-        for some in (new[first : first + together] for first in range(0, new.size, together)):
+        for first in range(0, new.size, together):
+            some = new[first : first + together]
             table[some] = bellman.first_values(outcomes, self.probability(some), known)
         return table[members]
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
         """Return the numbers of some members."""
-        return [int(i) for i in draw.permutation(self.size)[:count]]
+        return list(map(int, draw.permutation(self.size)[:count]))
 
-    def find(self, kernel: Any) -> int | None:
+    def find(self, kernel: KernelLike) -> int | None:
         """Return the number of the first member that equals a kernel, None if none does."""
         target = self.features.on_cells(kernel)
         if target is None:
             return None
-        matrix, theta = self.features.cells[1], self.theta.reshape(self.size, -1)
-        weights = np.random.default_rng(0).uniform(
-            0.5, 1.0, target.size
-        )  # members that differ have other projections
-        near = np.abs(theta @ (matrix.T @ weights) - weights @ target) <= TOLERANCE * weights.sum()
-        for member in np.flatnonzero(near).tolist():
+        matrix = self.features.cells[1]
+        theta = self.theta.reshape(self.size, -1)
+        # Members that differ have other projections on numbers in general position.
+        weights = np.random.default_rng(0).uniform(0.5, 1.0, target.size)
+        gap = np.abs(theta @ (matrix.T @ weights) - weights @ target)
+        for member in np.flatnonzero(gap <= TOLERANCE * weights.sum()).tolist():
             if np.abs(matrix @ theta[member] - target).max() <= TOLERANCE:
                 return int(member)
         return None
@@ -277,8 +313,9 @@ class FiniteFamily(Family):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the members: equal for equal families, in any process."""
-        about = f"{self.features.fingerprint} {self.reach!r}".encode()
-        return hashlib.sha256(about + np.ascontiguousarray(self.theta).tobytes()).hexdigest()
+        digest = hashlib.sha256(f"{self.features.fingerprint} {self.reach!r}".encode())
+        digest.update(np.ascontiguousarray(self.theta).tobytes())
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size} kernels, {self.features!r})"
@@ -286,58 +323,58 @@ class FiniteFamily(Family):
 
 def require_kernels(field: str, features: FeatureMap, theta: Floats) -> None:
     """Refuse parameters [m, G, n] that do not make kernels."""
-    start, together = (
-        features.outcomes.start[:-1],
-        max(1, _TOGETHER // features.outcomes.next_state.size),
-    )
+    start = features.outcomes.start[:-1]
+    together = max(1, _TOGETHER // features.outcomes.next_state.size)
     for first in range(0, len(theta), together):
         p = features.laws(theta[first : first + together])
-        total, least = np.add.reduceat(p, start, axis=1), np.minimum.reduceat(p, start, axis=1)
-        fine = (np.abs(total - 1.0) <= TOLERANCE) & (
-            least >= -_SIGN_TOLERANCE
-        )  # false where not a number
-        for member, pair in np.argwhere(~fine).tolist():
-            here, lowest = float(total[member, pair]), float(least[member, pair])
-            negative = abs(here - 1.0) <= TOLERANCE
-            got = (
-                f"a probability of {lowest:.6g}"
-                if negative
-                else f"probabilities that sum to {here:.12g}"
-            )
-            at = (first + member, *divmod(pair, features.actions))
-            raise FamilyError(field, index=at, got=got, expected=sum_to_one(here, lowest))
+        total = np.add.reduceat(p, start, axis=1)
+        least = np.minimum.reduceat(p, start, axis=1)
+        sums_to_one = np.abs(total - 1.0) <= TOLERANCE  # false where not a number
+        fine = sums_to_one & (least >= -_SIGN_TOLERANCE)
+        if fine.all():
+            continue
+        member, pair = np.argwhere(~fine)[0].tolist()
+        here = float(total[member, pair])
+        lowest = float(least[member, pair])
+        got = f"probabilities that sum to {here:.12g}"
+        if sums_to_one[member, pair]:
+            got = f"a probability of {lowest:.6g}"
+        raise FamilyError(
+            field,
+            index=(first + member, *divmod(pair, features.actions)),
+            got=got,
+            expected=sum_to_one(here, lowest),
+        )
 
 
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
-    """Return the one-hot features over the united outcomes, and the members' probabilities in their coordinates."""
-    given: Any = kernels if isinstance(kernels, (list, tuple)) else as_floats("kernels", kernels)
-    if len(given) and any(isinstance(each, FiniteMDP) for each in given):
-        for i, each in enumerate(given):
-            require_kind(f"kernels[{i}]", each, FiniteMDP)
-            same = each.known.unit == given[0].known.unit and np.array_equal(
-                each.known.allowed, given[0].known.allowed
-            )
-            if not same:
-                expected = "those of the first: one reward_range, one set of allowed actions"
-                raise FamilyError(
-                    "kernels",
-                    index=(i,),
-                    got="another unit or other allowed actions",
-                    expected=expected,
-                )
-        united = FeatureMap.of_simulators(given)
-        outcomes, matrix, states, rewards = (
-            united.outcomes,
-            united.matrix,
-            united.states,
-            united.rewards,
-        )
+    """Return one-hot features over the united outcomes, and the members in their coordinates."""
+    if not isinstance(kernels, (list, tuple)):
+        kernels = as_floats("kernels", kernels)
+    if any(isinstance(member, FiniteMDP) for member in kernels):
+        _require_one_unit(kernels)
+        united = FeatureMap.of_simulators(kernels)
     else:
-        (outcomes, matrix, states), rewards = read_kernels("kernels", given), None
-    features = FeatureMap.of_outcomes(outcomes, states, rewards)
-    theta = np.zeros((matrix.shape[1], features.groups * features.width))
-    theta[:, features.place] = as_dense(matrix).T
+        united = FeatureMap.of_matrix(*read_kernels("kernels", kernels))
+    features = FeatureMap.of_outcomes(united.outcomes, united.states, united.rewards)
+    theta = np.zeros((united.width, features.groups * features.width))
+    theta[:, features.flat_index] = as_dense(united.matrix).T
     return features, theta.reshape(-1, features.groups, features.width)
+
+
+def _require_one_unit(problems: Sequence[FiniteMDP]) -> None:
+    """Refuse problems with different units or allowed actions: their rewards are not the same."""
+    for i, problem in enumerate(problems):
+        require_kind(f"kernels[{i}]", problem, FiniteMDP)
+        known = problem.known
+        first = problems[0].known
+        if known.unit != first.unit or not np.array_equal(known.allowed, first.allowed):
+            raise FamilyError(
+                "kernels",
+                index=(i,),
+                got="another unit or other allowed actions",
+                expected="those of the first: one reward_range, one set of allowed actions",
+            )
 
 
 class CoverFamily(FiniteFamily):
@@ -345,8 +382,10 @@ class CoverFamily(FiniteFamily):
 
     >>> import numpy as np
     >>> import occamrl as orl
-    >>> calm, storm = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2))  # kernels P[s, a, s']
-    >>> family = orl.CoverFamily(lambda p: (1 - p[0]) * calm + p[0] * storm, low=[0.0], high=[1.0], step=0.1)
+    >>> calm, storm = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2))  # P[s, a, s']
+    >>> family = orl.CoverFamily(
+    ...     lambda p: (1 - p[0]) * calm + p[0] * storm, low=[0.0], high=[1.0], step=0.1
+    ... )
     >>> family.size
     11
 
@@ -370,64 +409,82 @@ class CoverFamily(FiniteFamily):
 
     def __init__(
         self,
-        kernel: Callable[[Floats], Any],
+        kernel: Callable[[Floats], KernelLike],
         *,
         low: Sequence[float],
         high: Sequence[float],
         step: float | Sequence[float],
         reach: float | None = None,
     ) -> None:
-        bottom, top, width = as_floats("low", low), as_floats("high", high), as_floats("step", step)
-        if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or (bottom > top).any():
-            raise ParameterError(
-                "low, high", got=(low, high), expected="two vectors of numbers with low <= high"
-            )
-        if width.shape not in ((), (1,), bottom.shape) or not (width > 0.0).all():
-            raise ParameterError("step", got=step, expected=f"one number > 0, or {bottom.size}")
-        width = np.broadcast_to(width, bottom.shape)
-        first, last = np.round(bottom / width), np.round(top / width)
-        if not (
-            np.abs([bottom / width - first, top / width - last]) <= 1e-6
-        ).all():  # false where not a number
-            expected = "multiples of the step: beyond the last grid point nothing would be covered"
-            raise ParameterError("low, high", got=(low, high), expected=expected)
-        counts = last - first + 1
-        if counts.prod() > _MOST_MEMBERS:
-            raise FamilyError(
-                "step",
-                got=f"a grid of {counts.tolist()}",
-                expected=f"at most {_MOST_MEMBERS:,} points",
-            )
-        axes = [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
+        axes = _axes(low, high, step)
         self.parameters: Floats = np.array(list(itertools.product(*axes)))
-        middles = (
-            itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes))
-            if reach
-            else ()
-        )
-        kernels = [kernel(point) for point in (*self.parameters, *map(np.array, middles))]
-        self.features, theta = _one_hot(
-            kernels
-        )  # what can happen in the middle of a cell can happen
+        points = list(self.parameters)
+        if reach:
+            # What can happen in the middle of a cell can happen. By default kernels are affine in
+            # between, and no other outcome appears there.
+            points += _middles(axes)
+        self.features, theta = _one_hot([kernel(point) for point in points])
         self.size = len(self.parameters)
         self.theta = theta[: self.size]
         require_kernels("kernels", self.features, self.theta)
-        if reach is None:  # half the largest distance of neighbours on the grid, for each parameter
-            laws, start = (
-                self.probability().reshape(*counts.astype(int), -1),
-                self.features.outcomes.start[:-1],
-            )
-            gaps = (
-                np.add.reduceat(np.abs(np.diff(laws, axis=i)), start, axis=-1)
-                for i in range(counts.size)
-            )
-            self.reach = sum(0.5 * float(gap.max(initial=0.0)) for gap in gaps)
+        if reach is None:
+            self.reach = self._reach([axis.size for axis in axes])
         else:
             self.reach = require_number("reach", reach, 0.0, 2.0)
 
+    def _reach(self, counts: Sequence[int]) -> float:
+        """Return half the largest distance of neighbours on the grid, summed over parameters."""
+        laws = self.probability().reshape(*counts, -1)
+        start = self.features.outcomes.start[:-1]
+        reach = 0.0
+        for axis in range(len(counts)):
+            gaps = np.add.reduceat(np.abs(np.diff(laws, axis=axis)), start, axis=-1)
+            reach += 0.5 * float(gaps.max(initial=0.0))
+        return reach
+
+
+def _axes(
+    low: Sequence[float], high: Sequence[float], step: float | Sequence[float]
+) -> list[Floats]:
+    """Return the multiples of the steps in a box, for each parameter."""
+    bottom = as_floats("low", low)
+    top = as_floats("high", high)
+    width = as_floats("step", step)
+    ends = (low, high)
+    if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or (bottom > top).any():
+        raise ParameterError(
+            "low, high", got=ends, expected="two vectors of numbers with low <= high"
+        )
+    if width.shape not in ((), (1,), bottom.shape) or not (width > 0.0).all():
+        raise ParameterError("step", got=step, expected=f"one number > 0, or {bottom.size}")
+    width = np.broadcast_to(width, bottom.shape)
+    first = np.round(bottom / width)
+    last = np.round(top / width)
+    off = np.abs([bottom / width - first, top / width - last])
+    if not (off <= _MULTIPLE).all():  # false where not a number
+        raise ParameterError(
+            "low, high",
+            got=ends,
+            expected="multiples of the step: beyond the last grid point nothing would be covered",
+        )
+    counts = last - first + 1
+    if counts.prod() > _MOST_MEMBERS:
+        raise FamilyError(
+            "step", got=f"a grid of {counts.tolist()}", expected=f"at most {_MOST_MEMBERS:,} points"
+        )
+    return [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
+
+
+def _middles(axes: Sequence[Floats]) -> list[Floats]:
+    """Return the middles of the cells of a grid; along an axis of one point, that point."""
+    halfway = []
+    for axis in axes:
+        halfway.append(axis if axis.size == 1 else 0.5 * (axis[1:] + axis[:-1]))
+    return [np.array(point) for point in itertools.product(*halfway)]
+
 
 class LinearFamily(Family):
-    """Kernels P_theta with theta on some coordinates and |theta| <= b. Members are vectors theta [d].
+    """Kernels P_theta with theta on some coordinates and |theta| <= b. Members are vectors [d].
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
@@ -449,21 +506,24 @@ class LinearFamily(Family):
     ) -> None:
         require_kind("features", features, FeatureMap)
         if features.groups > 1:
-            expected = "a dense or sparse feature map (for one-hot ones: AggregationFamily)"
-            raise FamilyError("features", got=repr(features), expected=expected)
-        every = range(features.dimension)
+            raise FamilyError(
+                "features",
+                got=repr(features),
+                expected="a dense or sparse feature map (for one-hot ones: AggregationFamily)",
+            )
+        if coordinates is None:
+            coordinates = range(features.dimension)
         self.features = features
-        self.coordinates = as_indices(
-            "coordinates", every if coordinates is None else coordinates, len(every)
-        )
+        self.coordinates = as_indices("coordinates", coordinates, features.dimension)
         self.norm_bound = require_number("norm_bound", norm_bound, 0.0, math.inf, open_low=True)
         self.size = self.coordinates.size
 
     @cached_property
     def own_features(self) -> FeatureMap:
         """The features of the coordinates, over the outcomes of the whole map."""
-        whole = self.coordinates.tolist() == list(range(self.features.dimension))
-        return self.features if whole else self.features.restrict(self.coordinates)
+        if np.array_equal(self.coordinates, np.arange(self.features.dimension)):
+            return self.features
+        return self.features.restrict(self.coordinates)
 
     def _whole(self, eta: Floats) -> Floats:
         """Return theta [d], given its coordinates [r]."""
@@ -472,55 +532,60 @@ class LinearFamily(Family):
         return theta
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Floats]:
-        """Return kernels of the class: mixtures of vertices of {theta : P_theta is a kernel} within the ball.
+        """Return kernels of the class, as mixtures of vertices within the ball.
 
-        Empty where none of the vertices found can be mixed into one that is short enough.
+        Vertices are those of {theta : P_theta is a kernel}. Empty where none of those found can be
+        mixed into one that is short enough.
         """
-        from scipy.optimize import linprog  # slow to import, and seldom needed
-
-        sums, phi = (
-            np.unique(np.round(self.own_features.sums, 12), axis=0),
-            self.own_features.matrix,
-        )
-        kernels: Any = {
-            "A_ub": -phi,
-            "b_ub": np.zeros(phi.shape[0]),
-            "A_eq": sums,
-            "b_eq": np.ones(len(sums)),
-        }
-        costs = draw.normal(size=(max(4, min(count, 2 * self.size)), self.size))
-        solved = [
-            linprog(cost, **kernels, bounds=(-self.norm_bound, self.norm_bound)) for cost in costs
-        ]
-        corners = np.array([found.x for found in solved if found.status == 0])
+        # Inside the polytope of kernels the ball may be missed by every vertex: mix them.
+        corners = self._corners(draw, max(4, min(count, 2 * self.size)))
         if not len(corners):
             return []
-        inside = (
-            simplex_least_squares(corners.T, np.zeros(self.size)) @ corners
-        )  # the shortest mixture
-        left = self.norm_bound**2 - float(inside @ inside)
-        if left < 0.0:
+        shortest = simplex_least_squares(corners.T, np.zeros(self.size)) @ corners
+        room = self.norm_bound**2 - float(shortest @ shortest)
+        if room < 0.0:
             return []
         mixed = []
-        for way in draw.dirichlet(np.full(len(corners), 0.5), size=count) @ corners - inside:
-            half, square = float(inside @ way), max(float(way @ way), 1e-300)
-            most = (
-                math.sqrt(half**2 + square * left) - half
-            ) / square  # |inside + most way| = norm_bound
-            mixed.append(self._whole(inside + min(1.0, (1.0 - 1e-12) * most) * way))
+        for way in draw.dirichlet(np.full(len(corners), 0.5), size=count) @ corners - shortest:
+            # |shortest + share way| = norm_bound, a quadratic equation for the share
+            half = float(shortest @ way)
+            square = max(float(way @ way), 1e-300)
+            share = (math.sqrt(half**2 + square * room) - half) / square
+            mixed.append(self._whole(shortest + min(1.0, _SAME_SIZE * share) * way))
         return mixed
 
-    def find(self, kernel: Any) -> Floats | None:
+    def _corners(self, draw: np.random.Generator, count: int) -> Floats:
+        """Return vertices of the set of kernels, the best ones for objectives drawn at random."""
+        from scipy.optimize import linprog  # slow to import, and seldom needed
+
+        sums = np.unique(np.round(self.own_features.sums, 12), axis=0)
+        negative: Any = -self.own_features.matrix  # dense or sparse: linprog takes both
+        corners = []
+        for cost in draw.normal(size=(count, self.size)):
+            solved = linprog(
+                cost,
+                A_ub=negative,
+                b_ub=np.zeros(negative.shape[0]),
+                A_eq=sums,
+                b_eq=np.ones(len(sums)),
+                bounds=(-self.norm_bound, self.norm_bound),
+            )
+            if solved.status == 0:
+                corners.append(solved.x)
+        return np.array(corners)
+
+    def find(self, kernel: KernelLike) -> Floats | None:
         """Return the shortest theta [d] of a kernel of the class, None for any other."""
         target = self.features.on_cells(kernel)
         if target is None:
             return None
         matrix = self.features.cells[1][:, self.coordinates].toarray()
+        # Of several parameters for one kernel lstsq returns the shortest, which fits the ball best.
         eta = np.linalg.lstsq(matrix, target, rcond=None)[0]
-        fits = bool((np.abs(matrix @ eta - target) <= TOLERANCE).all())
-        return (
-            self._whole(eta) if fits and np.linalg.norm(eta) <= self.norm_bound * _SHORT else None
-        )
+        fits = (np.abs(matrix @ eta - target) <= TOLERANCE).all()
+        if not fits or np.linalg.norm(eta) > self.norm_bound * _SHORT:
+            return None
+        return self._whole(eta)
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
         """Return min over the class of L minus sum y^2, without regularisation."""
@@ -528,25 +593,28 @@ class LinearFamily(Family):
         return float(eta @ gram[0] @ eta - 2.0 * xy[0] @ eta)
 
     def log_covering_number(self, alpha: float) -> float:
-        """Return r log(1 + 2 b L/alpha), a bound on log N(F, alpha) in sup over (s, a) of sum over s' |P - P'|.
+        """Return r log(1 + 2 b L/alpha), a bound on log N(F, alpha).
 
-        P_theta moves by at most L = max over (s, a) of sum |phi| per |theta|.
+        Distances are sup over (s, a) of sum over s' |P - P'|: P_theta moves by at most L = max over
+        (s, a) of sum |phi| per |theta|.
         """
         lengths = np.sqrt(sp.csr_array(self.own_features.matrix).power(2).sum(axis=1))
-        radius = self.norm_bound * float(
-            np.add.reduceat(lengths, self.features.outcomes.start[:-1]).max()
-        )
-        return 0.0 if radius <= alpha else self.size * math.log1p(2.0 * radius / alpha)
+        steepest = np.add.reduceat(lengths, self.features.outcomes.start[:-1]).max()
+        radius = self.norm_bound * float(steepest)
+        if radius <= alpha:
+            return 0.0
+        return self.size * math.log1p(2.0 * radius / alpha)
 
     def __repr__(self) -> str:
-        return f"LinearFamily({self.size} of {self.features.dimension} dimensions, norm <= {self.norm_bound:g})"
+        coordinates = f"{self.size} of {self.features.dimension} dimensions"
+        return f"LinearFamily({coordinates}, norm <= {self.norm_bound:g})"
 
 
 class AggregationFamily(Family):
-    """Kernels that depend on the state only through a partition: the moves have one law in all states of a block.
+    """Kernels that depend on the state only through a partition: blocks share the law of moves.
 
     >>> import occamrl as orl
-    >>> family = orl.AggregationFamily(partition=[0, 0, 1, 1], actions=2)  # states 0 and 1 share a law, and 2 and 3
+    >>> family = orl.AggregationFamily(partition=[0, 0, 1, 1], actions=2)  # 0 and 1 share a law
     >>> family.blocks
     2
 
@@ -571,38 +639,30 @@ class AggregationFamily(Family):
     ) -> None:
         labels = as_integers("partition", partition, "integers [S]")
         if moves is None:
-            shape = labels.size, require_integer("actions", actions, 1, FamilyError), labels.size
+            width = require_integer("actions", actions, 1, FamilyError)
+            shape = (labels.size, width, labels.size)
             moves = np.broadcast_to(np.arange(labels.size), shape)
         table = as_integers("moves", moves)
         if labels.ndim != 1 or table.ndim != 3 or len(table) != labels.size or 0 in table.shape:
-            got = f"shapes {labels.shape} and {table.shape}"
-            raise ShapeError("partition, moves", got=got, expected="integers [S] and [S, A, L]")
-        there, (states, own_actions, _) = table >= 0, table.shape
-        if actions is not None and own_actions != actions:
-            raise ShapeError("moves", got=f"{own_actions} actions", expected=f"A = {actions}")
-        for s, a, move in np.argwhere((table < -1) | (table >= states)).tolist():
-            expected = f"a state in 0..{states - 1}, or -1"
-            raise FeatureError(
-                "moves", index=(s, a, move), got=int(table[s, a, move]), expected=expected
+            raise ShapeError(
+                "partition, moves",
+                got=f"shapes {labels.shape} and {table.shape}",
+                expected="integers [S] and [S, A, L]",
             )
+        if actions is not None and table.shape[1] != actions:
+            raise ShapeError("moves", got=f"{table.shape[1]} actions", expected=f"A = {actions}")
         _, first, block = np.unique(labels, return_index=True, return_inverse=True)
-        for s, a in np.argwhere(
-            (there != there[first[block]]).any(axis=2) | ~there.any(axis=2)
-        ).tolist():
-            ours, theirs = (
-                np.flatnonzero(there[state, a]).tolist() for state in (s, first[block[s]])
-            )
-            expected = (
-                f"at least one, those of state {int(first[block[s]])} of the same block: {theirs}"
-            )
-            raise FeatureError("moves", index=(s, a), got=f"the moves {ours}", expected=expected)
-        start = np.append(0, np.cumsum(there.sum(axis=2)))
-        outcomes = Outcomes(start, table[there], np.zeros(int(start[-1])))
-        group = (block[:, None] * own_actions + np.arange(own_actions)).ravel()
-        self.features = FeatureMap.of_outcomes(outcomes, states, group=group)
+        _require_moves(table, first[block])
+        possible = table >= 0
+        start = np.append(0, np.cumsum(possible.sum(axis=2)))
+        outcomes = Outcomes(start, table[possible], np.zeros(int(start[-1])))
+        group = block[:, None] * table.shape[1] + np.arange(table.shape[1])
+        self.features = FeatureMap.of_outcomes(outcomes, labels.size, group=group.ravel())
         self.partition: Ints = block
-        self.moves, self.blocks, self.size = table, first.size, self.features.dimension
-        # of the part of theta that rows can see: where there is one move, targets are constant
+        self.moves = table
+        self.blocks = first.size
+        self.size = self.features.dimension
+        # Of the part of theta that rows can see: where there is one move, targets are constant.
         self.norm_bound = math.sqrt(max(1, int((self.features.sizes > 1).sum())))
 
     @classmethod
@@ -612,42 +672,45 @@ class AggregationFamily(Family):
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Floats]:
         """Return members with uniformly drawn distributions."""
-        there = np.arange(self.features.width) < self.features.sizes[:, None]
-        drawn = draw.exponential(size=(count, *there.shape)) * there
+        possible = np.arange(self.features.width) < self.features.sizes[:, None]
+        drawn = draw.exponential(size=(count, *possible.shape)) * possible
         return list(drawn / drawn.sum(axis=2, keepdims=True))
 
-    def find(self, kernel: Any) -> Floats | None:
+    def find(self, kernel: KernelLike) -> Floats | None:
         """Return theta of a kernel with one law per block, None for any other."""
         from scipy.optimize import nnls  # slow to import, and seldom needed
 
         target = self.features.on_cells(kernel)
         if target is None:
             return None
-        matrix, n = self.features.cells[1].tocsc(), self.features.width
-        theta = np.zeros(self.features.groups * n)
+        matrix = self.features.cells[1].tocsc()
+        theta = np.zeros((self.features.groups, self.features.width))
+        # Groups share no parameter, so that each is a small problem of its own.
         for g, size in enumerate(self.features.sizes):
-            columns = matrix[:, g * n : g * n + size]
+            first = g * self.features.width
+            columns = matrix[:, first : first + size]
             used = np.unique(columns.indices)
-            theta[g * n : g * n + size] = nnls(columns[used].toarray(), target[used])[0]
-        fits = bool((np.abs(matrix @ theta - target) <= TOLERANCE).all())
-        return theta.reshape(-1, n) if fits else None
+            theta[g, :size] = nnls(columns[used].toarray(), target[used])[0]
+        fits = (np.abs(matrix @ theta.ravel() - target) <= TOLERANCE).all()
+        return theta if fits else None
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the class of L minus sum y^2: a problem over distributions per block and action."""
+        """Return min over the class of L minus sum y^2: a distribution per block and action."""
         total = 0.0
         for g in np.flatnonzero(gram.any(axis=(1, 2))):
             part = slice(self.features.sizes[g])
-            own, right = gram[g, part, part], xy[g, part]
-            p = simplex_minimum(own, right)
-            total += float(p @ own @ p - 2.0 * right @ p)
+            square = gram[g, part, part]
+            linear = xy[g, part]
+            p = simplex_minimum(square, linear)
+            total += float(p @ square @ p - 2.0 * linear @ p)
         return total
 
     def log_covering_number(self, alpha: float) -> float:
-        """Return the sum of (n - 1) log(1 + 2 r/alpha) over distributions of n moves, r = 2 (1 - 1/n) their radius.
+        """Return the sum of (n - 1) log(1 + 2 r/alpha) over distributions of n moves.
 
-        The distributions lie in a ball of radius r around the uniform one, in n - 1 dimensions; one
-        point is enough where alpha >= r. Two moves are an interval, for which log ceil(1/alpha) is
-        exact.
+        The distributions lie in a ball of radius r = 2 (1 - 1/n) around the uniform one, in n - 1
+        dimensions; one point is enough where alpha >= r. Two moves are an interval, for which
+        log ceil(1/alpha) is exact.
         """
         radius = 2.0 * (1.0 - 1.0 / self.features.sizes)
         ball = (self.features.sizes - 1.0) * np.log1p(2.0 * radius / alpha)
@@ -656,3 +719,31 @@ class AggregationFamily(Family):
 
     def __repr__(self) -> str:
         return f"AggregationFamily({self.blocks} blocks, {self.features!r})"
+
+
+def _require_moves(table: Ints, first: Ints) -> None:
+    """Refuse moves [S, A, L] that lead nowhere, or are not those of the first state of a block."""
+    states = len(table)
+    outside = np.argwhere((table < -1) | (table >= states))
+    if len(outside):
+        index = tuple(outside[0].tolist())
+        raise FeatureError(
+            "moves",
+            index=index,
+            got=int(table[index]),
+            expected=f"a state in 0..{states - 1}, or -1",
+        )
+    possible = table >= 0
+    other = (possible != possible[first]).any(axis=2)
+    wrong = np.argwhere(other | ~possible.any(axis=2))
+    if len(wrong):
+        s, a = wrong[0].tolist()
+        example = int(first[s])
+        got = f"the moves {np.flatnonzero(possible[s, a]).tolist()}"
+        theirs = np.flatnonzero(possible[example, a]).tolist()
+        raise FeatureError(
+            "moves",
+            index=(s, a),
+            got=got,
+            expected=f"at least one, those of state {example} of the same block: {theirs}",
+        )

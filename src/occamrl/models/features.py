@@ -1,4 +1,6 @@
-r"""Feature maps, the known part of a linear kernel: :math:`P_\theta(o | s, a) = \langle\phi(s, a, o), \theta\rangle`.
+r"""Feature maps, the known part of a linear kernel.
+
+.. math:: P_\theta(o | s, a) = \langle\phi(s, a, o), \theta\rangle
 
 One representation serves dense vectors, sparse simulators and one-hot tables. Coordinates come in G
 groups of n, and every pair (s, a) uses the coordinates of one group. An ordinary map has one group
@@ -6,8 +8,7 @@ with all d coordinates. The tabular map has one group per pair, an aggregation o
 action; these two are one-hot: each outcome has a coordinate of its own. Parameters theta are arrays
 [G, n]; where a group has fewer than n coordinates, the rest are 0.
 
-The regressors of value-targeted regression are :math:`\phi_V(s, a) = \sum_o \phi(s, a, o) V(s'_o)`:
-one product with ``operator``.
+The regressors of value-targeted regression are :math:`\phi_V(s, a) = \sum_o \phi(s, a, o) V(s'_o)`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import hashlib
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from occamrl.arrays import Bools
+from occamrl.bellman import Matrix, dense_if_faster, dense_pays
 from occamrl.errors import (
     FeatureError,
     ShapeError,
@@ -32,23 +35,34 @@ from occamrl.errors import (
     require_integer,
     require_kind,
 )
-from occamrl.problems.mdp import FiniteMDP, sound_sparse
+from occamrl.problems.mdp import FiniteMDP, KernelLike, first_true, is_sparse, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 _TOLERANCE = 1e-8  # of sums that should be one, and of entries that should be equal
-_DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
+_FAR = 1e9  # a bonus beyond all others
 
 
 class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
     """What was computed for a problem, as long as that lives; a pickled copy is empty."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[PerProblem], tuple[()]]:
         return type(self), ()
 
 
-def as_kernel(field: str, kernel: Any, index: tuple[int, ...] | None = None) -> Any:
-    """Return a kernel, dense [S, A, S] or scipy.sparse (S*A, S), as a csr matrix (S*A, S) without stored zeros."""
-    if not sp.issparse(kernel):
+# Kernels, and the outcomes that they have ---------------------------------------------------------
+
+
+class Kernels(NamedTuple):
+    """Several kernels over the outcomes that any of them has."""
+
+    outcomes: Outcomes
+    matrix: Matrix  # [O, m] the probabilities
+    states: int
+
+
+def as_kernel(field: str, kernel: KernelLike, index: tuple[int, ...] | None = None) -> sp.csr_array:
+    """Return a kernel, dense [S, A, S] or sparse (S*A, S), as csr (S*A, S) without stored zeros."""
+    if not is_sparse(kernel):
         dense = as_floats(field, kernel)
         if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
             raise ShapeError(
@@ -64,61 +78,97 @@ def as_kernel(field: str, kernel: Any, index: tuple[int, ...] | None = None) -> 
     return flat
 
 
-def read_kernels(field: str, kernels: Any, support: Any = None) -> tuple[Outcomes, Any, int]:
-    """Return the union of the outcomes of m kernels, their probabilities as a matrix [O, m] (dense or csr), and S.
+def read_kernels(field: str, kernels: Any, support: Bools | None = None) -> Kernels:
+    """Return m kernels over the union of their outcomes.
 
-    What is true in ``support`` (S*A, S) is an outcome even if it has probability 0 in all kernels.
+    What is true in ``support`` [S, A, S] is an outcome even if it has probability 0 in all kernels.
     """
-    dense = support is None and not any(sp.issparse(kernel) for kernel in kernels)
-    if dense:
-        stack = as_floats(field, kernels)
-        if stack.ndim != 4 or stack.shape[1] != stack.shape[3] or 0 in stack.shape:
-            hint = "; for a single kernel, a list of it" if stack.ndim == 3 else ""
-            raise ShapeError(field, got=stack.shape, expected=f"kernels [S, A, S]{hint}")
-        members, pairs, states = len(stack), stack.shape[1] * stack.shape[2], stack.shape[3]
-        entries: Any = sp.coo_array(stack.reshape(-1, states))
-    else:
-        matrices = [as_kernel(field, kernel, (j,)) for j, kernel in enumerate(kernels)]
-        for j, each in enumerate(matrices):
-            if each.shape != matrices[0].shape:
-                raise ShapeError(field, index=(j,), got=each.shape, expected=matrices[0].shape)
-        members, (pairs, states) = len(matrices), matrices[0].shape
-        entries = sp.coo_array(sp.vstack(matrices))
-    member, pair = np.divmod(entries.row.astype(np.int64), pairs)
-    listed = () if support is None else np.flatnonzero(support)
-    cell, place = np.unique(
-        np.append(pair * states + entries.col, listed).astype(np.int64), return_inverse=True
-    )
-    matrix: Any = sp.csr_array(
-        (entries.data, (place[: member.size], member)), shape=(cell.size, members)
-    )
-    return (
-        outcomes_of(field, cell, pairs, states),
-        matrix.toarray() if dense else dense_if_small(matrix),
-        states,
-    )
+    # Dense kernels are small enough to be compared all at once.
+    if support is None and not any(is_sparse(kernel) for kernel in kernels):
+        return _read_dense(field, kernels)
+    matrices: list[sp.csr_array] = []
+    for j, kernel in enumerate(kernels):
+        matrix = as_kernel(field, kernel, (j,))
+        if j and matrix.shape != matrices[0].shape:
+            raise ShapeError(field, index=(j,), got=matrix.shape, expected=matrices[0].shape)
+        matrices.append(matrix)
+    pairs, states = matrices[0].shape
+    cell = np.zeros(0, np.int64) if support is None else np.flatnonzero(support)
+    for j, matrix in enumerate(matrices):
+        # Candidates of one system often have one pattern; a sort of all cells takes much memory.
+        if j == 0 or not _same_pattern(matrix, matrices[j - 1]):
+            cell = np.union1d(cell, _cells(matrix))
+    outcomes = outcomes_of(field, cell, pairs, states)
+    return Kernels(outcomes, _on_cells(matrices, cell), states)
+
+
+def _read_dense(field: str, kernels: Any) -> Kernels:
+    """Return dense kernels [m, S, A, S] over the union of their outcomes."""
+    stack = as_floats(field, kernels)
+    if stack.ndim != 4 or stack.shape[1] != stack.shape[3] or 0 in stack.shape:
+        expected = "kernels [S, A, S]"
+        if stack.ndim == 3:
+            expected += "; for a single kernel, a list of it"
+        raise ShapeError(field, got=stack.shape, expected=expected)
+    states = stack.shape[3]
+    flat = stack.reshape(len(stack), -1)
+    cell = np.flatnonzero((flat != 0.0).any(axis=0))
+    outcomes = outcomes_of(field, cell, flat.shape[1] // states, states)
+    return Kernels(outcomes, np.ascontiguousarray(flat[:, cell].T), states)
+
+
+def _same_pattern(one: sp.csr_array, other: sp.csr_array) -> bool:
+    """Return whether two csr matrices store the same cells."""
+    return np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices)
+
+
+def _cells(matrix: sp.csr_array) -> Ints:
+    """Return the cells (s*A + a) * S + s' that a csr matrix stores, increasing."""
+    pairs, states = matrix.shape
+    cell = np.repeat(np.arange(pairs) * states, np.diff(matrix.indptr))
+    cell += matrix.indices
+    return cell
+
+
+def _on_cells(matrices: Sequence[sp.csr_array], cell: Ints) -> Matrix:
+    """Return the entries of csr matrices on some cells that contain theirs, [O, m]."""
+    indices: list[Ints] = []
+    # Where each stores its entries among all cells; once for a run of matrices of one pattern.
+    for j, matrix in enumerate(matrices):
+        if j and _same_pattern(matrix, matrices[j - 1]):
+            indices.append(indices[-1])
+        else:
+            indices.append(np.searchsorted(cell, _cells(matrix)))
+    shape = (cell.size, len(matrices))
+    if dense_pays(sum(matrix.nnz for matrix in matrices), shape):
+        dense = np.zeros(shape)
+        for j, (index, matrix) in enumerate(zip(indices, matrices, strict=True)):
+            dense[index, j] = matrix.data
+        return dense
+    start = np.cumsum([0, *(matrix.nnz for matrix in matrices)])
+    data = np.concatenate([matrix.data for matrix in matrices])
+    return sp.csr_array(sp.csc_array((data, np.concatenate(indices), start), shape=shape))
 
 
 def outcomes_of(field: str, cell: Ints, pairs: int, states: int) -> Outcomes:
-    """Return the outcomes (s*A + a, s') listed as sorted cells (s*A + a) * S + s'; every pair needs one."""
+    """Return the outcomes listed as sorted cells (s*A + a) * S + s'; every pair needs one."""
     counts = np.bincount(cell // states, minlength=pairs)
     if not counts.all():
-        expected = "at least one for every s*A + a"
         raise FeatureError(
-            field, index=(int(np.argmin(counts)),), got="no next state", expected=expected
+            field,
+            index=(int(np.argmin(counts)),),
+            got="no next state",
+            expected="at least one for every s*A + a",
         )
     return Outcomes(np.append(0, np.cumsum(counts)), cell % states, np.zeros(cell.size))
 
 
 def as_dense(matrix: Any) -> Floats:
-    """Return a matrix, dense or csr, as an array."""
+    """Return a matrix, dense or sparse, as an array."""
     return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())
 
 
-def dense_if_small(matrix: Any) -> Any:
-    """Return a csr matrix as an array if products are faster with that."""
-    size = matrix.shape[0] * matrix.shape[1]
-    return matrix.toarray() if size <= _DENSE or 3 * matrix.nnz >= size else matrix
+# Feature maps -------------------------------------------------------------------------------------
 
 
 class FeatureMap:
@@ -145,91 +195,127 @@ class FeatureMap:
     width: int  # n, the most coordinates of a group
     sizes: Ints  # [G] how many each has
     outcomes: Outcomes  # what can happen at each (s, a)
-    matrix: (
-        Any  # [O, n], dense or csr: phi of each outcome in the coordinates of the group of its pair
-    )
+    matrix: Matrix  # [O, n] phi of each outcome, in the coordinates of the group of its pair
     group: Ints  # [S*A] the group of each pair
     rewards: Floats | None  # [O] of each outcome, where the features fix them
 
-    def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
-        given: Any = phi
-        listed = isinstance(phi, (list, tuple)) and len(phi) > 0
-        if not (listed and (sp.issparse(given[0]) or as_array("phi", given[0]).ndim == 3)):
-            array = as_floats("phi", phi)
-            if array.ndim != 4:
-                raise ShapeError(
-                    "phi", got=array.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]"
-                )
-            given = np.moveaxis(array, 3, 0)
-        outcomes, matrix, states = read_kernels("phi", given)
-        entries = sp.coo_array(matrix)
+    def __init__(self, phi: ArrayLike | Sequence[KernelLike]) -> None:
+        outcomes, matrix, states = read_kernels("phi", _listed(phi))
         self._set(outcomes, matrix, states)
-        for wrong in np.flatnonzero(~np.isfinite(entries.data))[:1]:
-            o, j = (int(place[wrong]) for place in entries.coords)
-            at = (*divmod(int(outcomes.pair[o]), self.actions), int(outcomes.next_state[o]), j)
-            raise FeatureError("phi", index=at, got=entries.data[wrong], expected="a finite number")
-        distinct = np.unique(np.round(self.sums, 12), axis=0)
-        theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
-        for pair in np.flatnonzero(np.abs(self.sums @ theta - 1.0) > _TOLERANCE)[:1].tolist():
-            got = "features for which no theta gives probabilities that sum to 1"
-            expected = "features that make a kernel for some theta"
-            raise FeatureError("phi", index=divmod(pair, self.actions), got=got, expected=expected)
+        self._require_finite()
+        self._require_some_kernel()
 
     def _set(
-        self, outcomes: Outcomes, matrix: Any, states: int, rewards: Any = None, group: Any = None
+        self,
+        outcomes: Outcomes,
+        matrix: Matrix,
+        states: int,
+        rewards: Floats | None = None,
+        group: Ints | None = None,
     ) -> None:
         pairs = outcomes.start.size - 1
-        self.states, self.actions = states, pairs // states
-        self.outcomes, self.matrix, self.rewards = outcomes, matrix, rewards
+        self.states = states
+        self.actions = pairs // states
+        self.outcomes = outcomes
+        self.matrix = matrix
+        self.rewards = rewards
         self.width = int(matrix.shape[1])
-        self.group = np.zeros(pairs, dtype=np.int64) if group is None else group
-        self.groups = int(self.group.max()) + 1
-        self.sizes = np.full(self.groups, self.width)
-        if group is not None:
+        if group is None:
+            # one group that has all coordinates
+            self.group = np.zeros(pairs, dtype=np.int64)
+            self.sizes = np.array([self.width])
+        else:
+            self.group = group
+            self.sizes = np.zeros(int(group.max()) + 1, dtype=np.int64)
             self.sizes[group] = np.diff(outcomes.start)
+        self.groups = self.sizes.size
         self.dimension = int(self.sizes.sum())
         self._attached = PerProblem()
+        self._bonus_rows = PerProblem()
+
+    def _require_finite(self) -> None:
+        """Refuse features that are no numbers."""
+        stored = self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.data
+        if np.isfinite(stored).all():
+            return
+        entries = sp.coo_array(self.matrix)
+        wrong = int(np.flatnonzero(~np.isfinite(entries.data))[0])
+        outcome = int(entries.row[wrong])
+        raise FeatureError(
+            "phi",
+            index=(*self._index(outcome), int(entries.col[wrong])),
+            got=entries.data[wrong],
+            expected="a finite number",
+        )
+
+    def _require_some_kernel(self) -> None:
+        """Refuse features for which no theta gives probabilities that sum to 1."""
+        sums = self.sums
+        if sums.min() > 1.0 - 1e-12 and sums.max() < 1.0 + 1e-12:  # every coordinate is a kernel
+            return
+        # Many pairs have the same sums: the equations <sums, theta> = 1 are few.
+        distinct = np.unique(np.round(sums, 12), axis=0)
+        theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
+        pair = first_true(np.abs(sums @ theta - 1.0) > _TOLERANCE)
+        if pair is not None:
+            raise FeatureError(
+                "phi",
+                index=divmod(pair, self.actions),
+                got="features for which no theta gives probabilities that sum to 1",
+                expected="features that make a kernel for some theta",
+            )
+
+    def _index(self, outcome: int) -> tuple[int, int, int]:
+        """Return (s, a, s') of an outcome."""
+        pair = int(np.searchsorted(self.outcomes.start, outcome, side="right")) - 1
+        state, action = divmod(pair, self.actions)
+        return (state, action, int(self.outcomes.next_state[outcome]))
 
     @classmethod
     def of_matrix(
-        cls, outcomes: Outcomes, matrix: Any, states: int, rewards: Any = None, group: Any = None
+        cls,
+        outcomes: Outcomes,
+        matrix: Matrix,
+        states: int,
+        rewards: Floats | None = None,
+        group: Ints | None = None,
     ) -> FeatureMap:
-        """Return the map with one vector for each outcome, the rows of a matrix [O, d] (dense or csr)."""
-        made = cls.__new__(cls)
-        made._set(outcomes, matrix, states, rewards, group)
-        return made
+        """Return the map with one vector for each outcome, the rows of a matrix [O, d]."""
+        features = cls.__new__(cls)
+        features._set(outcomes, matrix, states, rewards, group)
+        return features
 
     @classmethod
     def of_outcomes(
-        cls, outcomes: Outcomes, states: int, rewards: Any = None, group: Any = None
+        cls,
+        outcomes: Outcomes,
+        states: int,
+        rewards: Floats | None = None,
+        group: Ints | None = None,
     ) -> FeatureMap:
-        """Return the one-hot map over the given outcomes of each (s, a): theta is the kernel itself.
+        """Return the one-hot map over given outcomes: theta is the kernel itself.
 
         Pairs of one ``group`` [S*A] have as many outcomes, and share their probabilities in this
         order.
         """
         counts = np.diff(outcomes.start)
-        position = np.arange(outcomes.next_state.size) - np.repeat(outcomes.start[:-1], counts)
-        one_hot = (np.ones(position.size), position, np.arange(position.size + 1))
-        matrix = sp.csr_array(one_hot, shape=(position.size, int(counts.max())))
-        return cls.of_matrix(
-            outcomes, matrix, states, rewards, np.arange(counts.size) if group is None else group
-        )
+        number = np.arange(outcomes.next_state.size)
+        position = number - np.repeat(outcomes.start[:-1], counts)
+        one_hot = (np.ones(number.size), position, np.arange(number.size + 1))
+        matrix = sp.csr_array(one_hot, shape=(number.size, int(counts.max())))
+        if group is None:
+            group = np.arange(counts.size)
+        return cls.of_matrix(outcomes, matrix, states, rewards, group)
 
     @classmethod
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> FeatureMap:
-        """Return the one-hot map over all next states, or over those that ``support`` [S, A, S] (bool) allows."""
-        shape = (
-            require_integer("states", states, 1),
-            require_integer("actions", actions, 1),
-            states,
-        )
-        possible = (
-            np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
-        )
-        return cls.of_outcomes(
-            outcomes_of("support", np.flatnonzero(possible), states * actions, states), states
-        )
+        """Return the one-hot map over all next states, or those that ``support`` [S, A, S] has."""
+        require_integer("states", states, 1)
+        require_integer("actions", actions, 1)
+        shape = (states, actions, states)
+        possible = np.ones(shape) if support is None else as_flags("support", support, shape)
+        cell = np.flatnonzero(possible)
+        return cls.of_outcomes(outcomes_of("support", cell, states * actions, states), states)
 
     @classmethod
     def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
@@ -242,86 +328,125 @@ class FeatureMap:
         first = simulators[0]
         for j, mdp in enumerate(simulators):
             if (mdp.states, mdp.actions) != (first.states, first.actions) or not mdp.stationary:
-                got = f"S={mdp.states}, A={mdp.actions}" + (
-                    "" if mdp.stationary else ", one kernel per step"
+                got = f"S={mdp.states}, A={mdp.actions}"
+                if not mdp.stationary:
+                    got += ", one kernel per step"
+                raise ShapeError(
+                    "simulators",
+                    index=(j,),
+                    got=got,
+                    expected=f"S={first.states}, A={first.actions}, one kernel for all steps",
                 )
-                expected = f"S={first.states}, A={first.actions}, one kernel for all steps"
-                raise ShapeError("simulators", index=(j,), got=got, expected=expected)
-        if all(mdp.known.transition_rewards is None for mdp in simulators):
-            shape = (first.states * first.actions, first.states)
-            parts = [
-                (mdp.probability[0], mdp.outcomes.next_state, mdp.outcomes.start)
-                for mdp in simulators
-            ]
-            kernels = [sp.csr_array(each, shape=shape) for each in parts]
-            return cls.of_matrix(*read_kernels("simulators", kernels))
-        listed = [mdp.outcomes for mdp in simulators]
-        member = np.repeat(np.arange(len(listed)), [each.next_state.size for each in listed])
-        pair, next_state, bonus = (
-            np.concatenate([getattr(each, name) for each in listed])
-            for name in ("pair", "next_state", "bonus")
-        )
-        base = np.array([mdp.base_reward.ravel() for mdp in simulators])
-        cell, reward = pair * first.states + next_state, bonus + base[member, pair]
-        _, chosen, place = np.unique(
-            [cell, np.round(reward, 12)], axis=1, return_index=True, return_inverse=True
-        )
-        values = np.concatenate([mdp.probability[0] for mdp in simulators])
-        matrix: Any = sp.csr_array(
-            (values, (place.ravel(), member)), shape=(chosen.size, len(listed))
-        )
-        outcomes = outcomes_of(
-            "simulators", cell[chosen], first.states * first.actions, first.states
-        )
-        return cls.of_matrix(outcomes, dense_if_small(matrix), first.states, reward[chosen])
+        if any(mdp.known.transition_rewards is not None for mdp in simulators):
+            return cls._of_rewarding(simulators)
+        shape = (first.states * first.actions, first.states)
+        kernels = [
+            sp.csr_array(
+                (mdp.probability[0], mdp.outcomes.next_state, mdp.outcomes.start), shape=shape
+            )
+            for mdp in simulators
+        ]
+        return cls.of_matrix(*read_kernels("simulators", kernels))
+
+    @classmethod
+    def _of_rewarding(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
+        """Return the map of problems over outcomes (s', reward)."""
+        states = simulators[0].states
+        pairs = states * simulators[0].actions
+        members = []
+        cells = []
+        rewards = []
+        for j, mdp in enumerate(simulators):
+            pair = mdp.outcomes.pair
+            members.append(np.full(pair.size, j))
+            cells.append(pair * states + mdp.outcomes.next_state)
+            rewards.append(mdp.outcomes.bonus + mdp.base_reward[pair])
+        cell = np.concatenate(cells)
+        reward = np.concatenate(rewards)
+        # Simulators may compute one reward in different ways: to 12 digits it is one outcome.
+        key = np.array([cell, np.round(reward, 12)])
+        _, chosen, row = np.unique(key, axis=1, return_index=True, return_inverse=True)
+        probability = np.concatenate([mdp.probability[0] for mdp in simulators])
+        entries = (probability, (row.ravel(), np.concatenate(members)))
+        matrix = sp.csr_array(entries, shape=(chosen.size, len(simulators)))
+        outcomes = outcomes_of("simulators", cell[chosen], pairs, states)
+        return cls.of_matrix(outcomes, dense_if_faster(matrix), states, reward[chosen])
 
     def restrict(self, coordinates: ArrayLike) -> FeatureMap:
-        """Return the map phi[..., D] on the coordinates D, in the order given, over the same outcomes."""
+        """Return the map phi[..., D] on coordinates D, in this order, over the same outcomes."""
         if self.groups > 1:
             raise FeatureError(
                 "coordinates", got="a map with groups of coordinates", expected="one without"
             )
         chosen = as_indices("coordinates", coordinates, self.dimension)
-        return FeatureMap.of_matrix(
-            self.outcomes, self.matrix[:, chosen], self.states, self.rewards
-        )
+        part = self.matrix[:, chosen]
+        return FeatureMap.of_matrix(self.outcomes, part, self.states, self.rewards)
+
+    # Sums over outcomes ---------------------------------------------------------------------------
+
+    def phi_v(self, values: Floats) -> Floats:
+        """Return phi_V [S*A, n] for values [S] of the next step."""
+        if self._operator is None:
+            return self.moments(values[self.outcomes.next_state])
+        return np.asarray(self._operator @ values).reshape(-1, self.width)
 
     @cached_property
-    def operator(self) -> Any:
-        """The matrix [S*A*n, S], dense or csr, with (operator @ V).reshape(S*A, n) = phi_V."""
-        entries: Any = sp.coo_array(self.matrix)
-        outcome, coordinate = entries.coords
-        row = self.outcomes.pair[outcome] * self.width + coordinate
+    def _operator(self) -> Matrix | None:
+        """The matrix [S*A*n, S] from V to phi_V; None where that would hold a large map twice."""
         shape = (self.group.size * self.width, self.states)
-        return dense_if_small(
-            sp.csr_array((entries.data, (row, self.outcomes.next_state[outcome])), shape=shape)
-        )
+        if isinstance(self.matrix, np.ndarray):
+            stored = int(np.count_nonzero(self.matrix))
+            # As csr it would store each entry with its column, while the map itself is a plain
+            # array: sums over its outcomes are as fast.
+            if not dense_pays(stored, shape):
+                return None
+        entries = sp.coo_array(self.matrix)
+        row = self.outcomes.pair[entries.row] * self.width + entries.col
+        column = self.outcomes.next_state[entries.row]
+        return dense_if_faster(sp.csr_array((entries.data, (row, column)), shape=shape))
+
+    def moments(self, targets: Floats) -> Floats:
+        """Return the sum of phi times the targets [O] over the outcomes of each pair [S*A, n]."""
+        # A product with a sparse matrix of targets adds them up by pairs, without a copy of phi.
+        columns, start = self._by_pair
+        weights = sp.csr_array((targets, columns, start), shape=(start.size - 1, targets.size))
+        return as_dense(weights @ self.matrix)
+
+    @cached_property
+    def _by_pair(self) -> tuple[Ints, Ints]:
+        """The pattern of a csr matrix [S*A, O] that adds up the outcomes of each pair."""
+        count = self.outcomes.next_state.size
+        kind = np.int32 if count < 2**31 else np.int64  # half the memory where that is enough
+        return np.arange(count, dtype=kind), self.outcomes.start.astype(kind)
 
     @cached_property
     def sums(self) -> Floats:
-        """phi_1(s, a) [S*A, n], the sum over the outcomes of (s, a): <phi_1, theta> = 1 for kernels."""
-        return np.asarray(self.operator @ np.ones(self.states)).reshape(-1, self.width)
+        """phi_1(s, a) [S*A, n], the sum over outcomes: <phi_1, theta> = 1 for kernels."""
+        return self.phi_v(np.ones(self.states))
+
+    # Parameters and kernels -----------------------------------------------------------------------
 
     @cached_property
-    def place(self) -> Ints:
-        """Where the coordinate of each outcome [O] of a map with several groups, which is one-hot, stands in [G*n]."""
-        return np.asarray(self.group[self.outcomes.pair] * self.width + self.matrix.indices)
+    def flat_index(self) -> Ints:
+        """Where the coordinate of each outcome [O] of a one-hot map stands in [G*n]."""
+        coordinate = sp.csr_array(self.matrix).indices
+        return np.asarray(self.group[self.outcomes.pair] * self.width + coordinate)
 
     @cached_property
-    def cells(self) -> tuple[Ints, Any]:
-        """The cells (s*A + a) * S + s' that can be reached, and the csr matrix [C, G*n] from theta to their entries."""
-        cell, row = np.unique(
-            self.outcomes.pair * self.states + self.outcomes.next_state, return_inverse=True
-        )
-        shape, phi = (cell.size, row.size), self.matrix
+    def cells(self) -> tuple[Ints, sp.csr_array]:
+        """The cells (s*A + a) * S + s' in reach, and the matrix [C, G*n] from theta to them."""
+        cell_of_outcome = self.outcomes.pair * self.states + self.outcomes.next_state
+        cell, row = np.unique(cell_of_outcome, return_inverse=True)
+        number = np.arange(row.size)
+        phi = self.matrix
         if self.groups > 1:
-            one_hot = (np.ones(row.size), (np.arange(row.size), self.place))
+            one_hot = (np.ones(row.size), (number, self.flat_index))
             phi = sp.csr_array(one_hot, shape=(row.size, self.groups * self.width))
-        add: Any = sp.csr_array((np.ones(row.size), (row, np.arange(row.size))), shape=shape)
+        add = sp.csr_array((np.ones(row.size), (row, number)), shape=(cell.size, row.size))
         return cell, add @ sp.csr_array(phi)
 
-    def on_cells(self, kernel: Any) -> Floats | None:
-        """Return the entries of a kernel on ``cells``; None if it leads elsewhere or is not a kernel."""
+    def on_cells(self, kernel: KernelLike) -> Floats | None:
+        """Return the entries of a kernel on ``cells``; None if it leads elsewhere or is none."""
         flat = as_kernel("kernel", kernel)
         if flat.shape != (self.group.size, self.states):
             raise ShapeError(
@@ -329,110 +454,122 @@ class FeatureMap:
             )
         pair, state = np.divmod(self.cells[0], self.states)
         entries = np.asarray(flat[pair, state], dtype=np.float64).ravel()
-        whole, inside = np.abs(flat).sum(axis=1), np.bincount(pair, entries, self.group.size)
-        fits = (np.abs(whole - 1.0) <= _TOLERANCE) & (
-            np.abs(inside - 1.0) <= _TOLERANCE
-        )  # false where not a number
+        whole = np.asarray(abs(flat).sum(axis=1))
+        inside = np.bincount(pair, entries, self.group.size)
+        # Written so that NaN does not fit.
+        fits = (np.abs(whole - 1.0) <= _TOLERANCE) & (np.abs(inside - 1.0) <= _TOLERANCE)
         return entries if fits.all() else None
 
     def as_theta(self, theta: ArrayLike) -> Floats:
         """Return parameters as an array [G, n]; a flat [d] is accepted where there is one group."""
         given = as_floats("theta", theta)
-        if given.shape not in (
-            (self.groups, self.width),
-            (self.dimension,) if self.groups == 1 else (),
-        ):
-            raise ShapeError("theta", got=given.shape, expected=(self.groups, self.width))
-        return given.reshape(self.groups, self.width)
+        shape = (self.groups, self.width)
+        flat = self.groups == 1 and given.shape == (self.dimension,)
+        if given.shape != shape and not flat:
+            raise ShapeError("theta", got=given.shape, expected=shape)
+        return given.reshape(shape)
 
     def probabilities(self, theta: ArrayLike) -> Floats:
         """Return P_theta on the outcomes of the map [O]."""
         weight = self.as_theta(theta)
-        return np.asarray(
-            self.matrix @ weight[0] if self.groups == 1 else weight.ravel()[self.place]
-        )
+        if self.groups > 1:
+            return np.asarray(weight.ravel()[self.flat_index])
+        return np.asarray(self.matrix @ weight[0])
 
     def laws(self, theta: Floats) -> Floats:
         """Return P_theta on the outcomes for each of the parameters [m, G, n]."""
         if self.groups > 1:
-            return theta.reshape(len(theta), -1)[:, self.place]
+            return np.asarray(theta.reshape(len(theta), -1)[:, self.flat_index])
         return np.ascontiguousarray((self.matrix @ theta[:, 0].T).T)
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
-        cell, shape = (
-            self.outcomes.pair * self.states + self.outcomes.next_state,
-            (self.states, self.actions, -1),
-        )
+        cell = self.outcomes.pair * self.states + self.outcomes.next_state
         entries = np.bincount(cell, self.probabilities(theta), self.group.size * self.states)
-        return np.asarray(entries, dtype=np.float64).reshape(shape)
+        return np.asarray(entries, dtype=np.float64).reshape(self.states, self.actions, -1)
+
+    # Rewards of a problem -------------------------------------------------------------------------
 
     def attach(self, known: Known) -> Outcomes:
         """Return the outcomes with the bonus of each from the known rewards of a problem."""
         require_kind("known", known, Known)
         if known not in self._attached:
             if (known.states, known.actions) != (self.states, self.actions):
-                expected = f"the problem's S={known.states}, A={known.actions}"
                 raise ShapeError(
-                    "features", got=f"S={self.states}, A={self.actions}", expected=expected
+                    "features",
+                    got=f"S={self.states}, A={self.actions}",
+                    expected=f"the problem's S={known.states}, A={known.actions}",
                 )
-            bonus = self.outcomes.bonus
-            if self.rewards is not None and known.rewards_known:
-                base = np.where(known.allowed, known.base_reward, 0.0).ravel()[self.outcomes.pair]
-                bonus = (
-                    np.where(np.isfinite(self.rewards), self.rewards, base) - base
-                )  # 0 where it is not allowed
-            elif known.transition_rewards is not None:
-                bonus = self._looked_up(known.transition_rewards)
-            self._attached[known] = self.outcomes._replace(bonus=bonus)
-        attached: Outcomes = self._attached[known]
-        return attached
+            self._attached[known] = self.outcomes._replace(bonus=self._bonus(known))
+        outcomes: Outcomes = self._attached[known]
+        return outcomes
 
-    def moments(self, targets: Floats) -> Floats:
-        """Return the sum of phi times the targets [O] over the outcomes of each pair [S*A, n]."""
-        start = self.outcomes.start
-        weights = sp.csr_array(
-            (targets, np.arange(targets.size), start), (start.size - 1, targets.size)
-        )
-        return as_dense(weights @ self.matrix)
-
-    @cached_property
-    def _bonus_rows(self) -> PerProblem:
-        return PerProblem()
-
-    def bonus_rows(self, known: Known) -> Any:
-        """Return phi of the bonus [S*A, n]; 0.0 where rewards depend on (s, a) alone."""
-        if known not in self._bonus_rows:
-            bonus = self.attach(known).bonus
-            self._bonus_rows[known] = self.moments(bonus) if bonus.any() else 0.0
-        return self._bonus_rows[known]
+    def _bonus(self, known: Known) -> Floats:
+        """Return the part of the reward of each outcome that no other of its pair has [O]."""
+        if self.rewards is not None and known.rewards_known:
+            base = np.where(known.allowed, known.base_reward, 0.0).ravel()[self.outcomes.pair]
+            # 0 for pairs that are not allowed, whose reward is not finite
+            return np.where(np.isfinite(self.rewards), self.rewards, base) - base
+        if known.transition_rewards is not None:
+            return self._looked_up(known.transition_rewards)
+        return self.outcomes.bonus
 
     def _looked_up(self, table: Outcomes) -> Floats:
-        """Return the bonus of every outcome in a table of rewards; refuse outcomes with none, or with several."""
-        pair, after, far = (
-            self.outcomes.pair,
-            self.outcomes.next_state,
-            np.full(self.outcomes.bonus.size, 1e9),
-        )
-        low, high = (table.index_of(pair, after, bonus, self.states) for bonus in (-far, far))
-        for o in np.flatnonzero((low < 0) | (low != high))[:1].tolist():
-            got = "no known reward" if low[o] < 0 else "several rewards for a next state"
-            at, expected = (
-                divmod(int(pair[o]), self.actions),
-                "a reward fixed by (s, a, s') for each outcome",
+        """Return the bonus of every outcome in a table; refuse outcomes with none or several."""
+        pair = self.outcomes.pair
+        next_state = self.outcomes.next_state
+        far = np.full(pair.size, _FAR)
+        # The nearest to a bonus below and to one above all others: the same, if there is but one.
+        low = table.index_of(pair, next_state, -far, self.states)
+        high = table.index_of(pair, next_state, far, self.states)
+        wrong = first_true((low < 0) | (low != high))
+        if wrong is not None:
+            got = "several rewards for a next state"
+            if low[wrong] < 0:
+                got = "no known reward"
+            raise FeatureError(
+                "features",
+                index=self._index(wrong),
+                got=got,
+                expected="a reward fixed by (s, a, s') for each outcome",
             )
-            raise FeatureError("features", index=(*at, int(after[o])), got=got, expected=expected)
-        return table.bonus[low]
+        return np.asarray(table.bonus[low])
+
+    def bonus_rows(self, known: Known) -> Floats | float:
+        """Return phi of the bonus [S*A, n]; 0.0 where rewards depend on (s, a) alone."""
+        bonus = self.attach(known).bonus
+        if not bonus.any():
+            return 0.0
+        if known not in self._bonus_rows:
+            self._bonus_rows[known] = self.moments(bonus)
+        rows: Floats = self._bonus_rows[known]
+        return rows
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the map: equal for equal maps, dense or sparse, in any process."""
-        digest, matrix = hashlib.sha256(repr(self).encode()), sp.csr_array(self.matrix)
+        matrix = sp.csr_array(self.matrix)
+        digest = hashlib.sha256(repr(self).encode())
         integers = (*self.outcomes[:2], matrix.indptr, matrix.indices, self.group)
-        arrays = [*(np.asarray(array, dtype=np.int64) for array in integers), matrix.data]
-        for array in arrays if self.rewards is None else [*arrays, self.rewards]:
-            digest.update(np.ascontiguousarray(array).data)
+        for array in integers:
+            digest.update(np.ascontiguousarray(array, dtype=np.int64).data)
+        digest.update(np.ascontiguousarray(matrix.data).data)
+        if self.rewards is not None:
+            digest.update(np.ascontiguousarray(self.rewards).data)
         return digest.hexdigest()
 
     def __repr__(self) -> str:
         return f"FeatureMap(S={self.states}, A={self.actions}, d={self.dimension})"
+
+
+def _listed(phi: Any) -> Any:
+    """Return features [S, A, S, d], or a list of kernels, as d kernels."""
+    listed = isinstance(phi, (list, tuple)) and len(phi) > 0
+    if listed and (is_sparse(phi[0]) or as_array("phi", phi[0]).ndim == 3):
+        return phi
+    array = as_floats("phi", phi)
+    if array.ndim != 4:
+        raise ShapeError(
+            "phi", got=array.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]"
+        )
+    return np.moveaxis(array, 3, 0)

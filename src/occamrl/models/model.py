@@ -1,11 +1,10 @@
-r"""A model as its user would write it down: a function of what can happen, with parameters that are fitted.
+r"""A model as its user would write it down: a function of what can happen, with parameters to fit.
 
 ::
 
     def shop(stock, order, *, mean, empty=0.0):
         for demand, probability in demand_law(mean, empty):
-            yield probability, next_stock, reward, False  # Gymnasium's order; at the end, whether
-            the episode is over
+            yield probability, next_stock, reward, False  # in Gymnasium's order; over or not
 
 States and actions are any hashable things. Rewards belong to outcomes, in the user's unit: two
 outcomes with the same next state and another reward are two outcomes. A *class* of models is a set
@@ -25,14 +24,15 @@ import inspect
 import itertools
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from occamrl.errors import (
+    InvalidInput,
     ParameterError,
     ProbabilityError,
     RewardError,
@@ -43,7 +43,7 @@ from occamrl.errors import (
 )
 from occamrl.models.families import FiniteFamily
 from occamrl.naming import Names
-from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing, as_mdp
+from occamrl.problems.mdp import TOLERANCE, FiniteMDP, Listing, as_mdp, first_true
 from occamrl.protocols import Evidence, Floats, Ints, Known, Outcomes, RewardMap
 
 ELSEWHERE = "(not listed)"
@@ -55,14 +55,25 @@ _SAME = 1e-7  # probabilities that differ by less are equal
 _TRIAL = 500  # pairs after which only points are looked at that have added an outcome
 _SAMPLED = 10  # of the pairs after these, every so many-th is looked at under other parameters too
 _COMPARED = 100  # pairs whose probabilities are compared if an array gives them
+_ENTRY = "(probability, next state, reward, ended)"
+_ANY_NUMBER = (-math.inf, math.inf)
+_PLASTIC = 1.32471795724474602596  # whose powers make Kronecker's sequence spread evenly
 
 Point = Mapping[str, float]
+Row = tuple[Any, ...]  # (probability, next state, reward), or with whether the episode is over
+Box = dict[str, tuple[float, float]]
 
 
 def spread_points(dimensions: int, count: int) -> list[Floats]:
     """Return points that spread over the unit box: its middle, then Kronecker's sequence."""
-    steps = np.arange(1, count)[:, None] / 1.32471795724474602596 ** np.arange(1, dimensions + 1)
+    steps = np.arange(1, count)[:, None] / _PLASTIC ** np.arange(1, dimensions + 1)
     return [np.full(dimensions, 0.5), *np.mod(steps, 1.0)]
+
+
+def bounds_of(intervals: Iterable[tuple[float, float]]) -> tuple[Floats, Floats]:
+    """Return the low ends of some intervals, and the high ends."""
+    ends = np.array(list(intervals), dtype=np.float64).reshape(-1, 2)
+    return ends[:, 0], ends[:, 1]
 
 
 class Model:
@@ -125,76 +136,76 @@ class Model:
         probabilities: Callable[..., Any] | None = None,
         most_states: int = MOST_STATES,
     ) -> None:
-        self.function, self.vectorised, self._actions = outcomes, probabilities, actions
+        self.function = outcomes
+        self.vectorised = probabilities
+        self._actions = actions
         self.horizon = require_integer("horizon", horizon, 1)
         self.discount = require_number("discount", discount, 0.0, 1.0, open_low=True)
-        self.continuing, self._most_states = (
-            bool(continuing),
-            require_integer("most_states", most_states, 1),
-        )
+        self.continuing = bool(continuing)
+        self.unit_name = unit
+        self._most_states = require_integer("most_states", most_states, 1)
         self.box, self.defaults = self._read_parameters(parameters or {})
-        try:
-            law = start if isinstance(start, Mapping) else {start: 1.0}
-        except TypeError:
-            expected = "a hashable state, or a law {state: probability}"
-            raise ParameterError("start", got=f"{start!r:.80}", expected=expected) from None
-        if not law:
-            raise ProbabilityError(
-                "start", got="an empty law", expected="a state, or a law {state: probability}"
-            )
-        self._list(law)
-        self._arrange(law, reward_range, unit)
+        # In this order: each step reads what the ones before it have found.
+        law = _law_of(start)
+        self._explore(law)
+        self._arrange()
+        self.unit = self._unit_of(reward_range)
+        self.initial = self._initial_of(law)
+        self.names = self._names()
         self._require_same_law()
 
     def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", "outcomes")
         sizes = f"{len(self.pairs):,} pairs of a state and an action, {self.reward.size:,} outcomes"
-        return f"Model({getattr(self.function, '__name__', 'outcomes')}, {sizes}, horizon={self.horizon})"
+        return f"Model({name}, {sizes}, horizon={self.horizon})"
 
     # What the user hands in -----------------------------------------------------------------------
 
-    def _read_parameters(
-        self, given: Mapping[str, Sequence[float]]
-    ) -> tuple[dict[str, tuple[float, float]], Point]:
+    def _read_parameters(self, bounds: Mapping[str, Sequence[float]]) -> tuple[Box, Point]:
         """Return the bounds, and the defaults of the function."""
         if not callable(self.function):
-            expected = "a function of (state, action, *, parameters...)"
-            raise ParameterError("outcomes", got=f"{self.function!r:.80}", expected=expected)
-        own = list(inspect.signature(self.function).parameters.values())
-        named = {
-            each.name: each
-            for each in own[2:]
-            if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
-        }
-        if len(own) < 2:
             raise ParameterError(
                 "outcomes",
-                got=f"a function of {len(own)} arguments",
+                got=f"{self.function!r:.80}",
+                expected="a function of (state, action, *, parameters...)",
+            )
+        arguments = list(inspect.signature(self.function).parameters.values())
+        if len(arguments) < 2:
+            raise ParameterError(
+                "outcomes",
+                got=f"a function of {len(arguments)} arguments",
                 expected="(state, action, ...)",
             )
-        if not isinstance(given, Mapping):
+        if not isinstance(bounds, Mapping):
             raise ParameterError(
-                "parameters", got=f"{given!r:.80}", expected="a dict: {name: (low, high)}"
+                "parameters", got=f"{bounds!r:.80}", expected="a dict: {name: (low, high)}"
             )
-        box, defaults = {}, {}
-        for name, ends in given.items():
+        named = {}
+        for argument in arguments[2:]:
+            if argument.kind not in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):
+                named[argument.name] = argument.default
+        box = {}
+        for name, ends in bounds.items():
             if name not in named:
                 raise UnknownName("parameters", got=name, known=named)
             box[name] = require_range(f"parameters[{name!r}]", ends)
-        for name, each in named.items():
-            if each.default is each.empty:
+        defaults = {}
+        for name, default in named.items():
+            if default is inspect.Parameter.empty:
                 if name not in box:
                     raise ParameterError(
                         f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default"
                     )
-            elif name in box or isinstance(
-                each.default, numbers.Real
-            ):  # a table of prices is the function's own
-                low, high = box.get(name, (-math.inf, math.inf))
-                defaults[name] = require_number(name, each.default, -math.inf, math.inf)
-                if not low <= defaults[name] <= high:
-                    expected = f"bounds that contain its default {defaults[name]:g}, which smaller classes use"
+            elif name in box or isinstance(default, numbers.Real):
+                # Other arguments, such as a table of prices, are the function's own.
+                defaults[name] = require_number(name, default, -math.inf, math.inf)
+                low, high = box.get(name, _ANY_NUMBER)
+                if not low <= default <= high:
                     raise ParameterError(
-                        f"parameters[{name!r}]", got=(low, high), expected=expected
+                        f"parameters[{name!r}]",
+                        got=(low, high),
+                        expected=f"bounds that contain its default {default:g}, "
+                        "which smaller classes use",
                     )
         return box, defaults
 
@@ -202,185 +213,186 @@ class Model:
         """Return a value for every parameter: as given, or the default."""
         for name, value in values.items():
             if name not in self.box and name not in self.defaults:
-                raise UnknownName("parameters", got=name, known=list({**self.box, **self.defaults}))
-            low, high = self.box.get(name, (-math.inf, math.inf))
+                raise UnknownName("parameters", got=name, known={**self.box, **self.defaults})
+            low, high = self.box.get(name, _ANY_NUMBER)
             require_number(name, value, low, high)
-        for name in self.box:
-            if name not in values and name not in self.defaults:
-                raise ParameterError(
-                    name, got="nothing", expected=f"a number in {list(self.box[name])}"
-                )
-        return {**self.defaults, **{name: float(value) for name, value in values.items()}}
+        point = {**self.defaults, **{name: float(value) for name, value in values.items()}}
+        for name, ends in self.box.items():
+            if name not in point:
+                raise ParameterError(name, got="nothing", expected=f"a number in {list(ends)}")
+        return point
 
-    def _points(self) -> list[dict[str, float]]:
-        """Return the points of the box at which outcomes are listed: the middle, points inside, corners."""
-        low, high = (np.array([ends[side] for ends in self.box.values()]) for side in (0, 1))
+    def _points(self) -> list[Point]:
+        """Return where outcomes are listed: the middle of the box, points inside, corners."""
+        low, high = bounds_of(self.box.values())
+        # With many parameters there are too many corners; the last one is always looked at.
         corners = itertools.islice(itertools.product((0.0, 1.0), repeat=low.size), _MOST_CORNERS)
-        every = [
-            low + np.array(share) * (high - low)
-            for share in (*spread_points(low.size, _INSIDE), *corners, np.ones(low.size))
-        ]
-        return [
-            {**self.defaults, **dict(zip(self.box, each.tolist(), strict=True))} for each in every
-        ]
+        shares = [*spread_points(low.size, _INSIDE), *corners, np.ones(low.size)]
+        points: list[Point] = []
+        for share in shares:
+            values = low + np.array(share) * (high - low)
+            points.append({**self.defaults, **dict(zip(self.box, values.tolist(), strict=True))})
+        return points
 
-    def _allowed_in(self, state: Any) -> list[Any]:
+    def _allowed_in(self, state: Hashable) -> list[Hashable]:
+        """Return the actions that the user allows in a state."""
+        allowed = self._actions
+        where = ""
+        if callable(self._actions):
+            where = f" in state {state!r}"
+            try:
+                allowed = self._actions(state)
+            except Exception as error:  # whatever the user's function raises
+                raise ParameterError(
+                    "actions",
+                    got=f"{type(error).__name__}: {error}{where}",
+                    expected="the actions that are allowed there",
+                ) from error
         try:
-            given = self._actions(state) if callable(self._actions) else self._actions
-        except Exception as error:  # whatever the user's function raises
-            got = f"{type(error).__name__}: {error} in state {state!r}"
-            raise ParameterError(
-                "actions", got=got, expected="the actions that are allowed there"
-            ) from error
-        try:
-            found = list(given)
-            fine = 0 < len(set(found)) == len(found)
+            actions = list(allowed)
+            different = 0 < len(set(actions)) == len(actions)
         except TypeError:
-            fine = False
-        if not fine:
-            got = f"{given!r:.80}" + f" in state {state!r}" * callable(self._actions)
+            different = False
+        if not different:
             raise ParameterError(
-                "actions", got=got, expected="different hashable actions, at least one"
+                "actions",
+                got=f"{allowed!r:.80}{where}",
+                expected="different hashable actions, at least one",
             )
-        return found
+        return actions
 
-    def rows(self, state: Any, action: Any, point: Point) -> list[tuple[Any, ...]]:
-        """Return what the function yields, as a list of tuples; refuse what is not a law of outcomes."""
-        where = f"at state {state!r}, action {action!r}, {', '.join(f'{k}={v:g}' for k, v in point.items())}"
-        entry = "(probability, next state, reward, ended)"
-
-        def refuse(kind: Any, got: str, expected: str, cause: Exception | None = None) -> NoReturn:
-            raise kind("outcomes", got=f"{got} {where}", expected=expected) from cause
-
+    def rows(self, state: Hashable, action: Hashable, point: Point) -> list[Row]:
+        """Return what the function yields, as a list of tuples; refuse what is not a law."""
         try:
-            found = [tuple(row) for row in self.function(state, action, **point)]
+            rows = [tuple(row) for row in self.function(state, action, **point)]
         except Exception as error:  # whatever the user's function raises
-            refuse(ParameterError, f"{type(error).__name__}: {error}", f"tuples {entry}", error)
+            raised = Fault(ParameterError, f"{type(error).__name__}: {error}", f"tuples {_ENTRY}")
+            raise raised.error(state, action, point) from error
         total = 0.0
-        for row in found:
-            if len(row) not in (3, 4):
-                refuse(ParameterError, f"{row!r:.80}", entry)
-            numbers = [isinstance(each, (int, float, np.number)) for each in (row[0], row[2])]
-            if not numbers[0] or not -_ROUNDING <= row[0] <= 1.0 + TOLERANCE:
-                refuse(ProbabilityError, f"a probability of {row[0]!r}", "a number in [0, 1]")
-            if not numbers[1] or not math.isfinite(row[2]):
-                refuse(RewardError, f"a reward of {row[2]!r}", "a finite number")
-            if len(row) == 4 and not isinstance(row[3], (bool, np.bool_)):
-                refuse(ParameterError, f"ended = {row[3]!r}", "True or False, as the last of four")
+        for row in rows:
+            fault = _fault_of(row)
+            if fault is not None:
+                raise fault.error(state, action, point)
             total += float(row[0])
         if abs(total - 1.0) > TOLERANCE:
-            sums = f"probabilities that sum to {total:.12g}"
-            refuse(ProbabilityError, sums, "a sum of 1: list everything that can happen")
-        return found
+            raise Fault(
+                ProbabilityError,
+                f"probabilities that sum to {total:.12g}",
+                "a sum of 1: list everything that can happen",
+            ).error(state, action, point)
+        return rows
 
     # The listing ----------------------------------------------------------------------------------
 
-    def _list(self, law: Mapping[Any, float]) -> None:
+    def _explore(self, law: Mapping[Hashable, float]) -> None:
         """Find the states and outcomes that can be reached, breadth first."""
         self.states: list[Any] = []
         self.absorbing: list[bool] = []  # whether nothing more happens there
-        self._number: dict[Any, int] = {}
+        self._number: dict[Hashable, int] = {}
         self.actions: list[Any] = [] if callable(self._actions) else self._allowed_in(None)
-        self.pairs: list[
-            tuple[int, int]
-        ] = []  # (state, action) that are allowed, in order of discovery
-        self._places: list[
-            dict[Any, int]
-        ] = []  # of each pair: the outcome of what the function yields
-        listed: list[tuple[int, int, float]] = []  # outcomes: pair, next state, reward
-        points, useful = self._points(), set[int]()
+        self.pairs: list[tuple[int, int]] = []  # (state, action) that are allowed
+        self._indices: list[dict[Hashable, int]] = []  # of each pair: outcomes of what is yielded
+        self._listed: list[tuple[int, int, float]] = []  # outcomes: pair, next state, reward
+        points = self._points()
+        useful: set[int] = set()  # points that have added an outcome
         for state in law:
             self._number_of(state, False)
         for s, state in enumerate(self.states):  # which grow meanwhile
-            for action in [] if self.absorbing[s] else self._allowed_in(state):
+            if self.absorbing[s]:
+                continue
+            for action in self._allowed_in(state):
                 if action not in self.actions:
                     self.actions.append(action)
-                own: dict[tuple[int, float], int] = {}
-                places: dict[Any, int] = {}
-                rewards: list[dict[int, set[float]]] = []
-                for i, point in enumerate(points):
-                    looked = (
-                        i == 1 and len(self.pairs) % _SAMPLED == 0
-                    )  # whether rewards are the same there
-                    if len(self.pairs) >= _TRIAL and i and i not in useful and not looked:
-                        continue
-                    found: dict[int, set[float]] = {}
-                    for row in self.rows(state, action, point):
-                        if row[0] <= 0.0:
-                            continue
-                        after, earned = (
-                            self._number_of(row[1], len(row) == 4 and bool(row[3])),
-                            float(row[2]),
-                        )
-                        found.setdefault(after, set()).add(earned)
-                        if (after, earned) not in own:
-                            own[after, earned] = len(listed)
-                            listed.append((len(self.pairs), after, earned))
-                            useful.add(i)
-                        places[row[1:]] = own[after, earned]
-                    rewards.append(found)
-                self._require_fixed_rewards(state, action, rewards)
+                self._list_pair(state, action, points, useful)
                 self.pairs.append((s, self.actions.index(action)))
-                self._places.append(places)
-        self._listed = listed
 
-    def _number_of(self, state: Any, rests: bool) -> int:
+    def _list_pair(
+        self, state: Hashable, action: Hashable, points: list[Point], useful: set[int]
+    ) -> None:
+        """List the outcomes that a pair has at some points of the box."""
+        pair = len(self.pairs)
+        outcomes: dict[tuple[int, float], int] = {}  # by next state and reward
+        indices: dict[Hashable, int] = {}
+        rewards: list[dict[int, set[float]]] = []  # at each point, by next state
+        for i, point in enumerate(points):
+            # Later pairs are seldom looked at where the first ones had nothing new, but now and
+            # then at one other point, to see whether rewards are the same there.
+            compared = i == 1 and pair % _SAMPLED == 0
+            if pair >= _TRIAL and i > 0 and i not in useful and not compared:
+                continue
+            rewards.append({})
+            for row in self.rows(state, action, point):
+                # What is impossible here may lead to states that no parameters reach.
+                if row[0] <= 0.0:
+                    continue
+                next_state = self._number_of(row[1], len(row) == 4 and bool(row[3]))
+                reward = float(row[2])
+                rewards[-1].setdefault(next_state, set()).add(reward)
+                if (next_state, reward) not in outcomes:
+                    outcomes[next_state, reward] = len(self._listed)
+                    self._listed.append((pair, next_state, reward))
+                    useful.add(i)
+                indices[row[1:]] = outcomes[next_state, reward]
+        _require_fixed_rewards(state, action, rewards)
+        self._indices.append(indices)
+
+    def _number_of(self, state: Hashable, absorbing: bool) -> int:
         """Return the number of a state, a new one if it has none."""
         try:
-            known = self._number.get((state, rests))
+            number = self._number.get((state, absorbing))
         except TypeError:
-            expected = "a hashable state: a number, a string, or a tuple of these"
             raise ParameterError(
-                "state", got=f"{type(state).__name__} {state!r:.80}", expected=expected
+                "state",
+                got=f"{type(state).__name__} {state!r:.80}",
+                expected="a hashable state: a number, a string, or a tuple of these",
             ) from None
-        if known is None:
-            known = self._number[state, rests] = len(self.states)
-            if known >= self._most_states:
-                some = ", ".join(f"{each!r:.30}" for each in [*self.states[:3], *self.states[-3:]])
-                expected = f"at most {self._most_states:,}; bound what the function can reach, or set most_states="
+        if number is None:
+            number = len(self.states)
+            if number >= self._most_states:
+                ends = [*self.states[:3], *self.states[-3:]]
+                some = ", ".join(f"{name!r:.30}" for name in ends)
                 raise ParameterError(
-                    "outcomes", got=f"more than {known:,} states: {some}", expected=expected
+                    "outcomes",
+                    got=f"more than {number:,} states: {some}",
+                    expected=f"at most {self._most_states:,}; "
+                    "bound what the function can reach, or set most_states=",
                 )
+            self._number[state, absorbing] = number
             self.states.append(state)
-            self.absorbing.append(rests)
-        return known
+            self.absorbing.append(absorbing)
+        return number
 
-    def _require_fixed_rewards(
-        self, state: Any, action: Any, rewards: list[dict[int, set[float]]]
-    ) -> None:
-        """Refuse rewards that depend on parameters: an outcome is a next state and a reward."""
-        for other in rewards[1:]:
-            for after in rewards[0].keys() & other.keys():
-                one, two = rewards[0][after] - other[after], other[after] - rewards[0][after]
-                if one and two:
-                    got = f"{min(one):g} and {min(two):g} at state {state!r}, action {action!r}, under two parameters"
-                    expected = "rewards that depend on state, action and outcome alone; average what is uncertain"
-                    raise RewardError("outcomes", got=got, expected=expected)
-
-    def _arrange(
-        self, law: Mapping[Any, float], reward_range: Sequence[float] | None, unit: str
-    ) -> None:
-        """Put the outcomes in the order of s*A + a, next state and reward, and build what all members share."""
-        self.elsewhere, A = len(self.states), len(self.actions)
+    def _arrange(self) -> None:
+        """Put the outcomes in the order of s*A + a, next state and reward."""
+        self.elsewhere = len(self.states)
         self.states.append(ELSEWHERE)
         self.absorbing.append(True)
-        at = np.array([s * A + a for s, a in self.pairs], dtype=np.int64)
-        sort = np.argsort(at)
-        rank = np.argsort(sort)  # rows of pairs are in the order of s*A + a
-        given, after, reward = (np.array(column) for column in zip(*self._listed, strict=True))
-        order = np.lexsort((reward, after, rank[given]))
-        place = np.argsort(order)
-        self.row, self.next_state, self.reward = rank[given][order], after[order], reward[order]
-        self._places = [{key: int(place[o]) for key, o in self._places[i].items()} for i in sort]
-        self.pairs = [self.pairs[i] for i in sort]
-        self._at, self._row_of = (
-            at[sort],
-            np.full(len(self.states) * A, -1),
-        )  # s*A + a of each pair, and back
-        self._row_of[self._at] = np.arange(at.size)
-        low, high = float(self.reward.min()), float(self.reward.max())
-        if any(self.absorbing[:-1]):
-            low, high = min(low, 0.0), max(high, 0.0)  # what is earned at rest
+        actions = len(self.actions)
+        number = np.array([s * actions + a for s, a in self.pairs], dtype=np.int64)
+        by_number = np.argsort(number)
+        rank = np.argsort(by_number)  # of each pair as it was discovered
+        pair, next_state, reward = (np.array(column) for column in zip(*self._listed, strict=True))
+        order = np.lexsort((reward, next_state, rank[pair]))
+        position = np.argsort(order)  # of each outcome as it was discovered
+        self.row = rank[pair][order]
+        self.next_state = next_state[order]
+        self.reward = reward[order]
+        discovered = [self._indices[i] for i in by_number]
+        self._indices = []
+        for indices in discovered:
+            self._indices.append({key: int(position[o]) for key, o in indices.items()})
+        self.pairs = [self.pairs[i] for i in by_number]
+        self._pair_number = number[by_number]  # s*A + a of each pair
+        self._row_of = np.full(len(self.states) * actions, -1)  # and back
+        self._row_of[self._pair_number] = np.arange(number.size)
+
+    def _unit_of(self, reward_range: Sequence[float] | None) -> RewardMap:
+        """Return the range of all rewards, or the one that the user states."""
+        low = float(self.reward.min())
+        high = float(self.reward.max())
+        if any(self.absorbing[:-1]):  # where 0 is earned at rest
+            low = min(low, 0.0)
+            high = max(high, 0.0)
         if reward_range is not None:
             stated = require_range("reward_range", reward_range)
             if low < stated[0] or high > stated[1]:
@@ -390,50 +402,65 @@ class Model:
                     expected=f"bounds of all rewards, {low:g} to {high:g}",
                 )
             low, high = stated
-        self.unit, self.unit_name = RewardMap(low, high if high > low else low + 1.0), unit
-        self.initial = np.zeros(len(self.states))
+        return RewardMap(low, high if high > low else low + 1.0)
+
+    def _initial_of(self, law: Mapping[Hashable, float]) -> Floats:
+        """Return the law of the first state [S]."""
+        initial = np.zeros(len(self.states))
         for state, share in law.items():
-            self.initial[self._number[state, False]] = require_number(
-                f"start[{state!r}]", share, 0.0, 1.0
-            )
-        if abs(self.initial.sum() - 1.0) > TOLERANCE:
+            number = self._number[state, False]
+            initial[number] = require_number(f"start[{state!r}]", share, 0.0, 1.0)
+        if abs(initial.sum() - 1.0) > TOLERANCE:
             raise ProbabilityError(
-                "start", got=f"a law that sums to {self.initial.sum():g}", expected="a sum of 1"
+                "start", got=f"a law that sums to {initial.sum():g}", expected="a sum of 1"
             )
-        both = zip(self.states, self.absorbing, strict=True)
-        named = (
-            f"{state} (end)" if rests and (state, False) in self._number else state
-            for state, rests in both
-        )
-        self.names = Names(tuple(named), tuple(self.actions), tuple(self.absorbing))
-        if len(set(self.names.states)) < len(self.states):
-            twice = next(name for name in self.names.states if self.names.states.count(name) > 1)
-            expected = (
-                "another name: this one is taken by the end of an episode, or by what is not listed"
+        return initial
+
+    def _names(self) -> Names:
+        """Return what the user calls states and actions; a state may be an end as well."""
+        # One name may be a state in which the episode goes on, and another in which it has ended.
+        named = []
+        for state, absorbing in zip(self.states, self.absorbing, strict=True):
+            both = absorbing and (state, False) in self._number
+            named.append(f"{state} (end)" if both else state)
+        if len(set(named)) < len(named):
+            twice = next(state for state in named if named.count(state) > 1)
+            raise ParameterError(
+                "state",
+                got=repr(twice),
+                expected="another name: "
+                "this one is taken by the end of an episode, or by what is not listed",
             )
-            raise ParameterError("state", got=repr(twice), expected=expected)
+        return Names(tuple(named), tuple(self.actions), tuple(self.absorbing))
 
     @cached_property
     def layout(self) -> Outcomes:
-        """The outcomes of all pairs s*A + a, allowed or not, with what is earned at rest; as a problem lists them."""
-        mdp = self.mdp_at(np.full(self.reward.size, 1.0) / np.bincount(self.row)[self.row])
+        """The outcomes of all pairs s*A + a, as a problem lists them, allowed or not."""
+        equal = 1.0 / np.bincount(self.row)[self.row]
+        mdp = self.mdp_at(equal)
         return mdp.known.transition_rewards or mdp.outcomes
 
     def _require_same_law(self) -> None:
         """Refuse ``probabilities`` that are not those of ``outcomes``, at some pairs and points."""
         if self.vectorised is None:
             return
+        # Some pairs are enough to notice another order or another formula.
         some = np.unique(np.linspace(0, len(self.pairs) - 1, _COMPARED).astype(int)).tolist()
         inside = np.isin(self.row, some)
         for point in self._points()[:2]:
-            one, two = self._at_once(point, some), self._one_by_one(point, some)
-            for o in np.flatnonzero(inside & ~(np.abs(one - two) <= _SAME))[:1].tolist():
-                s, a = self.pairs[self.row[o]]
-                got = f"{one[o]:g} at state {self.states[s]!r}, action {self.actions[a]!r}"
-                at = ", ".join(f"{name}={each:g}" for name, each in point.items())
-                after = self.states[self.next_state[o]]
-                expected = f"{two[o]:g}, as outcomes(...) has it for next state {after!r}, {at}"
-                raise ProbabilityError("probabilities", got=got, expected=expected)
+            one = self._at_once(point, some)
+            two = self._one_by_one(point, some)
+            wrong = first_true(inside & ~(np.abs(one - two) <= _SAME))
+            if wrong is None:
+                continue
+            s, a = self.pairs[self.row[wrong]]
+            values = ", ".join(f"{name}={value:g}" for name, value in point.items())
+            outcome = f"next state {self.states[self.next_state[wrong]]!r}, {values}"
+            raise ProbabilityError(
+                "probabilities",
+                got=f"{one[wrong]:g} at state {self.states[s]!r}, action {self.actions[a]!r}",
+                expected=f"{two[wrong]:g}, as outcomes(...) has it for {outcome}",
+            )
 
     def row_of(self, state: Ints, action: Ints) -> Ints:
         """Return the numbers of some pairs of a state and an action; -1 at rest."""
@@ -441,92 +468,119 @@ class Model:
 
     # Members --------------------------------------------------------------------------------------
 
-    def probability(self, point: Point, rows: Any = None) -> Floats:
-        """Return the probability of every outcome [O] at a point, of some pairs only (their numbers) or of all."""
+    def probability(self, point: Point, rows: Sequence[int] | None = None) -> Floats:
+        """Return the probability of every outcome [O] at a point, of some pairs only or of all."""
         return np.clip(self._as_given(point, rows), 0.0, 1.0)  # 1 - 0.9 - 0.1
 
-    def _as_given(self, point: Point, rows: Any = None) -> Floats:
+    def _as_given(self, point: Point, rows: Sequence[int] | None = None) -> Floats:
         """Return what the user's function says, with its rounding."""
-        which = range(len(self.pairs)) if rows is None else rows
-        return (
-            self._one_by_one(point, which)
-            if self.vectorised is None
-            else self._at_once(point, which)
-        )
+        if rows is None:
+            rows = range(len(self.pairs))
+        if self.vectorised is None:
+            return self._one_by_one(point, rows)
+        return self._at_once(point, rows)
 
-    def _one_by_one(self, point: Point, which: Any) -> Floats:
-        """Return the same from a call for each pair."""
-        found, function, states, actions = (
-            np.zeros(self.reward.size),
-            self.function,
-            self.states,
-            self.actions,
-        )
-        for row in which:
-            (s, a), places = self.pairs[row], self._places[row]
-            for each in function(states[s], actions[a], **point):
-                place = places.get(tuple(each[1:]), -1)
-                if place >= 0:
-                    found[place] += each[0]
-        return found
+    def _one_by_one(self, point: Point, rows: Sequence[int]) -> Floats:
+        """Return the probabilities from a call for each pair."""
+        probability = np.zeros(self.reward.size)
+        for row in rows:
+            s, a = self.pairs[row]
+            indices = self._indices[row]
+            for outcome in self.function(self.states[s], self.actions[a], **point):
+                index = indices.get(tuple(outcome[1:]), -1)
+                if index >= 0:
+                    probability[index] += outcome[0]
+        return probability
 
-    def _at_once(self, point: Point, rows: Any) -> Floats:
-        """Return the same from the user's array of probabilities."""
-        found = np.zeros(self.reward.size)
-        if not len(rows):
-            return found
-        pairs = [(self.states[s], self.actions[a]) for s, a in (self.pairs[row] for row in rows)]
-        place = np.concatenate([self._sequences[row] for row in rows])
-        given = np.asarray(self.vectorised(pairs, **point), dtype=np.float64)  # type: ignore[misc]  # is not None here
-        if given.shape != place.shape:
-            expected = f"{place.size:,} numbers: what outcomes(...) yields for each pair in turn"
-            raise ProbabilityError("probabilities", got=f"shape {given.shape}", expected=expected)
-        np.add.at(found, place[place >= 0], given[place >= 0])
-        return found
+    def _at_once(self, point: Point, rows: Sequence[int]) -> Floats:
+        """Return the probabilities from the user's array of them."""
+        probability = np.zeros(self.reward.size)
+        if self.vectorised is None or not len(rows):
+            return probability
+        pairs = []
+        for row in rows:
+            s, a = self.pairs[row]
+            pairs.append((self.states[s], self.actions[a]))
+        index = np.concatenate([self._sequences[row] for row in rows])
+        shares = np.asarray(self.vectorised(pairs, **point), dtype=np.float64)
+        if shares.shape != index.shape:
+            raise ProbabilityError(
+                "probabilities",
+                got=f"shape {shares.shape}",
+                expected=f"{index.size:,} numbers: what outcomes(...) yields for each pair in turn",
+            )
+        np.add.at(probability, index[index >= 0], shares[index >= 0])
+        return probability
 
     @cached_property
     def _sequences(self) -> list[Ints]:
         """The outcomes of each pair in the order in which the function yields them."""
-        point, found = self._points()[0], []
-        for (s, a), places in zip(self.pairs, self._places, strict=True):
+        point = self._points()[0]
+        sequences = []
+        for (s, a), indices in zip(self.pairs, self._indices, strict=True):
             rows = self.rows(self.states[s], self.actions[a], point)
-            found.append(np.array([places.get(row[1:], -1) for row in rows]))
-        return found
+            sequences.append(np.array([indices.get(row[1:], -1) for row in rows]))
+        return sequences
 
     def checked_probability(self, point: Point) -> Floats:
-        """Return the probability of every outcome at a point that a user named; refuse what is not a law."""
-        found = self._as_given(point)
-        total = np.bincount(self.row, found, len(self.pairs))
+        """Return the probability of every outcome at a point that a user named; refuse no law."""
+        probability = self._as_given(point)
+        total = np.bincount(self.row, probability, len(self.pairs))
         fine = np.isfinite(total) & (total <= 1.0 + TOLERANCE)
-        fine[self.row[found < -_ROUNDING]] = False
-        for row in np.flatnonzero(~fine)[:1]:
-            s, a = self.pairs[row]
-            self.rows(self.states[s], self.actions[a], point)  # says what is wrong
-            got = f"a sum of {total[row]:.12g} at state {self.states[s]!r}, action {self.actions[a]!r}"
-            raise ProbabilityError("probabilities", got=got, expected="what outcomes(...) yields")
-        return np.clip(found, 0.0, 1.0)
+        fine[self.row[probability < -_ROUNDING]] = False
+        wrong = first_true(~fine)
+        if wrong is not None:
+            s, a = self.pairs[wrong]
+            self.rows(self.states[s], self.actions[a], point)  # says what is wrong, mostly
+            where = f"at state {self.states[s]!r}, action {self.actions[a]!r}"
+            raise ProbabilityError(
+                "probabilities",
+                got=f"a sum of {total[wrong]:.12g} {where}",
+                expected="what outcomes(...) yields",
+            )
+        return np.clip(probability, 0.0, 1.0)
 
     def mdp_at(
-        self, probability: Floats, row: Any = None, next_state: Any = None, reward: Any = None
+        self,
+        probability: Floats,
+        row: Ints | None = None,
+        next_state: Ints | None = None,
+        reward: Floats | None = None,
     ) -> FiniteMDP:
-        """Return the problem with these probabilities, of the outcomes or of others; the rest leads elsewhere."""
-        if row is None:
-            row, next_state, reward = self.row, self.next_state, self.reward
-        at, A, rest = self._at, len(self.actions), np.flatnonzero(self.absorbing)
-        missing = 1.0 - np.bincount(row, probability, at.size)
+        """Return the problem with these probabilities, of the outcomes or of others.
+
+        What they lack to one leads elsewhere.
+        """
+        if row is None or next_state is None or reward is None:
+            row = self.row
+            next_state = self.next_state
+            reward = self.reward
+        actions = len(self.actions)
+        # Parameters between the points that were looked at may reach what is not listed.
+        missing = 1.0 - np.bincount(row, probability, self._pair_number.size)
         lost = np.flatnonzero(missing > TOLERANCE)
-        stay = (rest[:, None] * A + np.arange(A)).ravel()
-        unearned = np.full(lost.size, min(max(0.0, self.unit.low), self.unit.high))
+        absorbing = np.flatnonzero(self.absorbing)
+        stay = (absorbing[:, None] * actions + np.arange(actions)).ravel()
+        nothing = min(max(0.0, self.unit.low), self.unit.high)
+        leads = np.full(lost.size, self.elsewhere)
         listing = Listing(
             states=len(self.states),
-            actions=A,
-            pair=np.concatenate([at[row], at[lost], stay]),
-            next_state=np.concatenate([next_state, np.full(lost.size, self.elsewhere), stay // A]),
+            actions=actions,
+            pair=np.concatenate([self._pair_number[row], self._pair_number[lost], stay]),
+            next_state=np.concatenate([next_state, leads, stay // actions]),
             probability=np.concatenate([probability, missing[lost], np.ones(stay.size)])[None],
-            reward=np.concatenate([reward, unearned, np.zeros(stay.size)]),
+            reward=np.concatenate([reward, np.full(lost.size, nothing), np.zeros(stay.size)]),
         )
-        shared = ("horizon", "initial", "unit", "unit_name", "names", "discount", "continuing")
-        return FiniteMDP.of_listing(listing, **{name: getattr(self, name) for name in shared})
+        return FiniteMDP.of_listing(
+            listing,
+            horizon=self.horizon,
+            initial=self.initial,
+            unit=self.unit,
+            unit_name=self.unit_name,
+            names=self.names,
+            discount=self.discount,
+            continuing=self.continuing,
+        )
 
     def mdp(self, **parameters: float) -> FiniteMDP:
         """Return the problem at these parameters; the others keep their defaults."""
@@ -539,98 +593,158 @@ class Model:
 
     def family(self, values: Mapping[str, Sequence[float]]) -> FiniteFamily:
         """Return the list of the models at every combination of some values of parameters."""
-        for name, each in values.items():
-            if isinstance(each, str) or not isinstance(each, Iterable):
-                raise ParameterError(name, got=repr(each), expected="a list of values")
+        for name, listed in values.items():
+            if isinstance(listed, str) or not isinstance(listed, Iterable):
+                raise ParameterError(name, got=repr(listed), expected="a list of values")
         combinations = itertools.product(*values.values())
         return FiniteFamily(
-            [self.mdp(**dict(zip(values, each, strict=True))) for each in combinations]
+            [self.mdp(**dict(zip(values, point, strict=True))) for point in combinations]
         )
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of what the model says at the points that were looked at: equal for equal models, in any process."""
-        about = (
-            self.names,
-            self.box,
-            self.defaults,
-            self.horizon,
-            self.discount,
-            self.continuing,
-            tuple(self.unit),
-        )
-        digest = hashlib.sha256(repr(about).encode())
+        """A hash of what the model says at the points that were looked at, equal for equal ones."""
+        bounds = (self.names, self.box, self.defaults)
+        kind = (*bounds, self.horizon, self.discount, self.continuing, tuple(self.unit))
+        digest = hashlib.sha256(repr(kind).encode())
         for array in (self.row, self.next_state, self.reward, self.initial):
             digest.update(np.ascontiguousarray(array).data)
+        # The function itself cannot be hashed; what it says at some points stands for it.
         for point in self._points()[: 1 + len(self.box)]:
             digest.update(self.probability(point).data)
         return digest.hexdigest()
 
     def probability_of(self, mdp: FiniteMDP) -> Floats | None:
-        """Return the probabilities of the outcomes [O] in another problem; None if it has others."""
-        same = mdp.stationary and (mdp.states, mdp.actions) == (len(self.states), len(self.actions))
-        if not same or (mdp.known.names or self.names) != self.names:
+        """Return the probabilities of the outcomes [O] in a problem; None if it has others."""
+        same = (mdp.states, mdp.actions) == (len(self.states), len(self.actions))
+        if not (same and mdp.stationary) or (mdp.known.names or self.names) != self.names:
             return None
         start = np.searchsorted(self.row, np.arange(len(self.pairs) + 1))
-        row, earned = (
-            self._row_of[mdp.outcomes.pair],
-            mdp.base_reward[mdp.outcomes.pair] + mdp.outcomes.bonus,
-        )
+        listed = Outcomes(start, self.next_state, self.unit.to_unit(self.reward))
+        pair = mdp.outcomes.pair
+        row = self._row_of[pair]
         known = np.flatnonzero((row >= 0) & (mdp.outcomes.next_state != self.elsewhere))
-        listed, asked = (
-            Outcomes(start, self.next_state, self.unit.to_unit(self.reward)),
-            earned[known],
-        )
-        place = listed.index_of(row[known], mdp.outcomes.next_state[known], asked, mdp.states)
-        if (place < 0).any() or (np.abs(listed.bonus[place] - asked) > TOLERANCE).any():
+        reward = (mdp.base_reward[pair] + mdp.outcomes.bonus)[known]
+        index = listed.index_of(row[known], mdp.outcomes.next_state[known], reward, mdp.states)
+        if (index < 0).any() or (np.abs(listed.bonus[index] - reward) > TOLERANCE).any():
             return None
-        return np.bincount(place, mdp.probability[0, known], self.reward.size).astype(np.float64)
+        return np.bincount(index, mdp.probability[0, known], self.reward.size).astype(np.float64)
 
     def ladder(self, classes: Mapping[str, Sequence[str]]) -> ParametricLadder:
         """Return nested classes: by name, the parameters that are free in each."""
         return ParametricLadder(self, classes)
 
 
+class Fault(NamedTuple):
+    """What is wrong with what the user's function yields."""
+
+    kind: type[InvalidInput]
+    got: str
+    expected: str
+
+    def error(self, state: Hashable, action: Hashable, point: Point) -> InvalidInput:
+        """Return the error, which says where it is."""
+        values = ", ".join(f"{name}={value:g}" for name, value in point.items())
+        where = f"at state {state!r}, action {action!r}, {values}"
+        return self.kind("outcomes", got=f"{self.got} {where}", expected=self.expected)
+
+
+def _fault_of(row: Row) -> Fault | None:
+    """Return what is wrong with an outcome; None if nothing is."""
+    if len(row) not in (3, 4):
+        return Fault(ParameterError, f"{row!r:.80}", _ENTRY)
+    probability, _, reward, *ended = row
+    number = isinstance(probability, (int, float, np.number))
+    if not number or not -_ROUNDING <= probability <= 1.0 + TOLERANCE:
+        return Fault(ProbabilityError, f"a probability of {probability!r}", "a number in [0, 1]")
+    if not isinstance(reward, (int, float, np.number)) or not math.isfinite(reward):
+        return Fault(RewardError, f"a reward of {reward!r}", "a finite number")
+    if ended and not isinstance(ended[0], (bool, np.bool_)):
+        expected = "True or False, as the last of four"
+        return Fault(ParameterError, f"ended = {ended[0]!r}", expected)
+    return None
+
+
+def _law_of(start: Any) -> Mapping[Hashable, float]:
+    """Return the law of the first state."""
+    expected = "a hashable state, or a law {state: probability}"
+    try:
+        law = start if isinstance(start, Mapping) else {start: 1.0}
+    except TypeError:
+        raise ParameterError("start", got=f"{start!r:.80}", expected=expected) from None
+    if not law:
+        raise ProbabilityError("start", got="an empty law", expected=expected)
+    return law
+
+
+def _require_fixed_rewards(
+    state: Hashable, action: Hashable, rewards: list[dict[int, set[float]]]
+) -> None:
+    """Refuse rewards that depend on parameters: an outcome is a next state and a reward."""
+    first = rewards[0]
+    for other in rewards[1:]:
+        for next_state in first.keys() & other.keys():
+            one = first[next_state] - other[next_state]
+            two = other[next_state] - first[next_state]
+            if one and two:
+                where = f"at state {state!r}, action {action!r}, under two parameters"
+                raise RewardError(
+                    "outcomes",
+                    got=f"{min(one):g} and {min(two):g} {where}",
+                    expected="rewards that depend on state, action and outcome alone; "
+                    "average what is uncertain",
+                )
+
+
 class ParametricLadder:
-    """Nested classes of models with real parameters: class m has the parameters ``free[m - 1]``, others defaults."""
+    """Nested classes of models with real parameters: some ``free`` in each, others defaults."""
 
     finite = False
+    kind = "real parameters"
+    draws = 0  # probabilities are computed, not estimated from draws
     classes: int  # the number M of classes
     sizes: list[int]  # how many parameters are free in each
 
     def __init__(self, model: Model, classes: Mapping[str, Sequence[str]]) -> None:
         if not isinstance(classes, Mapping) or not classes:
-            expected = 'a dict such as {"steady": ["mean"], "with empty days": ["mean", "empty"]}'
-            raise ParameterError("classes", got=f"{classes!r:.80}", expected=expected)
-        for name, each in classes.items():
-            if isinstance(each, str) or not isinstance(each, Sequence):
+            raise ParameterError(
+                "classes",
+                got=f"{classes!r:.80}",
+                expected='a dict such as {"steady": ["mean"], "erratic": ["mean", "spread"]}',
+            )
+        for name, free in classes.items():
+            if isinstance(free, str) or not isinstance(free, Sequence):
                 raise ParameterError(
-                    f"classes[{name!r}]", got=repr(each), expected="a list of names of parameters"
+                    f"classes[{name!r}]", got=repr(free), expected="a list of names of parameters"
                 )
-        self.model, self.names, self.free = (
-            model,
-            tuple(map(str, classes)),
-            [tuple(free) for free in classes.values()],
-        )
-        self.classes, self.sizes = len(self.names), [len(free) for free in self.free]
+        self.model = model
+        self.names = tuple(map(str, classes))
+        self.free = [tuple(free) for free in classes.values()]
+        self.classes = len(self.names)
+        self.sizes = [len(free) for free in self.free]
         for name, free in zip(self.names, self.free, strict=True):
-            for each in free:
-                if each not in model.box:
-                    raise UnknownName(f"classes[{name!r}]", got=each, known=model.box)
-            for each in model.box:
-                if each not in free and each not in model.defaults:
-                    expected = f"{each!r} too, which has no default"
-                    raise ParameterError(f"classes[{name!r}]", got=list(free), expected=expected)
-        for m, (one, two) in enumerate(itertools.pairwise(self.free), start=1):
-            if not set(one) < set(two):
-                got = f"{list(one)} before {list(two)}"
-                expected = (
-                    "each class to free the parameters of the one before it, and at least one more"
+            self._require_free(name, free)
+        for m, (smaller, larger) in enumerate(itertools.pairwise(self.free), start=1):
+            if not set(smaller) < set(larger):
+                raise ParameterError(
+                    "classes",
+                    index=(m, m + 1),
+                    got=f"{list(smaller)} before {list(larger)}",
+                    expected="each class to free the parameters of the one before it, "
+                    "and at least one more",
                 )
-                raise ParameterError("classes", index=(m, m + 1), got=got, expected=expected)
 
-    kind = "real parameters"
-    draws = 0  # probabilities are computed, not estimated from draws
+    def _require_free(self, name: str, free: tuple[str, ...]) -> None:
+        """Refuse a class with unknown parameters, or without those that have no default."""
+        field = f"classes[{name!r}]"
+        for parameter in free:
+            if parameter not in self.model.box:
+                raise UnknownName(field, got=parameter, known=self.model.box)
+        for parameter in self.model.box:
+            if parameter not in free and parameter not in self.model.defaults:
+                raise ParameterError(
+                    field, got=list(free), expected=f"{parameter!r} too, which has no default"
+                )
 
     @property
     def box(self) -> Mapping[str, tuple[float, float]]:
@@ -649,42 +763,48 @@ class ParametricLadder:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the model and the classes."""
-        return hashlib.sha256(
-            f"{self.model.fingerprint} {self.names} {self.free}".encode()
-        ).hexdigest()
+        classes = f"{self.model.fingerprint} {self.names} {self.free}"
+        return hashlib.sha256(classes.encode()).hexdigest()
 
-    def class_of(self, mdp: Any) -> int | None:
-        """Return the first class that contains a problem's kernel, by least squares; None if none does."""
-        model = self.model
-        target = model.probability_of(as_mdp(mdp))
+    def class_of(self, mdp: object) -> int | None:
+        """Return the first class that contains a problem's kernel; None if none does."""
+        target = self.model.probability_of(as_mdp(mdp))
         if target is None:
             return None
         for m, free in enumerate(self.free, start=1):
-            ends = [model.box[name] for name in free]
-
-            def gap(
-                values: Floats, free: tuple[str, ...] = free, target: Floats = target
-            ) -> Floats:
-                point = {**model.defaults, **dict(zip(free, values.tolist(), strict=True))}
-                return model.probability(point) - target
-
-            low, high = (np.array([end[side] for end in ends]) for side in (0, 1))
-            for share in spread_points(len(free), 4):
-                values = low + share * (high - low)
-                if free:
-                    precise: Any = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "method": "dogbox"}
-                    values = least_squares(
-                        gap, values, bounds=(low, high), x_scale=high - low, **precise
-                    ).x
-                if np.abs(gap(values)).max() <= _SAME:
-                    return m
+            if self._contains(free, target):
+                return m
         return None
 
+    def _contains(self, free: tuple[str, ...], target: Floats) -> bool:
+        """Return whether free parameters can give these probabilities [O], by least squares."""
+        low, high = bounds_of([self.model.box[name] for name in free])
+
+        def gap(values: Floats) -> Floats:
+            point = {**self.model.defaults, **dict(zip(free, values.tolist(), strict=True))}
+            return self.model.probability(point) - target
+
+        for share in spread_points(len(free), 4):  # least squares may end in a local minimum
+            values = low + share * (high - low)
+            if free:
+                values = least_squares(
+                    gap,
+                    values,
+                    bounds=(low, high),
+                    x_scale=high - low,
+                    xtol=1e-15,
+                    ftol=1e-15,
+                    gtol=1e-15,
+                    method="dogbox",
+                ).x
+            if np.abs(gap(values)).max() <= _SAME:
+                return True
+        return False
+
     def __repr__(self) -> str:
-        listed = " < ".join(
-            f"{name} ({', '.join(free)})" for name, free in zip(self.names, self.free, strict=True)
-        )
-        return f"ParametricLadder({listed})"
+        pairs = zip(self.names, self.free, strict=True)
+        classes = [f"{name} ({', '.join(free)})" for name, free in pairs]
+        return f"ParametricLadder({' < '.join(classes)})"
 
 
 @lru_cache(maxsize=32)

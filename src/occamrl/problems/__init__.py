@@ -1,1 +1,1 @@
-"""Problems with a known optimum: :class:`~occamrl.problems.mdp.FiniteMDP`, and named ones that build it."""
+"""Problems with a known optimum: :class:`~occamrl.problems.mdp.FiniteMDP`, and named ones."""

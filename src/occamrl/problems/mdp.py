@@ -16,14 +16,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl import bellman
-from occamrl.arrays import distinct_rows
+from occamrl.arrays import Bools, distinct_rows
 from occamrl.errors import (
     ParameterError,
     ProbabilityError,
@@ -36,37 +36,49 @@ from occamrl.errors import (
     require_range,
     sum_to_one,
 )
-from occamrl.protocols import Floats, Ints, Known, Outcomes
+from occamrl.naming import Names
+from occamrl.protocols import Controller, Floats, Ints, Known, Learner, Outcomes, Problem
 from occamrl.protocols import RewardMap as RewardMap
 
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
 Array = TypeVar("Array", bound=NDArray[np.generic])
 SparseMatrix = sp.sparray | sp.spmatrix
-Table = (
-    Mapping[int, Any] | Sequence[Any]
-)  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
+KernelLike = ArrayLike | SparseMatrix  # [S, A, S], or sparse (S*A, S)
+# table[s][a] = [(probability, next_state, reward[, terminated]), ...]
+Table = Mapping[int, Any] | Sequence[Any]
 Small = Sequence[Mapping[str, Any]]  # parameters of small instances of a problem
 
 
 def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
-    """Return the map of a stated range (low, high); by default rewards are in [0, 1] as they are."""
-    return (
-        RewardMap()
-        if reward_range is None
-        else RewardMap(*require_range("reward_range", reward_range))
-    )
+    """Return the map of a stated range (low, high); by default rewards are in [0, 1] already."""
+    if reward_range is None:
+        return RewardMap()
+    low, high = require_range("reward_range", reward_range)
+    return RewardMap(low, high)
 
 
 def read_only(array: Array) -> Array:
     """Return a view of ``array``, contiguous, that cannot be written to."""
+    # A view, so that the flag of the caller's own array stays as it is.
     contiguous = cast(Array, np.ascontiguousarray(array)[...])
     contiguous.flags.writeable = False
     return contiguous
 
 
+def first_true(mask: Bools) -> int | None:
+    """Return where a mask [n] is true for the first time; None if nowhere."""
+    if not mask.any():
+        # argmax would say 0
+        return None
+    return int(mask.argmax())
+
+
+# What a problem's statement mentions --------------------------------------------------------------
+
+
 class Listing(NamedTuple):
-    """The N outcomes that a problem's statement mentions; of those with probability zero the reward alone is known."""
+    """The N outcomes that a statement mentions; of those with probability 0, only the reward."""
 
     states: int
     actions: int
@@ -77,52 +89,81 @@ class Listing(NamedTuple):
     field: str = "transition"  # the argument that holds the probabilities
     reward_axes: int = 3  # of the argument that holds the rewards: 2 if they are of pairs
 
+    def take(self, kept: Ints | Bools) -> Listing:
+        """Return some of the outcomes, in the order given."""
+        return self._replace(
+            pair=self.pair[kept],
+            next_state=self.next_state[kept],
+            probability=self.probability[:, kept],
+            reward=self.reward[kept],
+        )
+
     def sort(self) -> Listing:
-        """Put outcomes in order, and add up the probabilities of those with the same pair, next state and reward."""
+        """Put outcomes in order; those with one pair, next state and reward become one."""
+        # A table may state one outcome in several rows; as one it has one place in a likelihood.
         order, first = distinct_rows(self.pair, self.next_state, self.reward)
-        probability, kept = np.add.reduceat(self.probability[:, order], first, axis=1), order[first]
-        columns = {name: getattr(self, name)[kept] for name in ("pair", "next_state", "reward")}
-        return self._replace(probability=probability, **columns)
+        probability = np.add.reduceat(self.probability[:, order], first, axis=1)
+        return self.take(order[first])._replace(probability=probability)
 
     def validate(self, rewards: RewardMap) -> None:
-        """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
-
-        def where(o: int) -> tuple[int, ...]:
-            return (*divmod(int(self.pair[o]), self.actions), int(self.next_state[o]))
-
+        """Refuse probabilities that are no distributions, and rewards outside their range."""
         for t, row in enumerate(self.probability):
             step = () if len(self.probability) == 1 else (t,)
-            for o in np.flatnonzero(~((row >= 0.0) & (row < math.inf)))[:1]:
-                got, expected = float(row[o]), "a finite number >= 0"
-                raise ProbabilityError(
-                    self.field, got=got, expected=expected, index=(*step, *where(o))
-                )
-            total = np.bincount(self.pair, row, minlength=self.states * self.actions)
-            for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
-                told, index = (
-                    f"a row that sums to {total[sa]:.12g}",
-                    (*step, *divmod(int(sa), self.actions)),
-                )
-                raise ProbabilityError(
-                    self.field, got=told, expected=sum_to_one(total[sa]), index=index
-                )
-        for o in np.flatnonzero(~((self.reward >= rewards.low) & (self.reward <= rewards.high)))[
-            :1
-        ]:  # NaN is bad too
-            earned, index = float(self.reward[o]), where(o)[: self.reward_axes]
+            self._require_distributions(row, step)
+        # Written so that NaN is outside.
+        wrong = first_true(~((self.reward >= rewards.low) & (self.reward <= rewards.high)))
+        if wrong is not None:
+            earned = float(self.reward[wrong])
             expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
-            expected += "; reward_range=(low, high) maps others onto [0, 1]" * math.isfinite(earned)
+            if math.isfinite(earned):
+                expected += "; reward_range=(low, high) maps others onto [0, 1]"
             field = "outcomes" if self.field == "outcomes" else "reward"
-            raise RewardError(field, got=earned, expected=expected, index=index)
+            raise RewardError(
+                field, got=earned, expected=expected, index=self._index(wrong)[: self.reward_axes]
+            )
+
+    def _require_distributions(self, row: Floats, step: tuple[int, ...]) -> None:
+        """Refuse the probabilities [N] of a step that are negative or do not sum to one."""
+        wrong = first_true(~((row >= 0.0) & (row < math.inf)))
+        if wrong is not None:
+            raise ProbabilityError(
+                self.field,
+                got=float(row[wrong]),
+                expected="a finite number >= 0",
+                index=(*step, *self._index(wrong)),
+            )
+        total = np.bincount(self.pair, row, minlength=self.states * self.actions)
+        pair = first_true(np.abs(total - 1.0) > TOLERANCE)
+        if pair is not None:
+            raise ProbabilityError(
+                self.field,
+                got=f"a row that sums to {total[pair]:.12g}",
+                expected=sum_to_one(total[pair]),
+                index=(*step, *divmod(pair, self.actions)),
+            )
+
+    def _index(self, outcome: int) -> tuple[int, ...]:
+        """Return (s, a, s') of an outcome."""
+        state, action = divmod(int(self.pair[outcome]), self.actions)
+        return (state, action, int(self.next_state[outcome]))
 
 
-def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> Any:
-    """Return a copy by rows, whose indices are in range (SciPy's compiled code trusts them), sorted, and each once."""
-    csr = matrix.copy()
+def is_sparse(matrix: object) -> bool:
+    """Return whether a matrix is one of SciPy's sparse ones, whatever its format."""
+    return isinstance(matrix, SparseMatrix)
+
+
+def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> sp.csr_array:
+    """Return a matrix by rows, with indices in range, sorted, and each once.
+
+    SciPy's compiled code trusts indices. The arrays are the user's own where these are sound: they
+    may be large, and whoever keeps them makes a copy.
+    """
+    candidate = copy.copy(matrix)  # attributes of its own: the check may set them
     try:
-        if hasattr(csr, "check_format"):
-            csr.check_format(full_check=True)
-        csr = sp.csr_array(csr)
+        if candidate.format in ("csr", "csc", "bsr"):
+            candidate.check_format(full_check=True)
+        csr = sp.csr_array(candidate)
     except (TypeError, ValueError) as error:
         raise ShapeError(
             field, got=f"a sparse matrix: {error}", expected="indices in range"
@@ -131,45 +172,57 @@ def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> Any:
         raise ShapeError(
             field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers"
         )
-    csr.sum_duplicates()
-    if not keep_zeros:
-        csr.eliminate_zeros()
+    zeros = csr.nnz - np.count_nonzero(csr.data)
+    if not csr.has_canonical_format or (zeros and not keep_zeros):
+        csr = csr.copy()
+        csr.sum_duplicates()
+        if not keep_zeros:
+            csr.eliminate_zeros()
     return csr
 
 
-def _join(matrices: Sequence[Any]) -> tuple[Ints, Ints, Floats]:
-    """Return the entries that any of some sparse matrices (S*A, S) has: pairs [N], s' [N], all values [n, N]."""
+class Entries(NamedTuple):
+    """The entries that any of n sparse matrices (S*A, S) has."""
+
+    pair: Ints  # [N]
+    next_state: Ints  # [N]
+    values: Floats  # [n, N] of each matrix
+
+
+def _entries(matrices: Sequence[sp.csr_array]) -> Entries:
+    """Return the entries of some sparse matrices of one shape, in copies."""
     pairs, states = matrices[0].shape
-    if len(matrices) == 1:  # without another copy: it may be large
-        pair = np.repeat(np.arange(pairs), np.diff(matrices[0].indptr))
-        return (
-            pair,
-            matrices[0].indices.astype(np.int64),
-            matrices[0].data.astype(np.float64)[np.newaxis],
-        )
-    entries = [matrix.tocoo() for matrix in matrices]
-    cells = [entry.row.astype(np.int64) * states + entry.col for entry in entries]
+    if len(matrices) == 1:
+        # A csr matrix is in order; sorting a large one would take more than all the rest.
+        only = matrices[0]
+        pair = np.repeat(np.arange(pairs), np.diff(only.indptr))
+        return Entries(pair, only.indices.astype(np.int64), only.data.astype(np.float64)[None])
+    coordinates = [matrix.tocoo() for matrix in matrices]
+    cells = [entry.row.astype(np.int64) * states + entry.col for entry in coordinates]
     union = np.unique(np.concatenate(cells))
     values = np.zeros((len(matrices), union.size))
-    for row, own, entry in zip(values, cells, entries, strict=True):
-        row[np.searchsorted(union, own)] = entry.data
-    return union // states, union % states, values
+    for row, cell, entry in zip(values, cells, coordinates, strict=True):
+        row[np.searchsorted(union, cell)] = entry.data
+    return Entries(union // states, union % states, values)
 
 
-def _matrices(transition: Any, horizon: int) -> list[Any]:
-    """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
-    matrices = [transition] if sp.issparse(transition) else transition
-    if isinstance(matrices, Sequence) and any(sp.issparse(matrix) for matrix in matrices):
-        shapes: list[Any] = [getattr(matrix, "shape", ()) for matrix in matrices]
-        shape = shapes[0]
+def _matrices(transition: Any, horizon: int) -> list[sp.csr_array]:
+    """Return one kernel, or H of them, dense or sparse, as sparse matrices (S*A, S)."""
+    given = transition if isinstance(transition, Sequence) else [transition]
+    sparse = [matrix for matrix in given if is_sparse(matrix)]
+    if sparse:
+        shape = sparse[0].shape
         whole = len(shape) == 2 and 0 not in shape and shape[0] % shape[1] == 0
-        if not whole or set(shapes) != {shape} or len(shapes) not in (1, horizon):
-            expected = f"sparse matrices (S*A, S), row s*A + a: one, or H = {horizon}"
+        alike = len(sparse) == len(given) and all(matrix.shape == shape for matrix in sparse)
+        if not (whole and alike) or len(given) not in (1, horizon):
             raise ShapeError(
-                "transition", got=f"{len(shapes)} of shapes {shapes[:3]}", expected=expected
+                "transition",
+                got=f"{len(given)} of shapes {[matrix.shape for matrix in sparse[:3]]}",
+                expected=f"sparse matrices (S*A, S), row s*A + a: one, or H = {horizon}",
             )
-        return [sound_sparse("transition", matrix) for matrix in matrices]
+        return [sound_sparse("transition", matrix) for matrix in sparse]
     dense = as_floats("transition", transition)
+    # From here on there is always an axis of steps.
     if dense.ndim == 3:
         dense = dense[np.newaxis]
     elif dense.ndim != 4 or dense.shape[0] != horizon:
@@ -177,14 +230,10 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
             "transition", got=dense.shape, expected=f"[S, A, S] or [H, S, A, S] with H = {horizon}"
         )
     if dense.shape[1] != dense.shape[3] or 0 in dense.shape:
-        hint = (
-            "; of P[a, s, s'], give np.moveaxis(P, 0, 1)"
-            if dense.shape[2] == dense.shape[3]
-            else ""
-        )
-        raise ShapeError(
-            "transition", got=dense.shape[-3:], expected="[S, A, S] with S, A >= 1" + hint
-        )
+        expected = "[S, A, S] with S, A >= 1"
+        if dense.shape[2] == dense.shape[3]:
+            expected += "; of P[a, s, s'], give np.moveaxis(P, 0, 1)"
+        raise ShapeError("transition", got=dense.shape[-3:], expected=expected)
     return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
 
 
@@ -195,38 +244,74 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Listing:
     with all that the kernel can do, and the latter alone for r[s, a].
     """
     matrices = _matrices(transition, horizon)
-    pairs, states = (int(size) for size in matrices[0].shape)
+    pairs, states = matrices[0].shape
     actions = pairs // states
-    if not sp.issparse(reward):
+    if is_sparse(reward):
+        if reward.shape != (pairs, states):
+            raise ShapeError(
+                "reward", got=f"sparse {reward.shape}", expected=f"(S*A, S) = {(pairs, states)}"
+            )
+        rewards = sound_sparse("reward", reward, keep_zeros=True)
+    else:
         dense = as_floats("reward", reward)
         if dense.shape == (states, actions):
-            pair, after, probability = _join(matrices)
-            return Listing(
-                states, actions, pair, after, probability, dense.ravel()[pair], reward_axes=2
-            )
+            entries = _entries(matrices)
+            earned = dense.ravel()[entries.pair]
+            return Listing(states, actions, *entries, earned, reward_axes=2)
         if dense.shape != (states, actions, states):
             expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
-            expected += "; of r[a, s], give r.T" * (dense.shape == (actions, states))
+            if dense.shape == (actions, states):
+                expected += "; of r[a, s], give r.T"
             raise ShapeError("reward", got=dense.shape, expected=expected)
-        every = (
-            np.tile(np.arange(states), pairs),
-            np.arange(pairs + 1) * states,
-        )  # zeros are stored, too
-        reward = sp.csr_array((dense.ravel(), *every), shape=(pairs, states))
-    elif (shape := getattr(reward, "shape", ())) != (pairs, states):
-        raise ShapeError("reward", got=f"sparse {shape}", expected=f"(S*A, S) = {(pairs, states)}")
-    pair, after, values = _join([*matrices, sound_sparse("reward", reward, keep_zeros=True)])
-    return Listing(states, actions, pair, after, values[:-1], values[-1])
+        # Zeros are stored too: they are known.
+        columns = np.tile(np.arange(states), pairs)
+        starts = np.arange(pairs + 1) * states
+        rewards = sp.csr_array((dense.ravel(), columns, starts), shape=(pairs, states))
+    entries = _entries([*matrices, rewards])
+    probability = entries.values[:-1]
+    earned = entries.values[-1]
+    return Listing(states, actions, entries.pair, entries.next_state, probability, earned)
 
 
 def _rows(table: Any, *index: int) -> list[Any]:
     """Return the entries of a mapping with keys 0, 1, ... or of a sequence."""
     if isinstance(table, Mapping) and set(table) == set(range(len(table))):
-        table = [table[key] for key in range(len(table))]
+        table = [table[i] for i in range(len(table))]
     if not isinstance(table, (list, tuple)) or not table:
-        expected = "entries for 0, 1, ..., as a mapping or a sequence"
-        raise ShapeError("outcomes", got=f"{table!r:.100}", expected=expected, index=index or None)
+        raise ShapeError(
+            "outcomes",
+            got=f"{table!r:.100}",
+            expected="entries for 0, 1, ..., as a mapping or a sequence",
+            index=index or None,
+        )
     return list(table)
+
+
+class TableEntry(NamedTuple):
+    """An outcome of a table."""
+
+    pair: int
+    probability: float
+    next_state: int
+    reward: float
+    terminated: bool
+
+
+def _table_entry(entry: Any, pair: int, states: int, index: tuple[int, ...]) -> TableEntry:
+    """Read (probability, next_state, reward[, terminated]), found at ``index`` of a table."""
+    try:
+        probability, next_state, reward, *flag = entry
+        terminated = bool(flag and flag[0])
+        outcome = TableEntry(pair, float(probability), next_state, float(reward), terminated)
+    except (TypeError, ValueError):
+        raise ShapeError(
+            "outcomes",
+            got=repr(entry),
+            expected="(probability, next_state, reward[, terminated])",
+            index=index,
+        ) from None
+    require_integer("outcomes", next_state, 0, ShapeError, index, maximum=states - 1)
+    return outcome
 
 
 def read_table(table: Table, rewards: RewardMap) -> Listing:
@@ -237,7 +322,8 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
     led to.
     """
     rows = [_rows(row, s) for s, row in enumerate(_rows(table))]
-    states, actions = len(rows), len(rows[0])
+    states = len(rows)
+    actions = len(rows[0])
     entries = []
     for s, row in enumerate(rows):
         if len(row) != actions:
@@ -249,64 +335,66 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
             )
         for a, outcomes in enumerate(row):
             for i, entry in enumerate(_rows(outcomes, s, a)):
-                try:
-                    probability, after, reward, *flag = entry
-                    entries.append(
-                        (
-                            s * actions + a,
-                            float(probability),
-                            after,
-                            float(reward),
-                            bool(flag and flag[0]),
-                        )
-                    )
-                except (TypeError, ValueError):
-                    expected = "(probability, next_state, reward[, terminated])"
-                    raise ShapeError(
-                        "outcomes", got=repr(entry), expected=expected, index=(s, a, i)
-                    ) from None
-                require_integer("outcomes", after, 0, ShapeError, (s, a, i), maximum=states - 1)
-    pair, probability, after, reward, terminated = (
-        np.array(column) for column in zip(*entries, strict=True)
-    )
+                entries.append(_table_entry(entry, s * actions + a, states, (s, a, i)))
+    pair, probability, next_state, reward, terminated = map(np.array, zip(*entries, strict=True))
+    # Gymnasium flags outcomes as terminal and says nothing of what their target would do.
+    stirs = (probability > 0.0) & ((next_state != pair // actions) | (reward != 0.0))
     goes_on = np.zeros(states, bool)  # states in which something can still happen
-    goes_on[
-        (pair // actions)[(probability > 0.0) & ((after != pair // actions) | (reward != 0.0))]
-    ] = True
-    ends = terminated & goes_on[after]
+    goes_on[(pair // actions)[stirs]] = True
+    ends = terminated & goes_on[next_state]
     if ends.any():
         if not rewards.low <= 0.0 <= rewards.high:
             raise ParameterError(
                 "reward_range", got=tuple(rewards), expected="0 in it, earned after the end"
             )
         pair = np.append(pair, states * actions + np.arange(actions))
-        after = np.append(np.where(ends, states, after), np.full(actions, states))
-        probability, reward = (
-            np.append(probability, np.ones(actions)),
-            np.append(reward, np.zeros(actions)),
-        )
+        next_state = np.append(np.where(ends, states, next_state), np.full(actions, states))
+        probability = np.append(probability, np.ones(actions))
+        reward = np.append(reward, np.zeros(actions))
         states += 1
-    found = Listing(states, actions, pair, after, probability[np.newaxis], reward, "outcomes")
-    found.validate(rewards)
-    return found.sort()
+    listing = Listing(
+        states, actions, pair, next_state, probability[np.newaxis], reward, field="outcomes"
+    )
+    listing.validate(rewards)
+    return listing.sort()
 
 
 def as_distributions(field: str, given: Any, expected: object = "probabilities") -> Floats:
     """Return rows [..., n] of probabilities as an array; refuse rows that are not distributions."""
     rows = as_floats(field, given, expected)
-    for at in map(tuple, np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[:1].tolist()):
-        raise ProbabilityError(field, got=float(rows[at]), expected="a probability >= 0", index=at)
-    total = rows.sum(axis=-1)
-    for at in map(tuple, np.argwhere(np.abs(total - 1.0) > TOLERANCE)[:1].tolist()):
-        got = f"a sum of {total[at]:.12g}"
+    wrong = np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))
+    if len(wrong):
+        index = tuple(wrong[0].tolist())
         raise ProbabilityError(
-            field, got=got, expected="probabilities that sum to 1", index=at or None
+            field, got=float(rows[index]), expected="a probability >= 0", index=index
+        )
+    total = rows.sum(axis=-1)
+    wrong = np.argwhere(np.abs(total - 1.0) > TOLERANCE)
+    if len(wrong):
+        index = tuple(wrong[0].tolist())
+        raise ProbabilityError(
+            field,
+            got=f"a sum of {total[index]:.12g}",
+            expected="probabilities that sum to 1",
+            index=index or None,
         )
     return rows
 
 
+# The problem --------------------------------------------------------------------------------------
+
+
+class Circumstances(TypedDict, total=False):
+    """What models say beside a kernel and its rewards; see :class:`occamrl.protocols.Known`."""
+
+    unit_name: str
+    names: Names | None
+    discount: float
+    continuing: bool
+
+
 class FiniteMDP:
-    """A finite-horizon MDP with known kernel and rewards in [0, 1]. Immutable; input arrays are copied.
+    """A finite-horizon MDP with known kernel and rewards in [0, 1]. Immutable; input is copied.
 
     >>> import occamrl as orl
     >>> P = [[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.0, 1.0]]]  # P[s, a, s']
@@ -346,16 +434,14 @@ class FiniteMDP:
     horizon: int
     outcomes: Outcomes  # those that can happen at some step
     probability: Floats  # [T, O], T = 1 or H
-    base_reward: (
-        Floats  # [S*A] the part of the reward of each pair that no outcome changes: the least one
-    )
+    base_reward: Floats  # [S*A] the least reward of each pair, which no outcome changes
     known: Known  # what an agent may know: sizes, rewards and where episodes start
     reward_noise: str | None
 
     def __init__(
         self,
         *,
-        transition: ArrayLike | SparseMatrix | Sequence[SparseMatrix] | None = None,
+        transition: KernelLike | Sequence[SparseMatrix] | None = None,
         reward: ArrayLike | SparseMatrix | None = None,
         horizon: int,
         initial_state: int | ArrayLike = 0,
@@ -364,22 +450,25 @@ class FiniteMDP:
         reward_noise: str | None = None,
     ) -> None:
         require_choice("reward_noise", reward_noise or "bernoulli", ("bernoulli",))
-        horizon, rewards = require_integer("horizon", horizon, 1), reward_map(reward_range)
+        horizon = require_integer("horizon", horizon, 1)
+        rewards = reward_map(reward_range)
         if outcomes is not None:
             if transition is not None or reward is not None:
                 raise ParameterError(
                     "outcomes", got="transition or reward as well", expected="outcomes alone"
                 )
             listing = read_table(outcomes, rewards)
-        elif transition is None or reward is None:
-            name = "transition" if transition is None else "reward"
-            raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
+            stated = len(outcomes)  # without an end that was added
         else:
+            for name, value in (("transition", transition), ("reward", reward)):
+                if value is None:
+                    raise ParameterError(
+                        name, got=None, expected="transition and reward, or outcomes"
+                    )
             listing = read_arrays(transition, reward, horizon)
             listing.validate(rewards)
-        states = listing.states
-        stated = states if outcomes is None else len(outcomes)  # without an end that was added
-        initial = np.zeros(states)
+            stated = listing.states
+        initial = np.zeros(listing.states)
         if as_array("initial_state", initial_state).ndim == 0:
             initial[require_integer("initial_state", initial_state, 0, maximum=stated - 1)] = 1.0
         else:
@@ -388,12 +477,18 @@ class FiniteMDP:
 
     @classmethod
     def of_listing(
-        cls, listing: Listing, *, horizon: int, initial: Floats, unit: RewardMap, **more: Any
+        cls,
+        listing: Listing,
+        *,
+        horizon: int,
+        initial: Floats,
+        unit: RewardMap,
+        **circumstances: Unpack[Circumstances],
     ) -> FiniteMDP:
-        """Return the problem of a listing that is known to be sound; a pair without outcomes is not allowed."""
-        made = cls.__new__(cls)
-        made._set(listing.sort(), horizon, initial, unit, None, **more)
-        return made
+        """Return the problem of a sound listing; a pair without outcomes is not allowed."""
+        mdp = cls.__new__(cls)
+        mdp._set(listing.sort(), horizon, initial, unit, None, **circumstances)
+        return mdp
 
     def _set(
         self,
@@ -402,54 +497,62 @@ class FiniteMDP:
         initial: Floats,
         rewards: RewardMap,
         noise: str | None,
-        **about: Any,
+        **circumstances: Unpack[Circumstances],
     ) -> None:
-        """Fill in what was read; ``about`` is what else is known: names, unit_name, discount, continuing."""
-        states, actions = listing.states, listing.actions
-        absent = np.flatnonzero(np.bincount(listing.pair, minlength=states * actions) == 0)
-        if absent.size:  # nobody may choose these; they stay where they are
-            sure = np.ones((len(listing.probability), absent.size))
-            listing = listing._replace(
-                pair=np.append(listing.pair, absent),
-                next_state=np.append(listing.next_state, absent // actions),
-                probability=np.append(listing.probability, sure, axis=1),
-                reward=np.append(listing.reward, np.full(absent.size, rewards.low)),
-            ).sort()
+        """Fill in what was read."""
+        states = listing.states
+        actions = listing.actions
+        # Pairs that a model does not list are not allowed, and need an outcome all the same.
+        outcomes_of_pair = np.bincount(listing.pair, minlength=states * actions)
+        absent = np.flatnonzero(outcomes_of_pair == 0)
+        if absent.size:
+            listing = _with_absent(listing, absent, rewards.low)
         start = np.searchsorted(listing.pair, np.arange(states * actions + 1)).astype(np.int64)
-        probability, earned = listing.probability, rewards.to_unit(listing.reward)
+        earned = rewards.to_unit(listing.reward)
+        # The least reward of a pair is its base, so that bonuses are at least 0.
         base = np.minimum.reduceat(earned, start[:-1])
-        every = Outcomes(
-            read_only(start), read_only(listing.next_state), read_only(earned - base[listing.pair])
-        )
+        bonus = earned - base[listing.pair]
+        by_outcome = bool(bonus.any())
+        if not by_outcome:
+            bonus = np.zeros(bonus.size)  # pages of zeros that nobody writes take no memory
         base[absent] = -np.inf
-        base = read_only(base)
-        possible, happens = every, probability.any(axis=0)
-        if not happens.all():
-            start, probability = np.append(0, np.cumsum(happens))[start], probability[:, happens]
-            after, bonus = every.next_state[happens], every.bonus[happens]
-            possible = Outcomes(read_only(start), read_only(after), read_only(bonus))
-        table = (
-            every if every.bonus.any() else None
-        )  # rewards that no outcome changes count as r[s, a]
-        about |= {"initial": read_only(initial), "unit": rewards}
-        known = Known(states, actions, horizon, base.reshape(states, actions), table, **about)
-        vars(self).update(
-            states=states, actions=actions, horizon=horizon, outcomes=possible, base_reward=base
+        every = Outcomes(read_only(start), read_only(listing.next_state), read_only(bonus))
+        probability, possible = _that_can_happen(listing.probability, every)
+        known = Known(
+            states,
+            actions,
+            horizon,
+            base_reward=read_only(base).reshape(states, actions),
+            # rewards that no outcome changes count as r[s, a]
+            transition_rewards=every if by_outcome else None,
+            initial=read_only(initial),
+            unit=rewards,
+            **circumstances,
         )
-        vars(self).update(probability=read_only(probability), known=known, reward_noise=noise)
+        # Not by assignment, which is refused.
+        vars(self).update(
+            states=states,
+            actions=actions,
+            horizon=horizon,
+            outcomes=possible,
+            probability=read_only(probability),
+            base_reward=known.base_reward.reshape(-1),
+            known=known,
+            reward_noise=noise,
+        )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"FiniteMDP cannot be changed (attribute {name!r})")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: vars(self)[name] for name in FiniteMDP.__annotations__
-        }  # nothing that can be derived
+        # nothing that can be derived
+        return {name: vars(self)[name] for name in FiniteMDP.__annotations__}
 
     def __repr__(self) -> str:
         kernels = "one kernel" if self.stationary else "a kernel per step"
         rewards = "r[s, a]" if self.known.transition_rewards is None else "rewards on transitions"
-        rewards += f" with {self.reward_noise} noise" if self.reward_noise else ""
+        if self.reward_noise:
+            rewards += f" with {self.reward_noise} noise"
         sizes = f"states={self.states}, actions={self.actions}, horizon={self.horizon}"
         return f"FiniteMDP({sizes}, {kernels}, {self.outcomes.next_state.size} outcomes, {rewards})"
 
@@ -480,11 +583,11 @@ class FiniteMDP:
 
     @property
     def optimal_value(self) -> float:
-        """The expectation of V*_1 under the initial distribution, in the unit of the rewards as they were given."""
+        """The mean of V*_1 over first states, in the unit of the rewards as they were given."""
         return float(self.known.amount(self.initial_distribution @ self.optimal_values[0]))
 
     def value(self, policy: ArrayLike) -> float:
-        """Return what a policy earns on average in an episode, exactly, in the unit of the rewards as given."""
+        """Return what a policy earns in an episode on average, exactly, in the unit of rewards."""
         return float(self.known.amount(self.initial_distribution @ self.evaluate(policy)[0]))
 
     @property
@@ -493,80 +596,101 @@ class FiniteMDP:
         return self._solved[1]
 
     def evaluate(self, policy: ArrayLike) -> Floats:
-        """Return V^pi [H + 1, S] of rewards in [0, 1], exactly, for actions [H, S] or their probabilities [H, S, A]."""
-        chosen, shape = as_array("policy", policy), (self.horizon, self.states)
+        """Return V^pi [H + 1, S] of rewards in [0, 1], exactly.
+
+        A policy is actions [H, S] or their probabilities [H, S, A].
+        """
+        chosen = as_array("policy", policy)
+        shape = (self.horizon, self.states)
         if chosen.shape == (*shape, self.actions):
-            chosen = as_distributions("policy", chosen)
-        elif chosen.shape != shape or chosen.dtype.kind not in "iu":
-            expected = f"integers {shape} or probabilities {(*shape, self.actions)}"
-            raise ShapeError("policy", got=f"{chosen.dtype} {chosen.shape}", expected=expected)
-        elif (wrong := np.argwhere((chosen < 0) | (chosen >= self.actions))).size:
-            at, expected = tuple(wrong[0].tolist()), f"an action in 0..{self.actions - 1}"
-            raise ParameterError("policy", got=int(chosen[at]), expected=expected, index=at)
+            return bellman.evaluate(self.kernels, as_distributions("policy", chosen))
+        if chosen.shape != shape or chosen.dtype.kind not in "iu":
+            raise ShapeError(
+                "policy",
+                got=f"{chosen.dtype} {chosen.shape}",
+                expected=f"integers {shape} or probabilities {(*shape, self.actions)}",
+            )
+        wrong = np.argwhere((chosen < 0) | (chosen >= self.actions))
+        if len(wrong):
+            index = tuple(wrong[0].tolist())
+            raise ParameterError(
+                "policy",
+                got=int(chosen[index]),
+                expected=f"an action in 0..{self.actions - 1}",
+                index=index,
+            )
         return bellman.evaluate(self.kernels, chosen)
 
     def kernel(self) -> Floats:
-        """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step; for small problems."""
+        """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step."""
         sizes = (self.states, self.actions, self.states)
         cell = self.outcomes.pair * self.states + self.outcomes.next_state
-        dense = np.array(
-            [np.bincount(cell, row, math.prod(sizes)) for row in self.probability], dtype=np.float64
-        )
+        dense = np.array([np.bincount(cell, row, math.prod(sizes)) for row in self.probability])
         return dense.reshape(sizes if self.stationary else (-1, *sizes))
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the problem's arrays: equal for equal problems, in any process."""
-        about = (
-            self.states,
-            self.actions,
-            self.horizon,
-            self.reward_noise,
-            self.known.discount,
-            self.known.continuing,
-        )
-        digest = hashlib.sha256(f"{about} {tuple(self.known.unit)} {self.known.names}".encode())
-        for array in (
-            *self.outcomes,
-            self.probability,
-            self.base_reward,
-            self.initial_distribution,
-        ):
+        known = self.known
+        sizes = (self.states, self.actions, self.horizon)
+        kind = (*sizes, self.reward_noise, known.discount, known.continuing)
+        digest = hashlib.sha256(f"{kind} {tuple(known.unit)} {known.names}".encode())
+        rest = (self.probability, self.base_reward, self.initial_distribution)
+        for array in (*self.outcomes, *rest):
             digest.update(np.ascontiguousarray(array).reshape(-1).data)
         return digest.hexdigest()
 
 
+def _with_absent(listing: Listing, absent: Ints, low: float) -> Listing:
+    """Add an outcome to pairs that nobody may choose: they stay where they are."""
+    sure = np.ones((len(listing.probability), absent.size))
+    return listing._replace(
+        pair=np.append(listing.pair, absent),
+        next_state=np.append(listing.next_state, absent // listing.actions),
+        probability=np.append(listing.probability, sure, axis=1),
+        reward=np.append(listing.reward, np.full(absent.size, low)),
+    ).sort()
+
+
+def _that_can_happen(probability: Floats, outcomes: Outcomes) -> tuple[Floats, Outcomes]:
+    """Return the outcomes that are possible at some step, with their probabilities [T, O]."""
+    happens = probability.any(axis=0)
+    if happens.all():
+        return probability, outcomes
+    before = np.append(0, np.cumsum(happens))  # how many there are before each outcome
+    start = read_only(before[outcomes.start])
+    next_state = read_only(outcomes.next_state[happens])
+    bonus = read_only(outcomes.bonus[happens])
+    return probability[:, happens], Outcomes(start, next_state, bonus)
+
+
 def as_mdp(problem: object) -> FiniteMDP:
     """Return a FiniteMDP, or the one that a problem has."""
-    found = problem if isinstance(problem, FiniteMDP) else getattr(problem, "mdp", None)
-    if not isinstance(found, FiniteMDP):
-        expected = "a FiniteMDP, or a problem that has one"
-        if hasattr(problem, "reset"):
-            expected += (
-                "; for a Gymnasium environment, call occamrl.learn(agent, env, episodes=...)"
-            )
-        elif hasattr(problem, "begin"):
-            expected += "; the agent comes first"
-        raise ParameterError("mdp", got=type(problem).__name__, expected=expected)
-    return found
+    if isinstance(problem, FiniteMDP):
+        return problem
+    if isinstance(problem, Problem) and isinstance(problem.mdp, FiniteMDP):
+        return problem.mdp
+    expected = "a FiniteMDP, or a problem that has one"
+    if isinstance(problem, (Learner, Controller)):
+        expected += "; the agent comes first"
+    elif hasattr(problem, "reset"):
+        expected += "; for a Gymnasium environment, call occamrl.learn(agent, env, episodes=...)"
+    raise ParameterError("mdp", got=type(problem).__name__, expected=expected)
 
 
 class NoisyProblem:
-    """A problem with Bernoulli rewards (see :class:`FiniteMDP`); everything else is the problem's own."""
+    """A problem with Bernoulli rewards (see :class:`FiniteMDP`); the rest is the problem's own."""
 
     def __init__(self, problem: Any, reward_noise: str) -> None:
         require_choice("reward_noise", reward_noise, ("bernoulli",))
-        self.problem, self.reward_noise, self.mdp = (
-            problem,
-            reward_noise,
-            copy.copy(as_mdp(problem)),
-        )
+        self.problem = problem
+        self.reward_noise = reward_noise
+        self.mdp = copy.copy(as_mdp(problem))
         vars(self.mdp)["reward_noise"] = reward_noise
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "problem" not in vars(
-            self
-        ):  # a copy in the making has nothing yet
+        # A copy in the making has no attributes yet, and would ask for this one for ever.
+        if name.startswith("__") or "problem" not in vars(self):
             raise AttributeError(name)
         return getattr(self.problem, name)
 

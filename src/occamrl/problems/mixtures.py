@@ -1,26 +1,66 @@
-"""Linear mixtures of which few coordinates matter, sparse hypotheses over them, and walks with a memory.
+"""Linear mixtures of which few coordinates matter, and sparse hypotheses over them.
 
-:class:`SparseLadder` lists the sparse parameters of a :class:`SparseMixture` as nested finite classes;
-:class:`ReferenceMixture` and :class:`ReferenceLadder` are an instance of each as stored arrays.
+:class:`SparseLadder` lists the sparse parameters of a :class:`SparseMixture` as nested finite
+classes; :class:`ReferenceMixture` and :class:`ReferenceLadder` are an instance of each as stored
+arrays.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from occamrl.addresses import stream
 from occamrl.errors import ParameterError, require_integer, require_integers, require_number
 from occamrl.problems.mdp import FiniteMDP, Small, read_only
-from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats, Ints
+
+
+class NestedClasses(ABC):
+    """A problem whose kernel is linear in theta, with nested classes that are lists of theta.
+
+    ``Ladder.of_problem`` makes the ladder, from ``phi`` and what each class adds.
+    """
+
+    small: ClassVar[Small]  # the parameters of small instances
+
+    @property
+    @abstractmethod
+    def theta(self) -> Floats:
+        """theta* [d]."""
+
+    @abstractmethod
+    def classes(self) -> Sequence[Floats]:
+        """Return the parameters [n, d] that each class adds to those before it; some may repeat."""
+
+    @cached_property
+    def _ordered(self) -> tuple[Floats, list[int]]:
+        added = self.classes()
+        stacked = np.concatenate(added)
+        # Parameters that agree to 12 digits are one, of the first class that has it.
+        _, first = np.unique(np.round(stacked, 12), axis=0, return_index=True)
+        kept = np.sort(first)
+        ends = np.cumsum([len(part) for part in added])
+        return read_only(stacked[kept]), np.searchsorted(kept, ends).tolist()
+
+    @property
+    def hypotheses(self) -> Floats:
+        """All parameters [n, d], each once, by the first class that contains them."""
+        return self._ordered[0]
+
+    @property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_M|."""
+        return self._ordered[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +71,9 @@ class SparseMixture:
     0.4]). With a base law p_0 and a direction u with u(s') > 0 on good states, u(s') < 0 on bad
     ones, sum u = 0 and max |u| = 1 (so u = +-1 if the halves are equal)::
 
-        phi_0(s, a, s') = p_0(s' | s) = (1 - persistence) / S + persistence * uniform on the half of s
-        phi_j(s, a, s') = sign_j(s, a) * amplitude * u(s')     j = 1, ..., d-1, signs drawn at random
+        phi_0(s, a, s') = p_0(s' | s)
+                        = (1 - persistence) / S + persistence * uniform on the half of s
+        phi_j(s, a, s') = sign_j(s, a) * amplitude * u(s')     j = 1, ..., d-1, signs drawn
         theta           = (1, theta_1, ..., theta_{d-1})
         amplitude       = contrast * min p_0 / sum_{j >= 1} |theta_j|
 
@@ -46,9 +87,7 @@ class SparseMixture:
     dimension: int = 16  # d, the number of features, phi_0 among them
     nonzero: int = 3  # coordinates of theta that are not zero, theta_0 among them
     gamma: float = 0.5  # the smallest magnitude among the non-zero theta_j, j >= 1
-    norm: float | None = (
-        None  # ||theta||, reached by enlarging all magnitudes but the first; by default all are gamma
-    )
+    norm: float | None = None  # ||theta||: all magnitudes but one grow; by default all are gamma
     seed: int = 0  # draws rewards, support and signs
     persistence: float = 0.0
     contrast: float = 0.9  # how much of the base probability the features may move at most
@@ -64,15 +103,16 @@ class SparseMixture:
         require_number("gamma", self.gamma, 0.0, math.inf, open_low=True)
         require_number("contrast", self.contrast, 0.0, 1.0, open_low=True)
         require_number("persistence", self.persistence, 0.0, 0.999)
+        if self.norm is None:
+            return
         least = math.sqrt(1.0 + (self.nonzero - 1) * self.gamma**2)
-        norm = least if self.norm is None else self.norm
-        if norm < least * (1.0 - 1e-12) or (self.nonzero <= 2 and norm > least * (1.0 + 1e-12)):
-            more = (
-                "" if self.nonzero <= 2 else "at least "
-            )  # gamma alone fixes it where there is one magnitude
-            raise ParameterError(
-                "norm", got=norm, expected=f"{more}sqrt(1 + (nonzero - 1) gamma^2) = {least!r}"
-            )
+        fixed = self.nonzero <= 2  # gamma alone fixes the norm where it is the only magnitude
+        expected = f"sqrt(1 + (nonzero - 1) gamma^2) = {least!r}"
+        if not fixed:
+            expected = f"at least {expected}"
+        too_large = fixed and self.norm > least * (1.0 + 1e-12)
+        if too_large or self.norm < least * (1.0 - 1e-12):
+            raise ParameterError("norm", got=self.norm, expected=expected)
 
     @property
     def good(self) -> int:
@@ -83,17 +123,20 @@ class SparseMixture:
     def support(self) -> Ints:
         """The coordinates that are not zero, increasing."""
         draw = stream(self.seed, "sparse_mixture", "support")
+        # phi_0 alone has probabilities that sum to one, so it is always in.
         chosen = draw.choice(np.arange(1, self.dimension), self.nonzero - 1, replace=False)
         return read_only(np.sort(np.concatenate([np.zeros(1, np.int64), chosen])))
 
     @cached_property
     def theta(self) -> Floats:
         """theta* [d]."""
-        draw, free = stream(self.seed, "sparse_mixture", "theta"), self.nonzero - 1
+        draw = stream(self.seed, "sparse_mixture", "theta")
+        free = self.nonzero - 1
+        # One magnitude stays gamma, the smallest; the others share what the norm needs.
         magnitude = np.full(free, self.gamma)
         if self.norm is not None and free > 1:
-            rest = (self.norm**2 - 1.0 - self.gamma**2) / (free - 1)
-            magnitude[1:] = max(math.sqrt(rest), self.gamma)
+            square = (self.norm**2 - 1.0 - self.gamma**2) / (free - 1)
+            magnitude[1:] = max(math.sqrt(square), self.gamma)
         theta = np.zeros(self.dimension)
         theta[0] = 1.0
         theta[self.support[1:]] = draw.permutation(magnitude) * draw.choice((-1.0, 1.0), free)
@@ -102,7 +145,9 @@ class SparseMixture:
     @cached_property
     def phi(self) -> Floats:
         """The features [S, A, S, d]."""
-        states, good, bad = self.states, self.good, self.states - self.good
+        states = self.states
+        good = self.good
+        bad = states - good
         half = np.arange(states) < good
         within = (half[:, np.newaxis] == half) / np.where(half, good, bad)
         base = (1.0 - self.persistence) / states + self.persistence * within
@@ -119,19 +164,17 @@ class SparseMixture:
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        reward = 0.4 * stream(self.seed, "sparse_mixture", "reward").random(
-            (self.states, self.actions)
-        )
+        draw = stream(self.seed, "sparse_mixture", "reward")
+        reward = 0.4 * draw.random((self.states, self.actions))
         reward[: self.good] += 0.6
-        transition = np.maximum(
-            self.phi @ self.theta, 0.0
-        )  # with contrast 1, a zero may round to -1e-18
+        # With contrast 1, a probability of zero may round to -1e-18.
+        transition = np.maximum(self.phi @ self.theta, 0.0)
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparseLadder(NestedClasses):
-    """theta = (1, eta) with eta in {0, +-gamma}^(d-1); class m has at most m - 1 non-zero entries of eta.
+    """theta = (1, eta), eta in {0, +-gamma}^(d-1); class m has at most m - 1 non-zero entries.
 
     The features are those of a :class:`SparseMixture`. With d = 9 and most = 3 the classes have 1,
     17, 129 and 577 members.
@@ -160,18 +203,17 @@ class SparseLadder(NestedClasses):
     @cached_property
     def mixture(self) -> SparseMixture:
         """The mixture with as many non-zero entries as the largest class allows."""
-        shared = (
-            "states",
-            "actions",
-            "horizon",
-            "dimension",
-            "gamma",
-            "persistence",
-            "contrast",
-            "seed",
-        )
+        # With the most entries of any class, so that every hypothesis is a kernel.
         return SparseMixture(
-            nonzero=self.most + 1, **{name: getattr(self, name) for name in shared}
+            states=self.states,
+            actions=self.actions,
+            horizon=self.horizon,
+            dimension=self.dimension,
+            nonzero=self.most + 1,
+            gamma=self.gamma,
+            persistence=self.persistence,
+            contrast=self.contrast,
+            seed=self.seed,
         )
 
     @property
@@ -181,22 +223,24 @@ class SparseLadder(NestedClasses):
 
     def classes(self) -> Sequence[Floats]:
         """Return the parameters with 0, 1, ..., ``most`` non-zero entries."""
-        made: list[list[Floats]] = [[] for _ in range(self.most + 1)]
-        for count, rows in enumerate(made):
-            for support in itertools.combinations(range(1, self.dimension), count):
-                block = np.zeros((2**count, self.dimension))
-                block[:, 0] = 1.0
-                block[:, support] = list(itertools.product((-self.gamma, self.gamma), repeat=count))
-                rows.append(block)
-        return [np.concatenate(rows) for rows in made]
+        return [self._with_nonzero(count) for count in range(self.most + 1)]
+
+    def _with_nonzero(self, count: int) -> Floats:
+        """Return all parameters [n, d] with so many non-zero entries of eta."""
+        signs = list(itertools.product((-self.gamma, self.gamma), repeat=count))
+        blocks = []
+        for support in itertools.combinations(range(1, self.dimension), count):
+            block = np.zeros((len(signs), self.dimension))
+            block[:, 0] = 1.0
+            block[:, support] = signs
+            blocks.append(block)
+        return np.concatenate(blocks)
 
     @cached_property
     def theta(self) -> Floats:
         """theta* [d]."""
-        draw, theta = (
-            stream(self.seed, "sparse_ladder", "theta", self.nonzero),
-            np.zeros(self.dimension),
-        )
+        draw = stream(self.seed, "sparse_ladder", "theta", self.nonzero)
+        theta = np.zeros(self.dimension)
         theta[0] = 1.0
         support = draw.choice(np.arange(1, self.dimension), self.nonzero, replace=False)
         theta[support] = draw.choice((-self.gamma, self.gamma), self.nonzero)
@@ -206,9 +250,8 @@ class SparseLadder(NestedClasses):
     def mdp(self) -> FiniteMDP:
         """The problem."""
         transition = np.maximum(self.phi @ self.theta, 0.0)
-        return FiniteMDP(
-            transition=transition, reward=self.mixture.mdp.known.base_reward, horizon=self.horizon
-        )
+        reward = self.mixture.mdp.known.base_reward
+        return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
 
 
 class _Stored:
@@ -217,18 +260,20 @@ class _Stored:
     file: ClassVar[str]
 
     @cached_property
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the file, by name."""
-        with (
-            (files("occamrl.problems") / self.file).open("rb") as file,
-            np.load(file, allow_pickle=False) as arrays,
-        ):
-            return {key: read_only(arrays[key]) for key in arrays}
+        path = files("occamrl.problems") / self.file
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {key: read_only(stored[key]) for key in stored}
+
+    def floats(self, key: str) -> Floats:
+        """Return one of the arrays, of floats."""
+        return np.asarray(self.arrays[key], dtype=np.float64)
 
     @property
     def phi(self) -> Floats:
         """The features [S, A, S, d]."""
-        return np.asarray(self.arrays["phi"])
+        return self.floats("phi")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,14 +291,13 @@ class ReferenceMixture(_Stored):
     @property
     def theta(self) -> Floats:
         """theta* [d]."""
-        return np.asarray(self.arrays["theta"])
+        return self.floats("theta")
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        return FiniteMDP(
-            transition=self.arrays["transition"], reward=self.arrays["reward"], horizon=6
-        )
+        transition = self.floats("transition")
+        return FiniteMDP(transition=transition, reward=self.floats("reward"), horizon=6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,12 +306,11 @@ class ReferenceLadder(_Stored):
 
     S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in
     :class:`SparseLadder`. The features are without persistence and at contrast 0.96; good states
-    pay 0.8 to 1, bad ones 0 to 0.2.
+    pay 0.8 to 1, bad ones 0 to 0.2. The truth has ``nonzero`` non-zero entries besides the first,
+    0 to 3, so that m* = nonzero + 1.
     """
 
-    nonzero: int = (
-        2  # non-zero entries of the truth besides the first, 0 ... 3, so that m* = nonzero + 1
-    )
+    nonzero: int = 2
 
     small: ClassVar[Small] = ({"nonzero": 0}, {"nonzero": 3})
     file: ClassVar[str] = "reference_ladder.npz"
@@ -279,64 +322,16 @@ class ReferenceLadder(_Stored):
     @property
     def hypotheses(self) -> Floats:
         """All parameters [n, d], by the number of non-zero entries."""
-        return np.asarray(self.arrays["thetas"])
+        return self.floats("thetas")
 
     @property
     def theta(self) -> Floats:
         """theta* [d]."""
-        return np.asarray(self.hypotheses[self.arrays["truths"][self.nonzero]])
+        number = int(np.asarray(self.arrays["truths"])[self.nonzero])
+        return np.asarray(self.hypotheses[number])
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem."""
-        return FiniteMDP(transition=self.phi @ self.theta, reward=self.arrays["reward"], horizon=10)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryWalk:
-    """Go from place to place; an action changes the odds of the next one, and being in a place pays.
-
-    The law of the next place depends on none, one or two of the places before. States are pairs
-    (place before, place now), so the kernel is an aggregation of these states: by nothing (order
-    0), by the place now (order 1: the place before is ignored) or by both (order 2).
-    """
-
-    places: int = 4  # S = places^2
-    actions: int = 3
-    horizon: int = 12
-    order: int = 1  # how many of the last places the law of the next one depends on
-    seed: int = 0
-
-    small: ClassVar[Small] = tuple(
-        {"places": 2, "actions": 2, "horizon": 3, "order": order} for order in (0, 1, 2)
-    )
-
-    def __post_init__(self) -> None:
-        require_integers(self, places=2, actions=1)
-        require_integer("order", self.order, 0, maximum=2)
-
-    @cached_property
-    def moves(self) -> Ints:
-        """Where a move leads [S, A, places]: move l from (before, now) to (now, l)."""
-        now = np.arange(self.places**2) % self.places
-        after = now[:, None] * self.places + np.arange(self.places)
-        return read_only(np.repeat(after[:, None], self.actions, axis=1))
-
-    def partition(self, order: int) -> Ints:
-        """Return the block of each state [S] if the last ``order`` places matter."""
-        return np.asarray(np.arange(self.places**2) % self.places**order, dtype=np.int64)
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The problem."""
-        draw, sizes = (
-            stream(self.seed, "memory_walk", self.order),
-            (self.places**self.order, self.actions),
-        )
-        laws = draw.dirichlet(np.full(self.places, 0.5), size=sizes)[self.partition(self.order)]
-        states = self.places**2
-        transition = np.zeros((states, self.actions, states))
-        np.put_along_axis(transition, self.moves, laws, axis=2)
-        pay = stream(self.seed, "memory_walk", "reward").uniform(size=self.places)
-        reward = np.repeat(pay[np.arange(states) % self.places][:, None], self.actions, axis=1)
-        return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
+        transition = self.phi @ self.theta
+        return FiniteMDP(transition=transition, reward=self.floats("reward"), horizon=10)

@@ -11,7 +11,8 @@ import tomli_w
 
 from occamrl.errors import as_path
 from occamrl.experiments.records import Records, load
-from occamrl.experiments.tables import FEWEST
+from occamrl.files import make_folder, write_whole
+from occamrl.intervals import FEWEST
 from occamrl.report.data import ProblemResults, Report, Summary, build
 from occamrl.report.html import (
     Markup,
@@ -24,7 +25,6 @@ from occamrl.report.html import (
     table,
 )
 from occamrl.report.plates import Plate, problem_plates, sweep_plates, write_figures
-from occamrl.running.storage import make_folder, write_whole
 
 Row: TypeAlias = Mapping[str, object]
 

@@ -16,13 +16,13 @@ from typing import Any
 from occamrl.answers.answer import Answer
 from occamrl.answers.wording import count_of, format_number, times
 from occamrl.errors import OccamRLError, as_path
+from occamrl.files import make_folder, write_whole
 from occamrl.models.model import ELSEWHERE
 from occamrl.naming import spoken
 from occamrl.report.experiment import write_report as write_report
 from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth
 from occamrl.report.html import paragraphs, picture, render_page, table
 from occamrl.running.result import Result
-from occamrl.running.storage import make_folder, write_whole
 
 _MOST_STATES = 200  # whose actions are listed
 _MOST_STRETCHES = 6  # of steps that the table of a policy shows

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from occamrl.files import make_folder, write_whole
 from occamrl.report.data import Decisions, Report, Summary, Sweep
 from occamrl.report.figures import (
     COLOURS,
@@ -34,7 +35,6 @@ from occamrl.report.figures import (
     number,
     text_of,
 )
-from occamrl.running.storage import make_folder, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

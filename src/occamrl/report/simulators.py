@@ -14,11 +14,11 @@ from occamrl.answers.wording import times
 from occamrl.control import errors
 from occamrl.control.answer import MOST, Answer
 from occamrl.errors import as_path
+from occamrl.files import make_folder, write_whole
 from occamrl.protocols import Floats
 from occamrl.report import figures
 from occamrl.report.html import paragraphs, picture, render_page, table
 from occamrl.report.page import questions
-from occamrl.running.storage import make_folder, write_whole
 
 _MOST_COORDINATES = 6  # of the state that are drawn
 

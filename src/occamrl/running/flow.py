@@ -15,12 +15,46 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Flow, Ints
+
+PolicyArray = NDArray[np.generic]  # actions [H, S], or probabilities of actions [H, S, A]
+
+
+def simulate(mdp: FiniteMDP, policy: PolicyArray, episodes: int, draw: np.random.Generator) -> Flow:
+    """Play episodes under a policy [H, S] or [H, S, A] and return what was counted."""
+    flows, _ = play(mdp, [policy], np.zeros(mdp.states, np.int64), episodes, draw)
+    return flows[0]
+
+
+def play(
+    mdp: FiniteMDP,
+    policies: Sequence[PolicyArray],
+    which: Ints,
+    episodes: int,
+    draw: np.random.Generator,
+    at: int | None = None,
+) -> tuple[dict[int, Flow], int | None]:
+    """Play episodes, from each first state [S] under ``which`` of some policies.
+
+    Returns what was counted under each policy that was played. In a continuing problem the first
+    episode begins where the last one ended, ``at``, and the end is returned too.
+    """
+    if episodes == 1 or mdp.known.continuing:
+        return play_in_turn(mdp, policies, which, episodes, draw, at)
+    starts = divide(np.array([episodes]), mdp.initial_distribution[None], draw)[0]
+    flows = {}
+    for number in np.unique(which[starts > 0]).tolist():
+        own_starts = np.where(which == number, starts, 0)
+        flows[number] = play_together(mdp, policies[number], own_starts, draw)
+    return flows, None
+
+
+# All episodes at once -----------------------------------------------------------------------------
 
 
 def divide(visitors: Ints, probability: Floats, draw: np.random.Generator) -> Ints:
@@ -29,163 +63,167 @@ def divide(visitors: Ints, probability: Floats, draw: np.random.Generator) -> In
     NumPy's last column takes what rounding leaves, which may be someone at large numbers, so the
     likeliest goes there.
     """
-    every, last = np.arange(len(probability)), probability.argmax(axis=1)
-    ordered = probability.copy()
-    ordered[every, last], ordered[:, -1] = probability[:, -1], probability[every, last]
-    counts = draw.multinomial(visitors, ordered)
-    counts[every, last], counts[:, -1] = counts[:, -1].copy(), counts[every, last].copy()
+    rows = np.arange(len(probability))
+    likeliest = probability.argmax(axis=1)
+    swapped = probability.copy()
+    swapped[rows, likeliest] = probability[:, -1]
+    swapped[:, -1] = probability[rows, likeliest]
+    drawn_counts = draw.multinomial(visitors, swapped)
+    counts = drawn_counts.copy()
+    counts[rows, likeliest] = drawn_counts[:, -1]
+    counts[:, -1] = drawn_counts[rows, likeliest]
     return counts
 
 
-def outcomes_of(
+def draw_outcomes(
     start: Ints, probability: Floats, pair: Ints, visitors: Ints, draw: np.random.Generator
 ) -> tuple[Ints, Ints, Ints]:
-    """Draw the outcomes of visitors to some pairs: for each that happened, its visitor row, its index, its count."""
-    sizes = start[pair + 1] - start[pair]
-    found = []
-    for bits in np.unique(
-        np.frexp(sizes)[1]
-    ):  # rows of about one length together: padding at most doubles the work
-        rows = np.flatnonzero(np.frexp(sizes)[1] == bits)
-        column = np.arange(sizes[rows].max())
-        inside = column < sizes[rows, None]
-        index = np.where(inside, start[pair[rows], None] + column, 0)
-        counts = divide(visitors[rows], np.where(inside, probability[index], 0.0), draw)
-        at = np.nonzero(counts)
-        found.append((rows[at[0]], index[at], counts[at]))
-    rows, index, counts = (np.concatenate(part) for part in zip(*found, strict=True))
-    return rows, index, counts
+    """Draw the outcomes of visitors to some pairs.
 
-
-def simulate(mdp: FiniteMDP, policy: Any, episodes: int, draw: np.random.Generator) -> Flow:
-    """Play episodes under a policy [H, S] or [H, S, A] and return what was counted."""
-    return play(mdp, [policy], np.zeros(mdp.states, np.int64), episodes, draw)[0][0]
-
-
-def drawn(cumulative: Floats, u: float) -> int:
-    """Return what a uniform number draws from cumulated probabilities."""
-    return min(bisect_right(cumulative, u * cumulative[-1]), cumulative.size - 1)
-
-
-def play(
-    mdp: FiniteMDP,
-    policies: Sequence[Any],
-    which: Ints,
-    episodes: int,
-    draw: np.random.Generator,
-    at: int | None = None,
-) -> tuple[dict[int, Flow], int | None]:
-    """Play episodes, from each first state [S] under ``which`` of some policies; return what was counted under each.
-
-    In a continuing problem the first episode begins where the last one ended, ``at``, and the end
-    is returned too.
+    Returns, for each outcome that happened, its row among the visitors, its index and its count.
     """
-    if episodes == 1 or mdp.known.continuing:
-        return in_turn(mdp, policies, which, episodes, draw, at)
-    starts = divide(np.array([episodes]), mdp.initial_distribution[None], draw)[0]
-    used = np.unique(which[starts > 0]).tolist()
-    return {
-        i: together(mdp, policies[i], np.where(which == i, starts, 0), draw) for i in used
-    }, None
+    sizes = start[pair + 1] - start[pair]
+    bits = np.frexp(sizes)[1]
+    rows = []
+    indices = []
+    counts = []
+    # Pairs with about as many outcomes are drawn together: padding at most doubles the work.
+    for size_class in np.unique(bits):
+        members = np.flatnonzero(bits == size_class)
+        column = np.arange(sizes[members].max())
+        inside = column < sizes[members, None]
+        index = np.where(inside, start[pair[members], None] + column, 0)
+        law = np.where(inside, probability[index], 0.0)
+        count = divide(visitors[members], law, draw)
+        row, outcome = np.nonzero(count)
+        rows.append(members[row])
+        indices.append(index[row, outcome])
+        counts.append(count[row, outcome])
+    return np.concatenate(rows), np.concatenate(indices), np.concatenate(counts)
 
 
-def together(mdp: FiniteMDP, policy: Any, starts: Ints, draw: np.random.Generator) -> Flow:
+def play_together(
+    mdp: FiniteMDP, policy: PolicyArray, starts: Ints, draw: np.random.Generator
+) -> Flow:
     """Play all episodes with these numbers of first states [S] at once."""
-    outcomes, actions, here = mdp.outcomes, mdp.actions, starts
-    parts = []
+    present = starts  # how many are in each state
+    steps = []
     for h in range(mdp.horizon):
-        state = np.flatnonzero(here)
-        visitors = here[state]
+        state = np.flatnonzero(present)
+        visitors = present[state]
         if policy.ndim == 2:
             action = policy[h, state]
         else:  # random policies split visitors among actions first
             split = divide(visitors, policy[h, state], draw)
             row, action = np.nonzero(split)
-            state, visitors = state[row], split[row, action]
-        pair = state * actions + action
+            state = state[row]
+            visitors = split[row, action]
+        pair = state * mdp.actions + action
         probability = mdp.probability[0 if mdp.stationary else h]
-        row, index, count = outcomes_of(outcomes.start, probability, pair, visitors, draw)
-        after = outcomes.next_state[index]
-        parts.append(
-            (
-                np.full(row.size, h),
-                state[row],
-                action[row],
-                after,
-                _rewards(mdp, pair[row], index),
-                count,
-            )
-        )
-        here = np.zeros_like(here)
-        np.add.at(here, after, count)
-    step, state, action, after, reward, count = (
-        np.concatenate(column) for column in zip(*parts, strict=True)
-    )
-    flow = Flow(step, state, action, after, reward, count, int(starts.sum()))
-    return _with_noise(flow, draw) if mdp.reward_noise else flow
+        row, outcome, count = draw_outcomes(mdp.outcomes.start, probability, pair, visitors, draw)
+        next_state = mdp.outcomes.next_state[outcome]
+        reward = mean_rewards(mdp, pair[row], outcome)
+        step = np.full(row.size, h)
+        steps.append((step, state[row], action[row], next_state, reward, count))
+        present = np.zeros_like(present)
+        np.add.at(present, next_state, count)
+    columns = [np.concatenate(parts) for parts in zip(*steps, strict=True)]
+    step, state, action, next_state, reward, count = columns
+    flow = Flow(step, state, action, next_state, reward, count, int(starts.sum()))
+    return with_noise(flow, draw) if mdp.reward_noise else flow
 
 
-def in_turn(
+# One episode after the other ----------------------------------------------------------------------
+
+
+def drawn(cumulative: Floats, uniform: float) -> int:
+    """Return what a uniform number draws from cumulated probabilities."""
+    return min(bisect_right(cumulative, uniform * cumulative[-1]), cumulative.size - 1)
+
+
+def play_in_turn(
     mdp: FiniteMDP,
-    policies: Sequence[Any],
+    policies: Sequence[PolicyArray],
     which: Ints,
     episodes: int,
     draw: np.random.Generator,
     at: int | None,
-) -> tuple[dict[int, Flow], int]:
-    """Play episodes one after the other, each from where the last one ended; the first one from ``at``, or anywhere."""
-    first, following, stationary = (
-        mdp.outcomes.start.tolist(),
-        mdp.outcomes.next_state,
-        mdp.stationary,
-    )
-    size, laws = following.size, dict[tuple[int, int], Floats]()
+) -> tuple[dict[int, Flow], int | None]:
+    """Play episodes one after the other, each from where the last one ended.
 
-    counts: dict[int, Counter[int]] = {}  # of each policy: of each step * O + outcome
+    The first one begins ``at`` a state, or anywhere.
+    """
+    first = mdp.outcomes.start.tolist()
+    following = mdp.outcomes.next_state
+    stationary = mdp.stationary
+    laws: dict[tuple[int, int], Floats] = {}  # cumulated, of the pairs that were visited
+
+    def next_outcome(step: int, pair: int, uniform: float) -> int:
+        time = 0 if stationary else step
+        if (time, pair) not in laws:
+            laws[time, pair] = mdp.probability[time, first[pair] : first[pair + 1]].cumsum()
+        return int(first[pair]) + drawn(laws[time, pair], uniform)
+
+    visits: dict[int, Counter[tuple[int, int]]] = {}  # of each policy: of (step, outcome)
     played = Counter[int]()
+    state = at
     for _ in range(episodes):
-        uniform = draw.random((mdp.horizon + 1, 2)).tolist()
-        s = drawn(mdp.initial_distribution.cumsum(), uniform[-1][0]) if at is None else at
-        i, path = int(which[s]), []
-        policy = policies[i]
-        for h, (u, v) in enumerate(uniform[:-1]):
-            a = int(policy[h, s]) if policy.ndim == 2 else drawn(policy[h, s].cumsum(), v)
-            pair, t = s * mdp.actions + a, 0 if stationary else h
-            if (t, pair) not in laws:
-                laws[t, pair] = mdp.probability[t, first[pair] : first[pair + 1]].cumsum()
-            o = first[pair] + drawn(laws[t, pair], u)
-            s = int(following[o])
-            path.append(h * size + o)
-        counts.setdefault(i, Counter()).update(path)
-        played[i] += 1
-        at = s
+        uniforms = draw.random((mdp.horizon + 1, 2)).tolist()
+        if state is None:
+            state = drawn(mdp.initial_distribution.cumsum(), uniforms[-1][0])
+        number = int(which[state])
+        policy = policies[number]
+        path = []
+        for step, (for_outcome, for_action) in enumerate(uniforms[:-1]):
+            if policy.ndim == 2:
+                action = int(policy[step, state])
+            else:
+                action = drawn(policy[step, state].cumsum(), for_action)
+            outcome = next_outcome(step, state * mdp.actions + action, for_outcome)
+            state = int(following[outcome])
+            path.append((step, outcome))
+        visits.setdefault(number, Counter()).update(path)
+        played[number] += 1
     flows = {}
-    for i, found in sorted(counts.items()):
-        keys = np.array(sorted(found))
-        step, index = np.divmod(keys, size)
-        at_pair = np.searchsorted(mdp.outcomes.start, index, side="right") - 1
-        count = np.array([found[key] for key in keys.tolist()])
-        about = (
-            *np.divmod(at_pair, mdp.actions),
-            following[index],
-            _rewards(mdp, at_pair, index),
-            count,
-        )
-        flows[i] = Flow(step, *about, played[i])
-        flows[i] = _with_noise(flows[i], draw) if mdp.reward_noise else flows[i]
-    return flows, s
+    for number, counted in sorted(visits.items()):
+        flow = flow_of_visits(mdp, counted, played[number])
+        flows[number] = with_noise(flow, draw) if mdp.reward_noise else flow
+    return flows, state
 
 
-def _rewards(mdp: FiniteMDP, pair: Ints, index: Ints) -> Floats:
+def flow_of_visits(mdp: FiniteMDP, visits: Counter[tuple[int, int]], episodes: int) -> Flow:
+    """Return visits of (step, outcome) as a flow."""
+    visited = sorted(visits)
+    step, outcome = np.array(visited).T
+    pair = np.searchsorted(mdp.outcomes.start, outcome, side="right") - 1
+    state, action = np.divmod(pair, mdp.actions)
+    next_state = mdp.outcomes.next_state[outcome]
+    reward = mean_rewards(mdp, pair, outcome)
+    count = np.array([visits[each] for each in visited])
+    return Flow(step, state, action, next_state, reward, count, episodes)
+
+
+# Rewards ------------------------------------------------------------------------------------------
+
+
+def mean_rewards(mdp: FiniteMDP, pair: Ints, outcome: Ints) -> Floats:
     """Return the mean rewards of some outcomes."""
-    return np.asarray(mdp.base_reward[pair] + mdp.outcomes.bonus[index])
+    return np.asarray(mdp.base_reward[pair] + mdp.outcomes.bonus[outcome])
 
 
-def _with_noise(flow: Flow, draw: np.random.Generator) -> Flow:
+def with_noise(flow: Flow, draw: np.random.Generator) -> Flow:
     """Return a flow whose rewards are coins, 0 or 1, with the means as they were."""
     ones = draw.binomial(flow.count, np.clip(flow.reward, 0.0, 1.0))
-    both = np.concatenate([ones, flow.count - ones])
+    count = np.concatenate([ones, flow.count - ones])
     reward = np.repeat([1.0, 0.0], ones.size)
-    row = np.tile(np.arange(ones.size), 2)[both > 0]
-    same = flow.step[row], flow.state[row], flow.action[row], flow.next_state[row]
-    return Flow(*same, reward[both > 0], both[both > 0], flow.episodes)
+    happened = count > 0
+    row = np.tile(np.arange(ones.size), 2)[happened]
+    return Flow(
+        flow.step[row],
+        flow.state[row],
+        flow.action[row],
+        flow.next_state[row],
+        reward[happened],
+        count[happened],
+        flow.episodes,
+    )

@@ -9,45 +9,63 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-FIRST_AFTER, TERMINAL_EVERY, PLAIN_EVERY = 1.0, 0.2, 10.0  # seconds until and between messages
+FIRST_AFTER = 1.0  # seconds until a job says anything, unless it is asked to
+TERMINAL_EVERY = 0.2  # seconds between two messages on a terminal,
+PLAIN_EVERY = 10.0  # and elsewhere
+_CLEAR_LINE = "\r\x1b[K"
 
 
 class Progress:
     """Tells how far a job is: one line that renews itself on a terminal, plain lines elsewhere.
 
-    ``show`` None: only jobs that take longer than a second say anything.
+    ``show`` None: only jobs that take longer than a second say anything. By hand, because a bar of
+    rich would come on top of the plain lines, which files and pipes need, and not in their place.
     """
 
     def __init__(self, label: str, total: int, show: bool | None, unit: str = "episodes") -> None:
-        self.label, self.total, self.show, self.unit = label, total, show, unit
-        self.began, self.done, self.told = time.perf_counter(), 0, False
-        self.due = self.began + (0.0 if show else FIRST_AFTER)
+        self.label = label
+        self.total = total
+        self.show = show
+        self.unit = unit
+        self.done = 0
         self.terminal = sys.stderr.isatty()
+        self._spoken = False
+        self._began = time.perf_counter()
+        self._due = self._began
+        if not show:
+            self._due += FIRST_AFTER
 
     def update(self, done: int) -> None:
         """Say where the job is, if it is time to."""
-        now, self.done = time.perf_counter(), done
-        if self.show is False or now < self.due:
+        self.done = done
+        now = time.perf_counter()
+        if self.show is False or now < self._due:
             return
-        self.due, self.told = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY), True
-        left = (self.total - done) * (now - self.began) / max(done, 1)
-        self._print(
-            f" ({100 * done / self.total:.0f}%), {left:,.0f} s left", "" if self.terminal else "\n"
-        )
+        self._spoken = True
+        remaining = (self.total - done) * (now - self._began) / max(done, 1)
+        text = f" ({100 * done / self.total:.0f}%), {remaining:,.0f} s left"
+        if self.terminal:
+            self._due = now + TERMINAL_EVERY
+            self._print(text, end="")
+        else:
+            self._due = now + PLAIN_EVERY
+            self._print(text)
 
     def close(self) -> None:
         """Say how far the job came, if anything was said before."""
-        if self.told:
-            self._print(f" in {time.perf_counter() - self.began:,.0f} s", "\n")
+        if self._spoken:
+            self._print(f" in {time.perf_counter() - self._began:,.0f} s")
 
-    def _print(self, more: str, end: str) -> None:
-        line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}{more}"
-        print("\r\x1b[K" * self.terminal + line, end=end, file=sys.stderr, flush=True)
+    def _print(self, text: str, end: str = "\n") -> None:
+        line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}{text}"
+        if self.terminal:
+            line = _CLEAR_LINE + line
+        print(line, end=end, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def ctrl_c() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into a flag while a run is in progress; a second one raises KeyboardInterrupt at once."""
+    """Turn Ctrl-C into a flag while a job is in progress; a second one interrupts it at once."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # which alone receives signals
         yield pressed

@@ -1,8 +1,8 @@
-"""The result of a run, kept by block: what was earned, the exact regret where the truth is known, what was decided.
+"""The result of a run, kept by block: what was earned, what was lost, what was decided.
 
 Between two plans nothing changes, so a block is one row whether it has ten episodes or a billion.
-Curves are read off the blocks at any episode; they show every episode up to a million, and
-log-spaced ones of longer runs.
+Regret is exact where the truth is known. Curves are read off the blocks at any episode; they show
+every episode up to a million, and log-spaced ones of longer runs.
 """
 
 from __future__ import annotations
@@ -13,59 +13,78 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
-from occamrl.answers.tables import table_of_rows as table_of_rows
+from occamrl.addresses import generator
+from occamrl.answers.tables import Row, frame_of, table_of_rows
 from occamrl.answers.verdict import Verdict, verdict_of
 from occamrl.errors import ParameterError
 from occamrl.policies import stretches
-from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
+from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan, State
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-IfKnown = Any  # Floats or float, None where the truth is not known: of ``run``, where it always is, no check is needed
+# Floats or a float, None where the truth is not known; and an EnvironmentInfo, None in the
+# simulator. Of ``run`` and ``learn`` everybody knows which, and a type with None in it would
+# demand a check of all.
+IfKnown = Any
+IfReal = Any
 
 EVERY_EPISODE = 10**6  # of which curves show all; beyond, some
 POINTS_PER_DECADE = 1_000
 
 
 class Cut(NamedTuple):
-    """A block that the end of a run interrupted."""
+    """A block that the end of a run interrupted.
 
-    state: Any  # of the learner, before the block
+    ``flows`` are what an environment has shown of it, by parts of the plan; the simulator, where
+    there are none, plays it anew.
+    """
+
+    state: State  # of the learner, before the block
     at: int | None  # where the episode before the block ended, if the next one begins there
-    flows: dict[
-        int, Flow
-    ]  # what an environment has shown, by parts of the plan; {} in the simulator: play it anew
+    flows: dict[int, Flow]
+
+
+class Phase(TypedDict):
+    """A stretch of blocks whose plans have equal facts."""
+
+    facts: Row
+    diagnostics: Row  # the latest
+    history: NotRequired[list[list[float]]]  # rows of (episodes before, statistic of each class)
 
 
 @dataclass(eq=False)
 class Blocks:
-    """What happened, piece by piece, in columns; a piece is a block, or an episode of a real environment.
+    """What happened, piece by piece, in columns.
 
-    The driver writes them (:mod:`occamrl.running.run`), a result reads them.
+    A piece is a block, or an episode of a real environment. The driver writes them
+    (:mod:`occamrl.running.run`), a result reads them.
     """
 
     episodes: list[int] = field(default_factory=list)
-    regret: list[float] = field(
-        default_factory=list
-    )  # summed over the episodes; NaN where the truth is not known
-    returns: list[float] = field(default_factory=list)  # realised, summed likewise
-    pessimistic: list[int] = field(
-        default_factory=list
-    )  # episodes whose planned value was below the optimum
-    plans: list[int] = field(
-        default_factory=list
-    )  # 1 where a plan was made, 0 where an earlier one went on
+    regret: list[float] = field(default_factory=list)  # summed; NaN where the truth is not known
+    returns: list[float] = field(default_factory=list)  # realised, summed
+    pessimistic: list[int] = field(default_factory=list)  # episodes planned below the optimum
+    plans: list[int] = field(default_factory=list)  # 1 where one was made, 0 where it went on
     phase: list[int] = field(default_factory=list)  # which of the phases
-    phases: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # of equal facts: these, latest diagnostics, history
+    phases: list[Phase] = field(default_factory=list)
     total_episodes: int = 0
+
+    def drop_last(self) -> None:
+        """Take back the last piece."""
+        self.total_episodes -= self.episodes.pop()
+        self.regret.pop()
+        self.returns.pop()
+        self.pessimistic.pop()
+        self.plans.pop()
+        self.phase.pop()
+        last_phase = self.phase[-1] if self.phase else -1
+        del self.phases[last_phase + 1 :]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +93,8 @@ class Result:
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)
-    >>> result = orl.run(orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), problem, episodes=50)
+    >>> features = orl.FeatureMap.tabular(states=3, actions=2)
+    >>> result = orl.run(orl.Greedy(features=features), problem, episodes=50)
     >>> total, curve, policy = result.total_regret, result.cumulative_regret, result.policy()
     >>> bool(result.regret_at(50) == total)
     True
@@ -86,20 +106,19 @@ class Result:
     seed: int
     wall_time: float = 0.0  # seconds spent planning, playing and learning
     problem: str = ""  # fingerprint of the simulated problem
-    environment: Any = None  # what is kept of a Gymnasium environment; None in the simulator
+    environment: IfReal = None  # what is kept of a Gymnasium environment
     agent: Learner = field(repr=False)
     known: Known = field(repr=False)
-    state: Any = field(repr=False)  # of the learner
+    state: State = field(repr=False)  # of the learner
     blocks: Blocks = field(repr=False)
-    cut: Cut | None = field(
-        default=None, repr=False
-    )  # the last block, if the end of the run cut it short
-    at: int | None = field(
-        default=None, repr=False
-    )  # where the last episode ended, if the next one begins there
-    drive: Any = field(
-        default=None, repr=False
-    )  # what an agent that is told step by step keeps between two calls
+    # The last block, if the end of the run cut it short.
+    cut: Cut | None = field(default=None, repr=False)
+    # Where the last episode ended, if the next one begins there.
+    at: int | None = field(default=None, repr=False)
+    # What an agent that is told step by step keeps between two calls.
+    drive: Any = field(default=None, repr=False)
+
+    # Totals and curves ----------------------------------------------------------------------------
 
     @property
     def total_episodes(self) -> int:
@@ -113,8 +132,16 @@ class Result:
 
     @property
     def pessimistic_episodes(self) -> int:
-        """The episodes whose planned value was below the optimum: optimism failed. 0 where the truth is not known."""
+        """The episodes whose planned value was below the optimum: there optimism failed.
+
+        0 where the truth is not known.
+        """
         return sum(self.blocks.pessimistic)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the truth is known, and the regret with it."""
+        return self.environment is None or bool(self.environment.exact)
 
     @cached_property
     def episodes(self) -> Ints:
@@ -126,34 +153,34 @@ class Result:
         marks = np.unique(np.geomspace(1.0, K, points).astype(np.int64))
         return np.union1d(marks[marks < K], [K])
 
-    def _each(self, column: list[float]) -> Floats:
+    def _per_episode(self, sums: list[float]) -> Floats:
         """Return the mean over its piece at each of the episodes that the curves show."""
         sizes = np.array(self.blocks.episodes, dtype=np.int64)
-        return np.asarray(
-            (np.array(column) / np.maximum(sizes, 1))[
-                np.searchsorted(sizes.cumsum(), self.episodes)
-            ]
-        )
-
-    @property
-    def exact(self) -> bool:
-        """Whether the truth is known, and the regret with it."""
-        return self.environment is None or bool(self.environment.exact)
+        means = np.array(sums) / np.maximum(sizes, 1)
+        piece = np.searchsorted(sizes.cumsum(), self.episodes)
+        return np.asarray(means[piece])
 
     @property
     def returns(self) -> Floats:
-        """The realised sum of rewards of each episode, chance included; of a simulated block, the mean."""
-        return self._each(self.blocks.returns)
+        """The realised sum of rewards of each episode, chance included; of a block, the mean."""
+        return self._per_episode(self.blocks.returns)
 
     @property
     def total_return(self) -> float:
         """The realised sum of all rewards."""
         return float(np.sum(self.blocks.returns))
 
+    def return_at(self, episode: Any) -> Any:
+        """Return the realised sum of rewards after ``episode`` episodes, as :meth:`regret_at`."""
+        return sum_of_pieces(self.blocks.episodes, self.blocks.returns, episode)
+
     @cached_property
     def regret(self) -> IfKnown:
-        """The exact pseudo-regret of each of these episodes, V*_1(s_1) - V^pi_1(s_1), a mean over a block's starts."""
-        return self._each(self.blocks.regret) if self.exact else None
+        """The exact pseudo-regret of each of these episodes, V*_1(s_1) - V^pi_1(s_1).
+
+        Of a block, the mean over its starts.
+        """
+        return self._per_episode(self.blocks.regret) if self.exact else None
 
     @cached_property
     def cumulative_regret(self) -> IfKnown:
@@ -166,61 +193,63 @@ class Result:
         return self.regret_at(self.total_episodes)
 
     def regret_at(self, episode: Any) -> IfKnown:
-        """Return the cumulative regret after ``episode`` episodes, a number or an array of numbers up to K."""
+        """Return the cumulative regret after ``episode`` episodes.
+
+        A number or an array of numbers up to K.
+        """
         if not self.exact:
             return None
         return sum_of_pieces(self.blocks.episodes, self.blocks.regret, episode)
 
-    def return_at(self, episode: Any) -> Any:
-        """Return the realised sum of rewards after ``episode`` episodes, as :meth:`regret_at`."""
-        return sum_of_pieces(self.blocks.episodes, self.blocks.returns, episode)
+    # Decisions ------------------------------------------------------------------------------------
 
     @property
     def phases(self) -> pa.Table:
-        """A row for each stretch of equal decisions: first, episodes, plans, regret, and what was decided."""
+        """A row for each stretch of equal decisions: first, episodes, plans, regret, decisions."""
         return table_of_rows(self.phase_rows)
 
     @cached_property
-    def phase_rows(self) -> list[dict[str, Any]]:
+    def phase_rows(self) -> list[Row]:
         """The rows of :attr:`phases`, as dictionaries."""
-        phase, rows = np.array(self.blocks.phase, dtype=np.int64), []
-        begins = np.flatnonzero(np.diff(phase, prepend=-1))
-        columns: dict[str, list[Any]] = {
+        if not self.blocks.phases:
+            return []
+        begins = np.flatnonzero(np.diff(self.blocks.phase, prepend=-1))
+        columns: dict[str, Sequence[float]] = {
             "episodes": self.blocks.episodes,
             "plans": self.blocks.plans,
+            "realised_return": self.blocks.returns,
         }
-        columns |= {"realised_return": self.blocks.returns} | (
-            {"regret": self.blocks.regret} if self.exact else {}
-        )
+        if self.exact:
+            columns["regret"] = self.blocks.regret
         sums = {
             name: np.add.reduceat(np.array(column), begins).tolist()
             for name, column in columns.items()
-            if column
         }
+        rows = []
         first = 1
-        for i, row in enumerate(self.blocks.phases):
-            totals = {name: column[i] for name, column in sums.items()}
-            rows.append({"first": first, **totals, **row["facts"], **row["diagnostics"]})
+        for number, phase in enumerate(self.blocks.phases):
+            totals = {name: column[number] for name, column in sums.items()}
+            rows.append({"first": first, **totals, **phase["facts"], **phase["diagnostics"]})
             first += totals["episodes"]
         return rows
 
     @cached_property
     def next_plan(self) -> Plan:
         """What would be played next."""
-        from occamrl.addresses import generator
-
-        return self.agent.plan(
-            self.known, self.state, generator(self.seed, "agent", self.total_episodes)
-        )
+        draw = generator(self.seed, "agent", self.total_episodes)
+        return self.agent.plan(self.known, self.state, draw)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What a selector would decide now, with its diagnostics; print it for words. A single learner decides nothing."""
+        """What a selector would decide now, with its diagnostics; print it for words.
+
+        A single learner decides nothing.
+        """
         return verdict_of(self)
 
     @cached_property
     def answer(self) -> Any:
-        """The answer: which model is needed, what to do, what it is worth, and whether it matters; print it."""
+        """Which model is needed, what to do, what it is worth, and whether it matters; print it."""
         from occamrl.answers.answer import answer_of
 
         return answer_of(self)
@@ -236,36 +265,38 @@ class Result:
     def policy_table(
         self, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None
     ) -> pa.Table:
-        """Return the policy as a table, a row per state, in the names of states and actions; equal steps are joined."""
+        """Return the policy as a table, a row per state; equal steps are joined.
+
+        In the names of states and actions: given, the problem's or the environment's.
+        """
         policy, state_names, action_names = self.named_policy(states, actions)
-        parts, rows = stretches(policy), []
-        for s, name in enumerate(state_names):
-            rows.append(
-                {"state": name, **{part: action_names[policy[h, s]] for part, h in parts.items()}}
-            )
+        rows = []
+        for state, name in enumerate(state_names):
+            row = {"state": name}
+            for title, step in stretches(policy).items():
+                row[title] = action_names[policy[step, state]]
+            rows.append(row)
         return table_of_rows(rows)
 
     def named_policy(
         self, states: Sequence[str] | None, actions: Sequence[str] | None
     ) -> tuple[Ints, list[str], list[str]]:
-        """Return the policy [H, S], and the names of states and actions: given, the problem's or the environment's."""
-        names = []
-        for kind, given, size in (
-            ("states", states, self.known.states),
-            ("actions", actions, self.known.actions),
-        ):
-            if given is not None and len(given) != size:
-                raise ParameterError(kind, got=f"{len(given)} names", expected=f"{size} names")
-            own: Sequence[Any] = range(size)
-            if self.known.names is not None:
-                own = getattr(self.known.names, kind)
-            elif self.environment is not None:
-                own = self.environment.names(kind, size)
-            names.append([str(each) for each in (own if given is None else given)])
-        return self.policy(), names[0], names[1]
+        """Return the policy [H, S], and the names of states and actions."""
+        own_states: Sequence[object] = range(self.known.states)
+        own_actions: Sequence[object] = range(self.known.actions)
+        if self.known.names is not None:
+            own_states = self.known.names.states
+            own_actions = self.known.names.actions
+        elif self.environment is not None:
+            own_states = self.environment.names("states", self.known.states)
+            own_actions = self.environment.names("actions", self.known.actions)
+        state_names = names_or(own_states, "states", states)
+        return self.policy(), state_names, names_or(own_actions, "actions", actions)
+
+    # Files, tables and pictures -------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write everything needed to continue to one file of arrays and JSON, whole or not at all."""
+        """Write everything needed to continue to one file of arrays and JSON, or nothing at all."""
         from occamrl.running.storage import save
 
         save(self, path)
@@ -279,12 +310,13 @@ class Result:
 
     @property
     def table(self) -> pa.Table:
-        """The curves, a row per episode that they show: episode, realised_return, regret, cumulative_regret."""
+        """The curves, a row per episode that they show: realised_return, and regret if known."""
         import pyarrow as pa
 
         columns = {"episode": self.episodes, "realised_return": self.returns}
         if self.exact:
-            columns |= {"regret": self.regret, "cumulative_regret": self.cumulative_regret}
+            columns["regret"] = self.regret
+            columns["cumulative_regret"] = self.cumulative_regret
         return pa.table(columns)
 
     def to_pandas(self) -> Any:
@@ -309,7 +341,10 @@ class Result:
         return drawn
 
     def plot_policy(self, axes: Axes | None = None, **names: Sequence[str]) -> Axes:
-        """Draw the policy: a row per state, a column per step, a colour per action; ``states`` and ``actions`` name."""
+        """Draw the policy: a row per state, a column per step, a colour per action.
+
+        ``states`` and ``actions`` name them.
+        """
         drawn: Axes = importlib.import_module("occamrl.report.figures").draw_policy(
             self, axes, **names
         )
@@ -321,36 +356,39 @@ class Result:
         return written
 
     def __repr__(self) -> str:
-        lost = (
-            f", total_regret={self.total_regret:,.6g}" if self.exact and self.total_episodes else ""
-        )
-        return f"Result({self.label}, episodes={self.total_episodes:,}, seed={self.seed}, plans={self.plans:,}{lost})"
+        text = f"{self.label}, episodes={self.total_episodes:,}, seed={self.seed}"
+        text += f", plans={self.plans:,}"
+        if self.exact and self.total_episodes:
+            text += f", total_regret={self.total_regret:,.6g}"
+        return f"Result({text})"
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>{self.verdict._repr_html_()}"
 
 
+def names_or(own: Sequence[object], kind: str, chosen: Sequence[str] | None) -> list[str]:
+    """Return the names that a user chose for states or actions, or their own."""
+    if chosen is not None and len(chosen) != len(own):
+        raise ParameterError(kind, got=f"{len(chosen)} names", expected=f"{len(own)} names")
+    return [str(name) for name in (own if chosen is None else chosen)]
+
+
 def sum_of_pieces(episodes: Sequence[int], amounts: Sequence[float], at: Any) -> Any:
-    """Return the cumulative amount after ``at`` episodes of a run in pieces, each of which spreads its own evenly."""
+    """Return the cumulative amount after ``at`` episodes of a run in pieces.
+
+    Each piece spreads its own amount evenly.
+    """
     ends = np.concatenate([[0], np.cumsum(np.array(episodes, dtype=np.int64))])
     sums = np.concatenate([[0.0], np.cumsum(np.array(amounts))])
-    found = np.asarray(at)
-    if found.dtype.kind not in "iu" or (found.size and (found.min() < 0 or found.max() > ends[-1])):
-        raise ParameterError(
-            "episode", got=f"{at!r:.80}", expected=f"whole numbers from 0 to {ends[-1]:,}"
-        )
-    after = np.searchsorted(ends, found)  # the piece that each lies in
-    before = np.maximum(after - 1, 0)
-    share = (found - ends[before]) / np.maximum(ends[after] - ends[before], 1)
-    sums = np.where(share >= 1.0, sums[after], sums[before] + share * (sums[after] - sums[before]))
-    return sums if found.ndim else float(sums)
-
-
-def frame_of(table: pa.Table) -> Any:
-    """Return a table as a data frame of pandas, which is not one of the packages that this one needs."""
-    try:
-        pandas = importlib.import_module("pandas")
-    except ImportError:
-        expected = "pandas: `pip install pandas`; without it, .table is the same as a pyarrow table"
-        raise ParameterError("to_pandas", got="no pandas", expected=expected) from None
-    return pandas.DataFrame(table.to_pydict())
+    asked = np.asarray(at)
+    whole = asked.dtype.kind in "iu"
+    if not whole or (asked.size and (asked.min() < 0 or asked.max() > ends[-1])):
+        expected = f"whole numbers from 0 to {ends[-1]:,}"
+        raise ParameterError("episode", got=f"{at!r:.80}", expected=expected)
+    last = np.searchsorted(ends, asked)  # the end of the piece that each lies in
+    first = np.maximum(last - 1, 0)
+    share = (asked - ends[first]) / np.maximum(ends[last] - ends[first], 1)
+    between = sums[first] + share * (sums[last] - sums[first])
+    # Not the interpolated number at the end of a piece: that could differ in its last digit.
+    reached = np.where(share >= 1.0, sums[last], between)
+    return reached if asked.ndim else float(reached)

@@ -1,10 +1,10 @@
 """One driver for every run: it asks for a plan, plays the block, and hands back what was counted.
 
-**Random numbers have an address**, (seed, purpose, first episode of the block): nothing depends on
-what was drawn before, so a run that goes on from an earlier one equals an uninterrupted one, to the
-bit. A block that the end of a run interrupted is played anew when the run goes on (in the
-simulator), or finished first (in an environment, whose episodes cannot be taken back); the learner
-is then told of the whole block, as if there had been no end.
+Random numbers have addresses (:mod:`occamrl.addresses`): nothing depends on what was drawn before,
+so a run that goes on from an earlier one equals an uninterrupted one, to the bit. A block that the
+end of a run interrupted is played anew when the run goes on (in the simulator), or finished first
+(in an environment, whose episodes cannot be taken back); the learner is then told of the whole
+block, as if there had been no end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,21 @@ from occamrl.addresses import generator
 from occamrl.errors import Interrupted, ParameterError, require_integer
 from occamrl.policies import require_policy
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import MOST_EPISODES, Floats, Flow, Ints, Known, Learner, Plan, Problem
-from occamrl.running.flow import play
+from occamrl.protocols import (
+    MOST_EPISODES,
+    Floats,
+    Flow,
+    Ints,
+    Known,
+    Learner,
+    Plan,
+    Problem,
+    State,
+)
+from occamrl.running.flow import PolicyArray, play
 from occamrl.running.identity import changes, identity
 from occamrl.running.progress import Progress, ctrl_c
-from occamrl.running.result import Blocks, Cut, Result
+from occamrl.running.result import Blocks, Cut, IfReal, Phase, Result
 
 MOST_PHASES = 4_096
 GROWTH = 1.1  # of the episodes between two points of the history of a phase
@@ -34,17 +44,18 @@ MOST_POLICIES = 8  # whose values are remembered
 
 
 class Block(NamedTuple):
-    """A block of episodes as a source played it: in one piece by the simulator, episode by episode elsewhere."""
+    """A block of episodes as a source played it.
+
+    In one piece by the simulator, episode by episode elsewhere.
+    """
 
     flows: dict[int, Flow]  # by the parts of the plan that were played
     episodes: Ints  # [pieces]
-    regret: Floats  # [pieces] exact, summed over the episodes of a piece; NaN where the truth is not known
+    regret: Floats  # [pieces] exact, summed over the piece; NaN where the truth is not known
     returns: Floats  # [pieces] realised, summed likewise; both in the unit of the problem's rewards
     pessimistic: int = 0  # episodes whose planned value was below the optimum
     fault: BaseException | None = None  # what ended the block early
-    end: int | None = (
-        None  # the state that the last episode led to, where the next one begins there
-    )
+    end: int | None = None  # the state that the last episode led to, if the next one begins there
 
 
 class Source:
@@ -53,10 +64,8 @@ class Source:
     known: Known
     problem: str  # a run goes on where this is the same
     mdp: FiniteMDP | None  # the truth, where it is known
-    environment: Any = None  # what is kept of an environment; None in the simulator
-    _last: tuple[
-        tuple[Any, Floats], ...
-    ] = ()  # policies and their values: they often stay the same
+    environment: IfReal = None  # what is kept of an environment; None in the simulator
+    _evaluated: tuple[tuple[PolicyArray, Floats], ...] = ()  # the latest policies, with values
 
     def play(
         self,
@@ -74,32 +83,39 @@ class Source:
         raise NotImplementedError
 
     def judge(self, plan: Plan) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the exact regret of an episode by its start [S], and where the plan counts on less than the best."""
+        """Return the exact regret of an episode by its start [S].
+
+        And in which starts [S] the plan counts on less than the best: there its optimism fails.
+        """
         if self.mdp is None:
             return np.full(self.known.states, np.nan), np.zeros(self.known.states, bool)
-        found = next(
-            (values for policy, values in self._last if np.array_equal(policy, plan.policy)), None
-        )
-        if found is None:
-            found = self.mdp.evaluate(plan.policy)[0]
-            self._last = ((plan.policy, found), *self._last[: MOST_POLICIES - 1])
-        best, promised = (
-            self.mdp.optimal_values[0],
-            np.inf if plan.values is None else plan.values[0],
-        )
-        gap = best - found
-        lost = self.known.unit.scale * np.where(
-            gap > 1e-12 * self.known.horizon, gap, 0.0
-        )  # less is rounding
-        return lost, promised < best - 1e-9 * self.known.horizon  # up to rounding
+        best = self.mdp.optimal_values[0]
+        gap = best - self._values(self.mdp, plan.policy)
+        rounding = 1e-12 * self.known.horizon
+        regret = self.known.unit.scale * np.where(gap > rounding, gap, 0.0)
+        if plan.values is None:
+            return regret, np.zeros(self.known.states, bool)
+        return regret, plan.values[0] < best - 1e-9 * self.known.horizon
+
+    def _values(self, mdp: FiniteMDP, policy: PolicyArray) -> Floats:
+        """Return the true values of a policy [S]; policies often recur, so some are kept."""
+        for earlier, values in self._evaluated:
+            if np.array_equal(earlier, policy):
+                return values
+        evaluated: Floats = mdp.evaluate(policy)[0]
+        self._evaluated = ((policy, evaluated), *self._evaluated[: MOST_POLICIES - 1])
+        return evaluated
 
 
 class Simulator(Source):
     """A FiniteMDP as a source of episodes."""
 
+    mdp: FiniteMDP
+
     def __init__(self, mdp: FiniteMDP) -> None:
-        self.mdp: FiniteMDP = mdp
-        self.known, self.problem = mdp.known, mdp.fingerprint
+        self.mdp = mdp
+        self.known = mdp.known
+        self.problem = mdp.fingerprint
 
     def play(
         self,
@@ -112,24 +128,27 @@ class Simulator(Source):
     ) -> Block:
         """Play a block: its visits are a multinomial flow, its regret is exact."""
         parts, which = plan_parts(plan, self.known)
+        policies = [part.policy for part in parts]
         draw = generator(seed, "environment", first)
-        flows, end = play(self.mdp, [part.policy for part in parts], which, episodes, draw, at)
-        regret, earned, pessimistic = 0.0, 0.0, 0
-        for i, flow in flows.items():
-            begins, (lost, below) = flow.step == 0, self.judge(parts[i])
+        flows, end = play(self.mdp, policies, which, episodes, draw, at)
+        regret = 0.0
+        earned = 0.0
+        pessimistic = 0
+        for number, flow in flows.items():
+            lost, below = self.judge(parts[number])
+            begins = flow.step == 0
             starts = np.bincount(flow.state[begins], flow.count[begins], self.mdp.states)
             weight = flow.count * self.known.discount**flow.step
             regret += float(starts @ lost)
             earned += self.known.unit.total(flow.reward @ weight, weight.sum())
             pessimistic += int(starts[below].sum())
-        end = end if self.known.continuing else None
         return Block(
             flows,
             np.array([episodes]),
             np.array([regret]),
             np.array([earned]),
             pessimistic,
-            end=end,
+            end=end if self.known.continuing else None,
         )
 
 
@@ -145,36 +164,30 @@ class Run:
     ) -> None:
         require_learner(agent)
         self.source = source
-        about = {
-            "known": source.known,
-            "problem": source.problem,
-            "environment": source.environment,
-        }
         if earlier is None:
-            seed = require_integer("seed", 0 if seed is None else seed, 0)
-            state, label = agent.begin(source.known), type(agent).__name__
             self.result = Result(
-                label=label, seed=seed, agent=agent, state=state, blocks=Blocks(), **about
+                label=type(agent).__name__,
+                seed=require_integer("seed", 0 if seed is None else seed, 0),
+                problem=source.problem,
+                environment=source.environment,
+                agent=agent,
+                known=source.known,
+                state=agent.begin(source.known),
+                blocks=Blocks(),
             )
             return
-        if not isinstance(earlier, Result):
-            expected = "the Result of an earlier call; an agent begins with a log by orl.Agent(...).learn_from(log)"
-            raise ParameterError("continue_from", got=f"{earlier!r:.60}", expected=expected)
-        if seed is not None and seed != earlier.seed:
-            raise ParameterError(
-                "seed", got=seed, expected=f"{earlier.seed}, that of the earlier run"
-            )
-        if earlier.problem != source.problem:
-            raise ParameterError(
-                "continue_from", got="a run on another problem", expected="one on the same problem"
-            )
-        if agent is not earlier.agent and (
-            changed := changes(identity(earlier.agent), identity(agent))
-        ):
-            got = f"a run of another agent: {changed}"
-            raise ParameterError("continue_from", got=got, expected="one of the same agent")
+        require_continuation(earlier, agent, source, seed)
         blocks, state, cut = copy.deepcopy((earlier.blocks, earlier.state, earlier.cut))
-        self.result = replace(earlier, agent=agent, blocks=blocks, state=state, cut=cut, **about)
+        self.result = replace(
+            earlier,
+            problem=source.problem,
+            environment=source.environment,
+            agent=agent,
+            known=source.known,
+            state=state,
+            blocks=blocks,
+            cut=cut,
+        )
 
     def play(
         self,
@@ -183,20 +196,20 @@ class Run:
         progress: bool | None = None,
         after: Callable[[Result], bool] | None = None,
     ) -> None:
-        """Play that many more episodes; after every block ``after`` is told of the result and says whether to go on.
+        """Play that many more episodes; ``after`` every block it is asked whether to go on.
 
         Ctrl-C raises Interrupted, with everything so far in its ``result``.
         """
-        blocks, began = self.result.blocks, time.perf_counter()
-        first, end = blocks.total_episodes, blocks.total_episodes + episodes
-        before, bar = self.result.wall_time, Progress(self.result.label, episodes, progress)
+        blocks = self.result.blocks
+        first = blocks.total_episodes
+        end = first + episodes
+        began = time.perf_counter() - self.result.wall_time
+        bar = Progress(self.result.label, episodes, progress)
         try:
             with ctrl_c() as pressed:
                 while blocks.total_episodes < end:
-                    fault = self._block(end, pressed.is_set)
-                    self.result = replace(
-                        self.result, wall_time=before + time.perf_counter() - began
-                    )
+                    fault = self._play_block(end, pressed.is_set)
+                    self.result = replace(self.result, wall_time=time.perf_counter() - began)
                     if isinstance(fault, Exception):
                         raise fault
                     done = blocks.total_episodes
@@ -208,120 +221,139 @@ class Run:
         finally:
             bar.close()
 
-    def _block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
-        """Plan and play one block, until episode ``end`` at most; return what ended it early, if anything did."""
-        agent, known, blocks, seed = (
-            self.result.agent,
-            self.result.known,
-            self.result.blocks,
-            self.result.seed,
-        )
-        state, at, seen = self.result.state, self.result.at, dict[int, Flow]()
+    def _play_block(self, end: int, stop: Callable[[], bool]) -> BaseException | None:
+        """Plan and play one block, until episode ``end`` at most; return what ended it early."""
+        agent = self.result.agent
+        known = self.result.known
+        blocks = self.result.blocks
+        state = self.result.state
+        at = self.result.at
+        seen: dict[int, Flow] = {}  # what an environment has shown of the block already
         if self.result.cut is not None:  # go back to where the interrupted block began
             state, at, seen = self.result.cut
-            if not seen:  # the last piece
-                blocks.total_episodes -= blocks.episodes[-1]
-                for name in ("episodes", "regret", "returns", "pessimistic", "plans", "phase"):
-                    getattr(blocks, name).pop()
-                del blocks.phases[blocks.phase[-1] + 1 if blocks.phase else 0 :]
+            if not seen:
+                blocks.drop_last()
         first = blocks.total_episodes
-        before = sum(
-            flow.episodes for flow in seen.values()
-        )  # episodes that an environment has shown already
-        plan = agent.plan(known, state, generator(seed, "agent", first - before))
+        episodes_seen = sum(flow.episodes for flow in seen.values())
+        draw = generator(self.result.seed, "agent", first - episodes_seen)
+        plan = agent.plan(known, state, draw)
         require_plan(plan, known)
-        block = self.source.play(
-            plan, first, min(plan.episodes - before, end - first), seed, stop, at
-        )
+        length = min(plan.episodes - episodes_seen, end - first)
+        block = self.source.play(plan, first, length, self.result.seed, stop, at)
         if block.flows:
-            flows, cut = joined(seen, block.flows), None
-            if before + block.episodes.sum() < plan.episodes:
-                cut = Cut(
-                    copy.deepcopy(state), at, {} if self.source.environment is None else flows
-                )
+            flows = joined(seen, block.flows)
+            cut = None
+            if episodes_seen + block.episodes.sum() < plan.episodes:
+                shown = {} if self.source.environment is None else flows
+                cut = Cut(copy.deepcopy(state), at, shown)
             learn_block(agent, known, state, plan, flows)
             record_block(blocks, plan, block, new=not seen)
             self.result = replace(self.result, state=state, cut=cut, at=block.end)
         return block.fault
 
 
+# Blocks -------------------------------------------------------------------------------------------
+
+
 def plan_parts(plan: Plan, known: Known) -> tuple[list[Plan], Ints]:
-    """Return the different parts of a plan, itself first, and the number of that from each first state [S]."""
-    found = {id(part): part for part in (plan, *plan.starts.values())}
-    numbers, which = {each: i for i, each in enumerate(found)}, np.zeros(known.states, np.int64)
+    """Return the different parts of a plan, itself first, and which is played from where [S]."""
+    parts = [plan]
+    numbers = {id(plan): 0}
+    which = np.zeros(known.states, np.int64)
     for start, part in plan.starts.items():
+        if id(part) not in numbers:
+            numbers[id(part)] = len(parts)
+            parts.append(part)
         which[start] = numbers[id(part)]
-    return list(found.values()), which
+    return parts, which
 
 
 def joined(*several: dict[int, Flow]) -> dict[int, Flow]:
     """Return flows by the parts of a plan as one for each part."""
-    found: dict[int, list[Flow]] = {}
-    for number, flow in (item for flows in several for item in flows.items()):
-        found.setdefault(number, []).append(flow)
-    return {
-        i: each[0] if len(each) == 1 else Flow.joined(each) for i, each in sorted(found.items())
-    }
+    by_part: dict[int, list[Flow]] = {}
+    for flows in several:
+        for number, flow in flows.items():
+            by_part.setdefault(number, []).append(flow)
+    whole = {}
+    for number, pieces in sorted(by_part.items()):
+        # One flow stays as it is: joining sorts the rows, and a learner may add them up in order.
+        whole[number] = pieces[0] if len(pieces) == 1 else Flow.joined(pieces)
+    return whole
 
 
 def learn_block(
-    agent: Learner, known: Known, state: Any, plan: Plan, flows: dict[int, Flow]
+    agent: Learner, known: Known, state: State, plan: Plan, flows: dict[int, Flow]
 ) -> None:
     """Let an agent learn from a block: of each part of the plan by itself."""
-    parts = plan_parts(plan, known)[0]
+    parts, _ = plan_parts(plan, known)
     for number, flow in flows.items():
         agent.learn(known, state, parts[number], flow)
 
 
 def record_block(blocks: Blocks, plan: Plan, block: Block, *, new: bool) -> None:
     """Add a block, or the rest of one that is not new, to what happened."""
-    facts, diagnostics, pieces = dict(plan.facts), dict(plan.diagnostics), len(block.episodes)
-    if not blocks.phases or blocks.phases[-1]["facts"] != facts:
-        blocks.phases.append({"facts": facts})
-    blocks.phases[-1]["diagnostics"] = diagnostics
-    if (
-        new and "statistics" in diagnostics
-    ):  # of the episodes before: the first, the last, and some between are kept
-        history = blocks.phases[-1].setdefault("history", [])
-        if len(history) > 1 and history[-1][0] < GROWTH * history[-2][0]:
-            history.pop()
+    facts = dict(plan.facts)
+    diagnostics = dict(plan.diagnostics)
+    if blocks.phases and blocks.phases[-1]["facts"] == facts:
+        blocks.phases[-1]["diagnostics"] = diagnostics
+    else:
+        blocks.phases.append({"facts": facts, "diagnostics": diagnostics})
+    if new and "statistics" in diagnostics:
         point = [blocks.total_episodes, *diagnostics["statistics"]]
-        history.extend([point] if point not in history[-1:] else [])
-    blocks.episodes.extend(block.episodes.tolist())
-    blocks.regret.extend(block.regret.tolist())
-    blocks.returns.extend(block.returns.tolist())
-    blocks.pessimistic.extend([block.pessimistic] + [0] * (pieces - 1))
-    blocks.plans.extend([int(new)] + [0] * (pieces - 1))
-    blocks.phase.extend([len(blocks.phases) - 1] * pieces)
+        add_point(blocks.phases[-1].setdefault("history", []), point)
+    others = [0] * (len(block.episodes) - 1)  # a plan is counted with its first piece
+    blocks.episodes += block.episodes.tolist()
+    blocks.regret += block.regret.tolist()
+    blocks.returns += block.returns.tolist()
+    blocks.pessimistic += [block.pessimistic, *others]
+    blocks.plans += [int(new), *others]
+    blocks.phase += [len(blocks.phases) - 1] * len(block.episodes)
     blocks.total_episodes += int(block.episodes.sum())
-    if len(blocks.phases) > MOST_PHASES:  # of bases that take turns, say: join neighbours
-        blocks.phases = [
-            {**row, "diagnostics": {**row["diagnostics"], "joined": True}}
-            for row in blocks.phases[1::2]
-        ]
-        blocks.phase = [min(i // 2, len(blocks.phases) - 1) for i in blocks.phase]
+    if len(blocks.phases) > MOST_PHASES:
+        join_phases(blocks)
+
+
+def add_point(history: list[list[float]], point: list[float]) -> None:
+    """Add to the history of a phase, of which the first, the last, and some between are kept."""
+    if len(history) > 1 and history[-1][0] < GROWTH * history[-2][0]:
+        history.pop()
+    if not history or history[-1] != point:
+        history.append(point)
+
+
+def join_phases(blocks: Blocks) -> None:
+    """Halve the number of phases, by joining neighbours: of bases that take turns, say."""
+    halved: list[Phase] = []
+    for phase in blocks.phases[1::2]:
+        halved.append({**phase, "diagnostics": {**phase["diagnostics"], "joined": True}})
+    blocks.phases = halved
+    blocks.phase = [min(number // 2, len(halved) - 1) for number in blocks.phase]
+
+
+# At the door --------------------------------------------------------------------------------------
 
 
 def require_learner(agent: object) -> None:
     """Refuse what is not a learner, with the methods that it lacks."""
-    own = {
-        name: getattr(type(agent), name, getattr(agent, name, None))
-        for name in ("begin", "plan", "learn")
-    }
-    missing = [
-        name for name, each in own.items() if not callable(each) or each is vars(Learner)[name]
-    ]
-    if missing or isinstance(agent, type):
-        got = (
-            f"{agent.__name__}, a class"
-            if isinstance(agent, type)
-            else f"{type(agent).__name__} without {missing}"
+    expected = (
+        "an instance of a class with the methods begin, plan and learn, such as "
+        "orl.UCRLVTRLin(features=...)"
+    )
+    if isinstance(agent, type):
+        raise ParameterError("agent", got=f"{agent.__name__}, a class", expected=expected)
+    missing = []
+    for name in ("begin", "plan", "learn"):
+        method = getattr(type(agent), name, getattr(agent, name, None))
+        # A class that derives from Learner has its methods, which do nothing.
+        if not callable(method) or method is vars(Learner)[name]:
+            missing.append(name)
+    if missing:
+        raise ParameterError(
+            "agent", got=f"{type(agent).__name__} without {missing}", expected=expected
         )
-        expected = "an instance of a class with the methods begin, plan and learn, such as orl.UCRLVTRLin(features=...)"
-        raise ParameterError("agent", got=got, expected=expected)
 
 
-def require_plan(plan: Any, known: Known) -> None:
+def require_plan(plan: object, known: Known) -> None:
     """Refuse a plan that cannot be played: plans come from users' algorithms too."""
     if not isinstance(plan, Plan):
         raise ParameterError(
@@ -331,7 +363,33 @@ def require_plan(plan: Any, known: Known) -> None:
     require_integer("plan.episodes", plan.episodes, 1)
     for start, part in plan.starts.items():
         require_integer("plan.starts", start, 0, maximum=known.states - 1)
+        # A part is not asked for parts of its own.
         require_plan(replace(part, starts={}) if isinstance(part, Plan) else part, known)
+
+
+def require_continuation(earlier: object, agent: Learner, source: Source, seed: int | None) -> None:
+    """Refuse to go on from what is not a run of the same agent on the same problem."""
+    if not isinstance(earlier, Result):
+        raise ParameterError(
+            "continue_from",
+            got=f"{earlier!r:.60}",
+            expected="the Result of an earlier call; an agent begins with a log by "
+            "orl.Agent(...).learn_from(log)",
+        )
+    if seed is not None and seed != earlier.seed:
+        raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
+    if earlier.problem != source.problem:
+        raise ParameterError(
+            "continue_from", got="a run on another problem", expected="one on the same problem"
+        )
+    if agent is not earlier.agent:
+        changed = changes(identity(earlier.agent), identity(agent))
+        if changed:
+            raise ParameterError(
+                "continue_from",
+                got=f"a run of another agent: {changed}",
+                expected="one of the same agent",
+            )
 
 
 def run(
