@@ -39,7 +39,8 @@ COLUMNS = simulate_log(CASE.mdp, episodes=30, seed=1).columns()
 
 
 def rows_of(log: Log) -> list[list[float]]:
-    return np.column_stack([column.astype(float) for column in log.columns().values()]).tolist()  # type: ignore[no-any-return]
+    columns = [column.astype(float) for column in log.columns().values()]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 class Frame:
@@ -541,7 +542,9 @@ def test_states_and_actions_that_the_models_lack_are_refused_with_row_and_column
 # Selection ----------------------------------------------------------------------------------------
 
 
-def play(agent: orl.Learner, mdp: orl.FiniteMDP, episodes: int, seed: int) -> tuple[orl.Plan, Columns]:
+def play(
+    agent: orl.Learner, mdp: orl.FiniteMDP, episodes: int, seed: int
+) -> tuple[orl.Plan, Columns]:
     """Play an agent, one episode a plan at most; return what it would plan next, and the log."""
     known = mdp.known
     state = agent.begin(known)
