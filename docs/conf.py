@@ -1,4 +1,4 @@
-"""The site: ``make docs`` builds it from the pages, the docstrings of the public names and the notebooks."""
+"""The site: ``make docs`` builds it from pages, docstrings of public names and notebooks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib.util
 import os
 import re
 from pathlib import Path
-from typing import Any
 
+from sphinx.application import Sphinx
 from sphinx.directives.code import CodeBlock
 
 import occamrl
@@ -37,9 +37,7 @@ html_css_files = ["site.css"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_dmath_double_inline = True  # displayed formulas within a paragraph
 myst_heading_anchors = 3
-suppress_warnings = [
-    "myst.xref_missing"
-]  # links to files beside the pages are checked by the tests
+suppress_warnings = ["myst.xref_missing"]  # the tests check links to files beside the pages
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
@@ -68,21 +66,18 @@ TITLES = {
 INTERNAL = {"learners", "selectors"}  # their methods are called by ``run``, not by users
 
 
-def write_reference(app: Any) -> None:
+def write_reference(app: Sphinx) -> None:
     """Write a page with every public name, by the part of the package that it is from."""
     groups: dict[str, list[str]] = {}
     listing = Path(occamrl.__file__).read_text("utf-8")
-    for module, name in re.findall(
-        r"^    from occamrl\.(\S+) import (\w+) as", listing, re.MULTILINE
-    ):
+    pattern = r"^    from occamrl\.(\S+) import (\w+) as"
+    for module, name in re.findall(pattern, listing, re.MULTILINE):
         groups.setdefault(module.split(".")[0], []).append(name)
     lines = ["# Reference", "", "All public names are in `occamrl`.", ""]
-    for group in [*TITLES, *(group for group in groups if group not in TITLES)]:
+    for group in dict.fromkeys([*TITLES, *groups]):
         lines += [f"## {TITLES.get(group, group)}", ""]
         for name in sorted(groups[group]):
-            kind = "autoclass" if isinstance(getattr(occamrl, name), type) else "autofunction"
-            options = ["   :members:"] if kind == "autoclass" and group not in INTERNAL else []
-            lines += ["```{eval-rst}", f".. {kind}:: occamrl.{name}", *options, "```", ""]
+            lines += ["```{eval-rst}", *directive(name, group), "```", ""]
     path = Path(app.srcdir) / "site" / "reference.md"
     path.parent.mkdir(exist_ok=True)
     text = "\n".join(lines)
@@ -90,8 +85,19 @@ def write_reference(app: Any) -> None:
         path.write_text(text, "utf-8")
 
 
-def escape_bars(app: Any, what: str, name: str, about: Any, options: Any, lines: list[str]) -> None:
-    """Let |x| in a docstring stand for what it does in mathematics; reStructuredText takes it for a substitution."""
+def directive(name: str, group: str) -> list[str]:
+    """Return what documents a public name."""
+    if not isinstance(getattr(occamrl, name), type):
+        return [f".. autofunction:: occamrl.{name}"]
+    if group in INTERNAL:
+        return [f".. autoclass:: occamrl.{name}"]
+    return [f".. autoclass:: occamrl.{name}", "   :members:"]
+
+
+def escape_bars(
+    app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]
+) -> None:
+    """Let |x| in a docstring be what it is in mathematics, instead of a substitution."""
     for i, line in enumerate(lines):
         if ">>>" not in line:
             parts = line.split("``")
@@ -99,7 +105,7 @@ def escape_bars(app: Any, what: str, name: str, about: Any, options: Any, lines:
             lines[i] = "``".join(parts)
 
 
-def setup(app: Any) -> None:
+def setup(app: Sphinx) -> None:
     """Write the reference before the pages are read."""
     app.connect("builder-inited", write_reference)
     if not notebooks:

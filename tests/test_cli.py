@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +81,8 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from occamrl.cli import app; "
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
-        "print([name for name in ('numpy', 'scipy', 'matplotlib', 'gymnasium', 'pyarrow') if name in sys.modules])"
+        "heavy = {'numpy', 'scipy', 'matplotlib', 'gymnasium', 'pyarrow'}; "
+        "print(sorted(heavy & set(sys.modules)))"
     )
     assert python("-c", code).stdout.strip() == "[]"
     version = python("-m", "occamrl", "--version")
@@ -92,12 +92,8 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
 def test_an_experiment_is_run_looked_at_verified_damaged_repaired_and_reported(
     elsewhere: Path,
 ) -> None:
-    events = [
-        json.loads(line)
-        for line in ok(
-            "run", "tiny.toml", "--folder", "out", "--workers", "1", "--json"
-        ).splitlines()
-    ]
+    printed = ok("run", "tiny.toml", "--folder", "out", "--workers", "1", "--json")
+    events = [json.loads(line) for line in printed.splitlines()]
     assert events[-1] == {"event": "end", "finished": 4, "failed": 0, "stopped": False}
     assert sum(event["event"] == "done" for event in events) == 4
     assert "UniformRandom" in ok("status", "out")
@@ -112,9 +108,9 @@ def test_an_experiment_is_run_looked_at_verified_damaged_repaired_and_reported(
     damaged.write_bytes(damaged.read_bytes().replace(b"total_regret", b"total_regreT"))
     assert call("status", "out").exit_code == 1
     assert call("report", "out").exit_code == 1
-    found = call("verify", "out", "--json")
-    assert found.exit_code == 1
-    assert json.loads(found.stdout)["damaged"][0]["path"] == str(damaged)
+    verified = call("verify", "out", "--json")
+    assert verified.exit_code == 1
+    assert json.loads(verified.stdout)["damaged"][0]["path"] == str(damaged)
     ok("resume", "out", "--workers", "1")
     assert {cell["cell"]: cell["total_regret"] for cell in orl.load("out").cells} == before
 
@@ -132,9 +128,8 @@ def test_a_cell_that_fails_is_told_of_and_the_others_are_finished(elsewhere: Pat
         + '[[agent]]\nname = "broken_agent:Broken"\n'
     )
     (elsewhere / "broken.toml").write_text(spec)
-    assert (
-        call("run", "broken.toml", "--folder", "out").exit_code == 2
-    )  # a spec alone imports nothing
+    # a spec alone imports nothing
+    assert call("run", "broken.toml", "--folder", "out").exit_code == 2
     words = ("run", "broken.toml", "--folder", "out", "--workers", "1", "--import", "broken_agent")
     result = python("-m", "occamrl", *words)
     assert result.returncode == 1
@@ -145,31 +140,22 @@ def test_a_cell_that_fails_is_told_of_and_the_others_are_finished(elsewhere: Pat
 
 
 def test_ctrl_c_ends_with_one_line_and_code_130_and_resume_goes_on(elsewhere: Path) -> None:
-    rule = '[[agent]]\nname = "Arena"\nrule = "UCB1"\nbases = ["UniformRandom", "PSRL"]\n'  # an episode a block: slow
-    (elsewhere / "slow.toml").write_text(
-        TINY.replace("episodes = 40", "episodes = 1_000_000").replace("2", "1") + rule
-    )
-    words = [
-        sys.executable,
-        "-m",
-        "occamrl",
-        "run",
-        "slow.toml",
-        "--folder",
-        "out",
-        "--workers",
-        "1",
-    ]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
+    # an arena plays an episode a block: slow
+    rule = '[[agent]]\nname = "Arena"\nrule = "UCB1"\nbases = ["UniformRandom", "PSRL"]\n'
+    spec = TINY.replace("episodes = 40", "episodes = 1_000_000").replace("2", "1")
+    (elsewhere / "slow.toml").write_text(spec + rule)
+    words = ["run", "slow.toml", "--folder", "out", "--workers", "1"]
+    command = [sys.executable, "-m", "occamrl", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
     deadline = time.monotonic() + 60.0
     while len(list(Path("out/cells").glob("*.json"))) != 2 and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, message = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "occamrl resume out" in told
-    assert TRACE not in told
+    assert "occamrl resume out" in message
+    assert TRACE not in message
     assert json.loads(ok("status", "out", "--json"))["finished"] == 2
 
 
@@ -177,22 +163,17 @@ def test_learning_in_an_environment_prints_the_verdict_and_writes_a_page_and_a_c
     elsewhere: Path,
 ) -> None:
     words = ("learn", "FrozenLake-v1", "--ladder", "lake.toml", "--with", "map_name=4x4")
-    lines = ok(
-        *words, "--episodes", "60", "--compare", "--page", "answer.html", "--checkpoint", "lake.npz"
-    ).splitlines()
+    files = ("--page", "answer.html", "--checkpoint", "lake.npz")
+    lines = ok(*words, "--episodes", "60", "--compare", *files).splitlines()
     assert lines[0].startswith("Occam: 60 episodes")
     assert any("'slippery'" in line for line in lines)
-    assert [line.split(":")[0] for line in lines if "exact regret" in line][1:] == [
-        "oracle (slippery)",
-        "largest class",
-        "smallest class",
-    ]
+    agents = [line.split(":")[0] for line in lines if "exact regret" in line]
+    assert agents == ["Occam", "oracle (slippery)", "largest class", "smallest class"]
     assert "You need &#x27;slippery&#x27;" in Path("answer.html").read_text("utf-8")
     again = json.loads(ok(*words, "--episodes", "80", "--checkpoint", "lake.npz", "--json"))
     assert (again["episodes"], again["chosen"], again["environment"]) == (80, 2, "FrozenLake-v1")
-    value = json.loads(
-        ok(*words, "--episodes", "20", "--evidence", "value", "--scope", "all", "--json")
-    )
+    by_value = ("--evidence", "value", "--scope", "all")
+    value = json.loads(ok(*words, "--episodes", "20", *by_value, "--json"))
     assert value["agent"] == "ARL-GEN"
     unknown = json.loads(ok(*words, "--episodes", "5", "--rewards", "bernstein", "--json"))
     assert unknown["episodes"] == 5
@@ -208,14 +189,8 @@ ladder = orl.SimulatorLadder({"calm": [step]}, **about)
 """
     Path("room.py").write_text(code)
     Path("log.csv").write_text("day,warm,heat\n" + "".join(f"1,{0.9**i},0\n" for i in range(6)))
-    words = (
-        "select",
-        "log.csv",
-        "--model",
-        "room.py:ladder",
-        "--columns",
-        "episode=day,state=warm,action=heat",
-    )
+    columns = ("--columns", "episode=day,state=warm,action=heat")
+    words = ("select", "log.csv", "--model", "room.py:ladder", *columns)
     assert json.loads(ok(*words, "--page", "log.html", "--json"))["chosen"] == 1
     assert "calm" in Path("log.html").read_text("utf-8")
 
@@ -226,10 +201,10 @@ def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None
     reward = draw.random((3, 2))
     for name, array in (("dry", dry), ("wet", wet), ("reward", reward)):
         np.savez(name, array)
-    classes = "".join(
-        f'[[classes]]\nname = "{name}"\nkernels = ["{name}.npz"]\n' for name in ("dry", "wet")
-    )
-    Path("models.toml").write_text('horizon = 4\nreward = "reward.npz"\n' + classes)
+    toml = 'horizon = 4\nreward = "reward.npz"\n'
+    for name in ("dry", "wet"):
+        toml += f'[[classes]]\nname = "{name}"\nkernels = ["{name}.npz"]\n'
+    Path("models.toml").write_text(toml)
     for kernel, episodes, code, status in (
         (wet, 200, 0, "decided"),
         (dry, 1, 3, "not enough data"),
@@ -237,11 +212,10 @@ def test_selection_from_a_log_has_an_exit_code_for_each_kind_of_answer() -> None
     ):
         mdp = orl.FiniteMDP(transition=kernel, reward=reward, horizon=4)
         pq.write_table(pa.table(simulate_log(mdp, episodes=episodes).columns()), "log.parquet")
-        found = call(
-            "select", "log.parquet", "--ladder", "models.toml", "--page", "log.html", "--json"
-        )
-        assert (json.loads(found.stdout)["status"], found.exit_code) == (status, code)
-    assert "None of your models" in call("select", "log.parquet", "--ladder", "models.toml").stdout
+        words = ("select", "log.parquet", "--ladder", "models.toml", "--page", "log.html")
+        answer = call(*words, "--json")
+        assert (json.loads(answer.stdout)["status"], answer.exit_code) == (status, code)
+    assert "None of your models" in call(*words).stdout
     assert "None of your models" in Path("log.html").read_text("utf-8")
 
 
@@ -249,9 +223,11 @@ SHOP = """
 import occamrl as orl
 def shop(state, order, *, rate, rush=0.0):
     stock, day = state
-    chance, filled = rate + rush * (stock > 2), min(stock + (order == "some"), 4)
-    yield 1 - chance, (filled, "Tue" if day == "Mon" else "Mon"), -0.1 * stock, False
-    yield chance, (max(filled - 1, 0), "Tue" if day == "Mon" else "Mon"), 1.0 * (filled > 0) - 0.1 * stock, False
+    tomorrow = {"Mon": "Tue", "Tue": "Mon"}[day]
+    chance = rate + rush * (stock > 2)
+    filled = min(stock + (order == "some"), 4)
+    yield 1 - chance, (filled, tomorrow), -0.1 * stock, False
+    yield chance, (max(filled - 1, 0), tomorrow), 1.0 * (filled > 0) - 0.1 * stock, False
 bounds = {"rate": (0.1, 0.6), "rush": (0.0, 0.3)}
 model = orl.Model(shop, start=(2, "Mon"), actions=["none", "some"], horizon=6, parameters=bounds)
 ladder = model.ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
@@ -259,63 +235,52 @@ number = 3
 """
 
 
+def shop_log(months: int) -> str:
+    """A log of the shop, whose customers are more when there is much on the shelf."""
+    draw = np.random.default_rng(1)
+    lines = ["month,date,stock,weekday,ordered"]
+    for month in range(months):
+        stock = 2
+        for day in range(7):
+            order = int(draw.random() < 0.4)
+            weekday = ("Mon", "Tue")[day % 2]
+            lines.append(f"{month},{day},{stock},{weekday},{('none', 'some')[order]}")
+            sold = int(draw.random() < 0.3 + 0.25 * (stock > 2))
+            stock = max(min(stock + order, 4) - sold, 0)
+    return "\n".join(lines)
+
+
 def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_told(
     elsewhere: Path,
 ) -> None:
     (elsewhere / "shop.py").write_text(SHOP)
-    draw, lines = np.random.default_rng(1), ["month,date,stock,weekday,ordered"]
-    for month in range(150):
-        stock = 2
-        for day in range(7):
-            order = draw.random() < 0.4
-            lines.append(
-                f"{month},{day},{stock},{('Mon', 'Tue')[day % 2]},{['none', 'some'][order]}"
-            )
-            stock = max(min(stock + order, 4) - (draw.random() < 0.3 + 0.25 * (stock > 2)), 0)
-    (elsewhere / "log.csv").write_text("\n".join(lines))
-    columns = (
-        "--columns",
-        "episode=month,state=stock+weekday,action=ordered",
-        "--order-by",
-        "date",
-    )
-    words = ("select", "log.csv", "--model", "shop.py:ladder", *columns)
-    told = ok(*words, "--agent", "shop.npz", "--page", "shop.html")
-    assert "You need 'rushes'" in told
+    (elsewhere / "log.csv").write_text(shop_log(150))
+    roles = "episode=month,state=stock+weekday,action=ordered"
+    columns = ("--columns", roles, "--order-by", "date")
+    model = ("--model", "shop.py:ladder")
+    words = ("select", "log.csv", *model, *columns)
+    printed = ok(*words, "--agent", "shop.npz", "--page", "shop.html")
+    assert "You need 'rushes'" in printed
     assert "You need" in Path("shop.html").read_text("utf-8")
     assert json.loads(ok(*words, "--json"))["model"] == "rushes"
     assert call("select", "log.csv", "--model", "shop.py:model", *columns).exit_code == 0
-    asked = ("--model", "shop.py:ladder", "--state", "2+Mon")
-    action = ok("act", "shop.npz", *asked).strip()
+
+    monday = (*model, "--state", "2+Mon")
+    action = ok("act", "shop.npz", *monday).strip()
     assert action in ("none", "some")
-    assert json.loads(ok("act", "shop.npz", *asked, "--json")) == {
-        "state": [2, "Mon"],
-        "action": action,
-    }
-    ok(
-        "observe",
-        "shop.npz",
-        *asked,
-        "--action",
-        "none",
-        "--next-state",
-        "2+Tue",
-        "--reward",
-        "-0.2",
-    )
-    assert call("act", "shop.npz", *asked).exit_code == 2  # it is Tuesday
-    assert ok("act", "shop.npz", "--model", "shop.py:ladder", "--state", "2+Tue").strip() in (
-        "none",
-        "some",
-    )
-    assert (
-        ok("act", "shop.npz", *asked, "--begin").strip() == action
-    )  # another episode, this one was cut off
-    assert ok("act", "none-yet.npz", *asked).strip() in ("none", "some")
+    asked = json.loads(ok("act", "shop.npz", *monday, "--json"))
+    assert asked == {"state": [2, "Mon"], "action": action}
+    step = ("--action", "none", "--next-state", "2+Tue", "--reward", "-0.2")
+    ok("observe", "shop.npz", *monday, *step)
+    assert call("act", "shop.npz", *monday).exit_code == 2  # it is Tuesday
+    assert ok("act", "shop.npz", *model, "--state", "2+Tue").strip() in ("none", "some")
+    # another episode, this one was cut off
+    assert ok("act", "shop.npz", *monday, "--begin").strip() == action
+    new = ok("act", "none-yet.npz", *monday)
+    assert new.strip() in ("none", "some")
     for same in ("2,Mon", "(2, 'Mon')"):
-        assert ok("act", "none-yet.npz", "--model", "shop.py:ladder", "--state", same) == ok(
-            "act", "none-yet.npz", *asked
-        )
+        assert ok("act", "none-yet.npz", *model, "--state", same) == new
+
     wrong = {
         ("act", "shop.npz", "--state", "2+Mon"): "no file can hold",
         ("act", "shop.npz", "--model", "shop.py:model", "--state", "2+Mon"): "another one",
@@ -323,32 +288,20 @@ def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_t
         ("select", "log.csv", "--model", "shop:ladder"): "FILE.py:NAME",
         ("select", "log.csv", "--model", "shop.py:lader", *columns): "ladder",
         ("select", "log.csv", "--model", "shop.py:number", *columns): "model.ladder",
-        ("select", "log.csv", "--model", "shop.py:ladder", "--columns", "episode"): "role=column",
-        ("select", "log.csv", "--model", "shop.py:ladder", "--columns", "episode=year"): "year",
-        (
-            "observe",
-            "shop.npz",
-            *asked,
-            "--action",
-            "all",
-            "--next-state",
-            "2+Tue",
-        ): "begin_episode",
+        ("select", "log.csv", *model, "--columns", "episode"): "role=column",
+        ("select", "log.csv", *model, "--columns", "episode=year"): "year",
+        ("observe", "shop.npz", *monday, "--action", "all", *step[2:4]): "begin_episode",
     }
-    for called, message in wrong.items():
-        found = call(*called)
-        assert (found.exit_code, message in found.stderr) == (2, True), found.output
+    for mistaken, message in wrong.items():
+        result = call(*mistaken)
+        assert (result.exit_code, message in result.stderr) == (2, True), result.output
 
 
 def test_the_commands_of_practitioners_come_first() -> None:
-    told = ok("--help")
-    assert (
-        told.index("Your system")
-        < told.index("select")
-        < told.index("demo")
-        < told.index("Experiments")
-    )
-    assert told.index("Experiments") < told.index("resume")
+    text = ok("--help")
+    order = [text.index(word) for word in ("Your system", "select", "demo", "Experiments")]
+    assert order == sorted(order)
+    assert text.index("Experiments") < text.index("resume")
 
 
 @pytest.mark.parametrize("kind", ["model", "problem", "learner", "selector", "rule"])
@@ -358,26 +311,15 @@ def test_a_new_class_checks_itself_and_is_found_by_a_spec(kind: str, elsewhere: 
     assert ran.returncode == 0, ran.stderr
     if kind in ("model", "problem", "learner"):
         spec = TINY.replace("seeds = 2", 'seeds = 1\nimport = ["mine"]')
-        old = "UniformRandom" if kind == "learner" else "RiverSwim"
-        spec = spec.replace(f'name = "{old}"', 'name = "mine:Mine"')
+        replaced = {"learner": "UniformRandom"}.get(kind, "RiverSwim")
+        spec = spec.replace(f'name = "{replaced}"', 'name = "mine:Mine"')
         if kind == "model":  # its ladder is enough, for references too
-            spec = spec.replace("parameters = { states = 3 }\n", "").replace(
-                "UniformRandom", "Occam"
-            )
+            spec = spec.replace("parameters = { states = 3 }\n", "")
+            spec = spec.replace("UniformRandom", "Occam")
             spec += '[[agent]]\nname = "oracle"\nparameters = { selector = "Occam" }\n'
         (elsewhere / "own.toml").write_text(spec)
-        run = python(
-            "-m",
-            "occamrl",
-            "run",
-            "own.toml",
-            "--folder",
-            "out",
-            "--workers",
-            "1",
-            "--import",
-            "mine",
-        )
+        words = ("run", "own.toml", "--folder", "out", "--workers", "1", "--import", "mine")
+        run = python("-m", "occamrl", *words)
         assert run.returncode == 0, run.stderr
 
 
@@ -393,9 +335,9 @@ def test_list_names_everything_that_is_found() -> None:
     for kind in registry.KINDS:
         (line,) = (line for line in lines if line.startswith(f"{kind}:"))
         assert all(name in line for name in registry.own(kind))
-    found = json.loads(ok("list", "--json"))
-    assert {"demo", "ladder", "norm"} <= set(found["specs"])
-    assert "frozen-lake-4x4" in found["ladders"]
+    names = json.loads(ok("list", "--json"))
+    assert {"demo", "ladder", "norm"} <= set(names["specs"])
+    assert "frozen-lake-4x4" in names["ladders"]
 
 
 def test_the_demonstration_answers_in_words_and_draws_a_figure(
@@ -418,9 +360,8 @@ def test_shipped_specs_are_valid(name: str) -> None:
 
 
 LEARN = ("learn", "FrozenLake-v1", "--episodes", "5", "--ladder")
-WRONG: dict[
-    str, tuple[tuple[str, ...], int, str]
-] = {  # what is called, the exit code, and what the message names
+# what is called, the exit code, and what the message names
+WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
     "no such spec": (("run", "dem", "--folder", "out"), 2, "did you mean 'demo'"),
     "a spec with faults": (("run", "bad.toml", "--folder", "out"), 2, "agent[0].name"),
     "no experiment": (("status", "."), 1, "experiment.json"),
@@ -471,9 +412,9 @@ def test_errors_are_a_message_on_standard_error_and_an_exit_code(
 
 def test_for_a_program_an_error_is_a_line_of_json(elsewhere: Path) -> None:
     (elsewhere / "bad.toml").write_text(TINY.replace('"UniformRandom"', '"UniformRandon"'))
-    found: dict[str, Any] = json.loads(call("run", "bad.toml", "--folder", "out", "--json").stdout)
-    assert (found["event"], found["kind"]) == ("error", "SpecError")
-    assert found["faults"][0]["key"] == "agent[0].name"
+    event = json.loads(call("run", "bad.toml", "--folder", "out", "--json").stdout)
+    assert (event["event"], event["kind"]) == ("error", "SpecError")
+    assert event["faults"][0]["key"] == "agent[0].name"
 
 
 @pytest.mark.parametrize(
@@ -486,9 +427,9 @@ def test_what_the_machine_cannot_do_is_one_line(
         raise error
 
     monkeypatch.setattr(registry, "named", failing)
-    told = call("list")
-    assert told.exit_code == 1
-    assert len(told.stderr.splitlines()) == 1
+    result = call("list")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_names_cannot_steer_a_terminal(elsewhere: Path) -> None:

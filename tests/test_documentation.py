@@ -45,27 +45,27 @@ def name_of(page: Path) -> str:
 def test_examples_of_a_page_run_as_written(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks of a page share a namespace; a text block marked ``<!-- output -->`` is what the code above it prints."""
+    """Blocks of a page share a namespace; what is marked <!-- output --> is what one prints."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "data").symlink_to(ROOT / "docs" / "data")  # which examples read
     monkeypatch.chdir(tmp_path)  # examples may write files
     monkeypatch.setenv("MPLBACKEND", "Agg")
     scope: dict[str, object] = {"__name__": "__main__"}
     text = page.read_text("utf-8")
-    for found in _BLOCK.finditer(text):
-        block, shown = found.groups()
-        line = text[: found.start(1)].count("\n")
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile("\n" * line + block, str(page), "exec", dont_inherit=True), scope)  # noqa: S102  # our pages
-        if shown is not None:
-            told, whole = (
-                printed.getvalue(),
-                not shown.endswith("\n...\n"),
-            )  # dots stand for what follows
-            assert told == shown if whole else told.startswith(shown[:-4]), (
-                f"{name_of(page)}, line {line}"
-            )
+    for match in _BLOCK.finditer(text):
+        block, shown = match.groups()
+        line = text[: match.start(1)].count("\n")
+        code = compile("\n" * line + block, str(page), "exec", dont_inherit=True)
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(code, scope)  # noqa: S102  # our pages
+        if shown is None:
+            continue
+        printed = output.getvalue()
+        if shown.endswith("\n...\n"):  # dots stand for what follows
+            shown = shown.removesuffix("...\n")
+            printed = printed[: len(shown)]
+        assert printed == shown, f"{name_of(page)}, line {line}"
 
 
 def docstring_examples() -> list[doctest.DocTest]:
@@ -93,13 +93,11 @@ def test_examples_of_a_docstring_run_as_written(
 
 
 def test_output_is_compared_only_where_it_is_marked() -> None:
-    """A mark that stands anywhere else than between a block of code and its output would compare nothing."""
+    """A mark anywhere else than between a block of code and its output would compare nothing."""
     for page in PAGES:
         text = page.read_text("utf-8")
-        compared = sum(
-            shown is not None for _, shown in (each.groups() for each in _BLOCK.finditer(text))
-        )
-        assert text.count("<!-- output -->") == compared, name_of(page)
+        compared = [match for match in _BLOCK.finditer(text) if match[2] is not None]
+        assert text.count("<!-- output -->") == len(compared), name_of(page)
 
 
 def test_no_output_is_shown_that_is_not_compared() -> None:
@@ -127,11 +125,12 @@ def test_relative_links_of_a_page_lead_somewhere(page: Path) -> None:
         if "://" in link or link.startswith("mailto:"):
             continue
         path, _, anchor = link.partition("#")
-        target = page if not path else (page.parent / path).resolve()
+        target = page
+        if path:
+            target = (page.parent / path).resolve()
         assert target.exists(), f"{name_of(page)} links to {link}"
-        assert not anchor or target.suffix != ".md" or anchor in anchors(target), (
-            f"{name_of(page)} links to {link}"
-        )
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{name_of(page)} links to {link}"
 
 
 # Tables that are measured -------------------------------------------------------------------------
@@ -147,13 +146,9 @@ def test_a_page_has_a_place_for_each_of_its_measurements_and_names_the_command(p
 
 def test_no_page_has_a_place_that_nothing_fills() -> None:
     for page in PAGES:
-        places = set(re.findall(r"<!-- (\w+:\w+) -->", page.read_text("utf-8")))
-        name = (
-            page.relative_to(ROOT / "docs").with_suffix("").as_posix()
-            if page.parent != ROOT
-            else ""
-        )
-        assert places <= set(MEASURED.get(name, ())), name_of(page)
+        parts = set(re.findall(r"<!-- (\w+:\w+) -->", page.read_text("utf-8")))
+        name = name_of(page).removeprefix("docs/").removesuffix(".md")
+        assert parts <= set(MEASURED.get(name, ())), name_of(page)
 
 
 # The mathematics ----------------------------------------------------------------------------------
@@ -165,17 +160,18 @@ STATEMENTS = re.findall(r"\| `(paper/\w+\.py): ([\w.]+)` \| `(.+)` \|$", MATHEMA
 @cache
 def definitions(path: str) -> dict[str, str]:
     """Return the source of every function and class of a file, methods as Class.method."""
-    text, found = (SOURCE / path).read_text("utf-8"), dict[str, str]()
+    text = (SOURCE / path).read_text("utf-8")
     lines = text.splitlines()
+    sources: dict[str, str] = {}
 
     def visit(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
-                found[prefix + child.name] = "\n".join(lines[child.lineno - 1 : child.end_lineno])
+                sources[prefix + child.name] = "\n".join(lines[child.lineno - 1 : child.end_lineno])
                 visit(child, f"{prefix}{child.name}.")
 
     visit(ast.parse(text), "")
-    return found
+    return sources
 
 
 def test_what_the_mathematics_names_exists() -> None:
@@ -194,13 +190,14 @@ def test_the_lines_of_the_paper_stand_where_the_mathematics_says() -> None:
 def test_every_statement_is_defined_once_and_every_citation_is_defined() -> None:
     defined = re.findall(r"\*\*([MLB]\d+)\b", MATHEMATICS)
     assert len(defined) == len(set(defined))
-    assert {f"M{n}" for n in range(1, 27)} | {f"L{n}" for n in range(1, 9)} | {
-        f"B{n}" for n in range(1, 9)
-    } == set(defined)
-    texts = {path: path.read_text("utf-8") for path in (*PAGES, *SOURCE.rglob("*.py"))}
-    for path, text in texts.items():
+    numbered = []
+    for letter, count in (("M", 26), ("L", 8), ("B", 8)):
+        numbered += [f"{letter}{n}" for n in range(1, count + 1)]
+    assert set(defined) == set(numbered)
+    for path in (*PAGES, *SOURCE.rglob("*.py")):
+        text = path.read_text("utf-8")
         groups = re.findall(r"\(([MLB]\d+(?:(?:, | and | to )[MLB]\d+)*)\)", text)
-        cited = {each for group in groups for each in re.findall(r"[MLB]\d+", group)}
+        cited = set(re.findall(r"[MLB]\d+", " ".join(groups)))
         assert cited <= set(defined), f"{name_of(path)}: {cited - set(defined)}"
 
 

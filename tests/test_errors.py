@@ -1,4 +1,4 @@
-"""The checks of single arguments: what passes, what is refused, and how errors travel; names that are looked up."""
+"""The checks of single arguments: what passes, what is refused, how errors travel; names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 import pickle
 import re
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,69 +35,84 @@ GOOD = [
     (errors.as_path("x", "here"), Path("here")),
 ]
 
-BAD: list[tuple[Any, type[InvalidInput], str]] = [
-    *[
-        (
-            lambda bad=bad: errors.require_integer("n", bad, 1, index=(2,)),
-            ParameterError,
-            r"n\[2\]: .* integer >= 1",
-        )
-        for bad in (0, 1.0, True, np.True_, None, "1", np.float64(1.0))
-    ],
+Refusal = tuple[Callable[[], object], type[InvalidInput], str]  # a call, its error and message
+
+
+def refusals(
+    check: Callable[[Any], object], error: type[InvalidInput], message: str, *values: object
+) -> list[Refusal]:
+    """Return the call of a check with each of some values that it refuses."""
+    return [(partial(check, value), error, message) for value in values]
+
+
+BAD: list[Refusal] = [
+    *refusals(
+        lambda value: errors.require_integer("n", value, 1, index=(2,)),
+        ParameterError,
+        r"n\[2\]: .* integer >= 1",
+        *(0, 1.0, True, np.True_, None, "1", np.float64(1.0)),
+    ),
     (lambda: errors.require_integer("n", 0, 1, FamilyError), FamilyError, "n: got 0"),
     (lambda: errors.require_integer("n", 4, 1, maximum=3), ParameterError, r"in \[1, 3\]"),
-    *[
-        (
-            lambda bad=bad: errors.require_number("x", bad, 0.0, 1.0),
-            ParameterError,
-            r"x: got .* a number in \[0, 1\]",
-        )
-        for bad in (-0.1, 1.1, math.nan, math.inf, True, "0.5", None)
-    ],
-    (
-        lambda: errors.require_number("x", 0.0, 0.0, math.inf, open_low=True),
+    *refusals(
+        lambda value: errors.require_number("x", value, 0.0, 1.0),
+        ParameterError,
+        r"x: got .* a number in \[0, 1\]",
+        *(-0.1, 1.1, math.nan, math.inf, True, "0.5", None),
+    ),
+    *refusals(
+        lambda value: errors.require_number("x", value, 0.0, math.inf, open_low=True),
         ParameterError,
         r"\(0, inf\)",
+        0.0,
     ),
-    (
-        lambda: errors.require_choice("x", "cofee", ("coffee", "tea")),
+    *refusals(
+        lambda value: errors.require_choice("x", value, ("coffee", "tea")),
         UnknownName,
         r"did you mean 'coffee'\?$",
+        "cofee",
     ),
-    (
-        lambda: errors.require_choice("x", 7, ("coffee", "tea")),
+    *refusals(
+        lambda value: errors.require_choice("x", value, ("coffee", "tea")),
         UnknownName,
         "one of 'coffee', 'tea'",
+        7,
     ),
-    (lambda: errors.require_kind("x", 3, Path), ParameterError, "x: got int 3"),
-    (lambda: as_mdp(3), ParameterError, "mdp: got int"),
-    *[
-        (lambda bad=bad: errors.require_range("ends", bad), ParameterError, "ends: .*low < high")
-        for bad in ((1.0, 1.0), (1.0, 0.0), (0.0, math.nan), (0.0, math.inf), (0.0,), "ab", None, 3)
-    ],
-    *[
-        (
-            lambda bad=bad: errors.as_floats("x", bad),
-            ShapeError,
-            "x: got .* an array of real numbers",
-        )
-        for bad in ([[1.0], [1.0, 2.0]], "text", [1j], [None], object())
-    ],
-    *[
-        (lambda bad=bad: errors.as_indices("x", bad, 3), ShapeError, "x: ")
-        for bad in ([], [0, 0], [3], [-1], [[0]])
-    ],
-    (lambda: errors.as_path("x", 3), ParameterError, "x: .* a path"),
+    *refusals(
+        lambda value: errors.require_kind("x", value, Path), ParameterError, "x: got int 3", 3
+    ),
+    *refusals(as_mdp, ParameterError, "mdp: got int", 3),
+    *refusals(
+        lambda value: errors.require_range("ends", value),
+        ParameterError,
+        "ends: .*low < high",
+        *((1.0, 1.0), (1.0, 0.0), (0.0, math.nan), (0.0, math.inf), (0.0,), "ab", None, 3),
+    ),
+    *refusals(
+        lambda value: errors.as_floats("x", value),
+        ShapeError,
+        "x: got .* an array of real numbers",
+        *([[1.0], [1.0, 2.0]], "text", [1j], [None], object()),
+    ),
+    *refusals(
+        lambda value: errors.as_indices("x", value, 3),
+        ShapeError,
+        "x: ",
+        *([], [0, 0], [3], [-1], [[0]]),
+    ),
+    *refusals(lambda value: errors.as_path("x", value), ParameterError, "x: .* a path", 3),
 ]
 
 
-@pytest.mark.parametrize(("found", "expected"), GOOD)
-def test_what_passes_is_converted(found: object, expected: object) -> None:
-    assert found == expected
+@pytest.mark.parametrize(("converted", "expected"), GOOD)
+def test_what_passes_is_converted(converted: object, expected: object) -> None:
+    assert converted == expected
 
 
 @pytest.mark.parametrize(("call", "error", "message"), BAD)
-def test_what_is_refused_is_named(call: Any, error: type[InvalidInput], message: str) -> None:
+def test_what_is_refused_is_named(
+    call: Callable[[], object], error: type[InvalidInput], message: str
+) -> None:
     with pytest.raises(error, match=message) as caught:
         call()
     assert type(caught.value) is error
@@ -134,32 +151,35 @@ def test_a_negative_probability_is_not_divided_by_a_sum() -> None:
 
 def test_the_smallest_delta_is_the_same_everywhere() -> None:
     case = cases.CASES["stationary"]
-    levels = {name: make(case) for name, make in (cases.LEARNERS | cases.PAPER).items()}
-    levels |= cases.RULES
-    found = {name: each for name, each in levels.items() if hasattr(each, "delta")}
-    assert len(found) > 15
-    for name, each in found.items():
-        assert replace(each, delta=1e-300).delta == 1e-300, name
+    agents = {name: make(case) for name, make in (cases.LEARNERS | cases.PAPER).items()}
+    agents |= cases.RULES
+    checked = 0
+    for name, agent in agents.items():
+        if "delta" not in {field.name for field in fields(agent)}:
+            continue
+        checked += 1
+        assert replace(agent, delta=1e-300).delta == 1e-300, name
         for wrong in (0.0, 1e-301, 1.1):
             with pytest.raises(ParameterError, match=r"delta.*1e-300"):
-                replace(each, delta=wrong)
+                replace(agent, delta=wrong)
+    assert checked > 15
 
 
 # -------------------------------------------------------------------------------------- the package
 
 
 def test_nothing_private_is_offered() -> None:
+    imported = {"Any", "np", "annotations", "math"}
     for module in (orl, orl.checks, orl.errors, orl.paper):
-        names = [name for name in dir(module) if name != "__version__"]
+        names = set(dir(module)) - {"__version__"}
         assert names
-        assert not [
-            name
-            for name in names
-            if name.startswith("_") or name in ("Any", "np", "annotations", "math")
-        ]
-        assert all(hasattr(module, name) for name in names)
+        assert not names & imported
+        for name in names:
+            assert not name.startswith("_")
+            assert hasattr(module, name)
     for kind in registry.KINDS:
-        assert not [name for name in registry.named(kind) if name.startswith("_")]
+        for name in registry.named(kind):
+            assert not name.startswith("_")
 
 
 def test_the_names_that_help_begins_with_exist() -> None:
@@ -182,7 +202,8 @@ def test_the_nearest_public_name_is_suggested(wrong: str, near: str) -> None:
 )
 def test_options_of_other_packages_are_answered_with_ours(wrong: str, meant: str) -> None:
     with pytest.raises(UnknownName, match=f"{wrong}.*'{meant}'"):
-        orl.compare({"a": orl.PSRL()}, RiverSwim(), episodes=5, **{wrong: 2})  # type: ignore[arg-type]  # wrong on purpose
+        options: dict[str, Any] = {"episodes": 5, wrong: 2}
+        orl.compare({"a": orl.PSRL()}, RiverSwim(), **options)
 
 
 # ----------------------------------------------------------------------------------------- registry

@@ -1,14 +1,15 @@
-"""Logs are read from every format alike and refused by row and column; select judges as the agents do, and is valid."""
+"""Logs are read from every format alike, refused by row and column, and judged as agents judge."""
 
 from __future__ import annotations
 
 import datetime
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,59 +26,70 @@ from occamrl.logs import log as logs
 from occamrl.logs import table as cells
 from occamrl.logs.log import Log, simulate_log
 from occamrl.logs.table import LogError
+from occamrl.naming import Names
 from occamrl.problems.mdp import RewardMap
 from occamrl.protocols import Flow, Known, Outcomes
 from occamrl.running.flow import simulate
 from tests import cases
 
+Columns = dict[str, Any]  # of a table, as a user has them
+Row = dict[str, Any]
 CASE = cases.CASES["random starts"]
 COLUMNS = simulate_log(CASE.mdp, episodes=30, seed=1).columns()
 
 
-def rows_of(log: Any) -> list[list[float]]:
-    return np.column_stack([column.astype(float) for column in log.columns().values()]).tolist()  # type: ignore[no-any-return]
+def rows_of(log: Log) -> list[list[float]]:
+    columns = [column.astype(float) for column in log.columns().values()]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 class Frame:
     """What pandas and Polars have in common."""
 
-    def __init__(self, columns: dict[str, Any]) -> None:
-        self.columns, self._columns = [*columns, "note"], columns
+    def __init__(self, columns: Columns) -> None:
+        self.columns = [*columns, "note"]
+        self._columns = columns
 
     def __getitem__(self, name: str) -> Any:
         return self._columns[name]
 
 
-def as_csv(path: Path, columns: dict[str, Any]) -> Path:
+def as_csv(path: Path, columns: Columns) -> Path:
     lines = [",".join(columns)]
-    lines += [
-        ",".join(str(value) for value in row)
-        for row in zip(*(list(c) for c in columns.values()), strict=True)
-    ]
+    for row in zip(*columns.values(), strict=True):
+        lines.append(",".join(map(str, row)))
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
-def as_parquet(path: Path, columns: dict[str, Any]) -> Path:
+def as_parquet(path: Path, columns: Columns) -> Path:
     pq.write_table(pa.table(dict(columns)), path, row_group_size=17)
     return path
 
 
-def as_minari(columns: dict[str, Any]) -> Any:
+def as_minari(columns: Columns) -> Any:
     """A dataset whose spaces begin at 2 and 1."""
     episodes = []
     for k in np.unique(columns["episode"]):
-        at = columns["episode"] == k
-        states = np.append(columns["state"][at], columns["next_state"][at][-1:])
-        about = {"rewards": columns["reward"][at], "terminations": columns["terminated"][at]}
-        episodes.append(
-            SimpleNamespace(observations=states + 2, actions=columns["action"][at] + 1, **about)
+        rows = columns["episode"] == k
+        states = np.append(columns["state"][rows], columns["next_state"][rows][-1:])
+        episode = SimpleNamespace(
+            observations=states + 2,
+            actions=columns["action"][rows] + 1,
+            rewards=columns["reward"][rows],
+            terminations=columns["terminated"][rows],
         )
-    spaces = {
-        "observation_space": SimpleNamespace(n=3, start=2),
-        "action_space": SimpleNamespace(n=2, start=1),
-    }
-    return SimpleNamespace(iterate_episodes=lambda: iter(episodes), **spaces)
+        episodes.append(episode)
+    return SimpleNamespace(
+        iterate_episodes=lambda: iter(episodes),
+        observation_space=SimpleNamespace(n=3, start=2),
+        action_space=SimpleNamespace(n=2, start=1),
+    )
+
+
+def without(name: str, columns: Columns) -> Columns:
+    """The columns but one."""
+    return {other: column for other, column in columns.items() if other != name}
 
 
 FORMATS: dict[str, Callable[[Path], Any]] = {
@@ -89,12 +101,8 @@ FORMATS: dict[str, Callable[[Path], Any]] = {
     "Parquet": lambda folder: as_parquet(folder / "log.parquet", COLUMNS),
     "CSV": lambda folder: str(as_csv(folder / "log.csv", COLUMNS)),
     "Minari": lambda folder: as_minari(COLUMNS),
-    "without step": lambda folder: {
-        name: column for name, column in COLUMNS.items() if name != "step"
-    },
-    "without ends": lambda folder: {
-        name: column for name, column in COLUMNS.items() if name != "terminated"
-    },
+    "without step": lambda folder: without("step", COLUMNS),
+    "without ends": lambda folder: without("terminated", COLUMNS),
 }
 
 
@@ -106,13 +114,13 @@ def test_every_format_gives_the_same_log(
     monkeypatch.setattr(cells, "BLOCK", block)
     log = orl.read_log(FORMATS[name](tmp_path))
     assert (log.rows, log.episodes) == (30 * CASE.mdp.horizon, 30)
-    assert np.allclose(
-        rows_of(log), rows_of(orl.read_log(COLUMNS)), atol=0 if name != "CSV" else 1e-12
-    )
+    # a CSV file has the digits of a number, not its bits
+    assert np.allclose(rows_of(log), rows_of(orl.read_log(COLUMNS)), rtol=0, atol=1e-12)
 
 
 def test_flows_are_the_log_counted_and_grow_with_it() -> None:
-    log, known = orl.read_log(COLUMNS), CASE.mdp.known
+    log = orl.read_log(COLUMNS)
+    known = CASE.mdp.known
     outcomes = CASE.ladder.features.attach(known)
     flows = list(log.flows(known, outcomes))
     sizes = [flow.episodes for flow in flows]
@@ -121,26 +129,26 @@ def test_flows_are_the_log_counted_and_grow_with_it() -> None:
     whole = Flow.joined(flows)
     assert whole.episodes == 30
     assert np.isclose(whole.reward @ whole.count, COLUMNS["reward"].sum())
-    counts = np.zeros((3, 2, 3), int)
-    np.add.at(counts, (COLUMNS["state"], COLUMNS["action"], COLUMNS["next_state"]), 1)
-    found = np.zeros_like(counts)
-    np.add.at(found, (whole.state, whole.action, whole.next_state), whole.count)
-    assert (counts == found).all()
+    expected = np.zeros((3, 2, 3), int)
+    np.add.at(expected, (COLUMNS["state"], COLUMNS["action"], COLUMNS["next_state"]), 1)
+    counts = np.zeros_like(expected)
+    np.add.at(counts, (whole.state, whole.action, whole.next_state), whole.count)
+    assert (counts == expected).all()
 
 
-def changed(name: str, row: int, value: Any) -> dict[str, Any]:
+def changed(name: str, row: int, value: object) -> Columns:
     """The columns with one value replaced."""
-    column = (
-        COLUMNS[name].astype(object)
-        if isinstance(value, (str, type(None)))
-        else COLUMNS[name].astype(float)
-    )
-    column = column.copy()
+    column = COLUMNS[name].astype(object if isinstance(value, str) else float)
     column[row] = value
     return {**COLUMNS, name: column}
 
 
-BAD: list[tuple[str, int | None, dict[str, Any]]] = [
+def index_of(row: int | None) -> tuple[int] | None:
+    """The index that an error has about a row, or about none."""
+    return None if row is None else (row,)
+
+
+BAD: list[tuple[str, int | None, Columns]] = [
     ("state", 5, changed("state", 5, -1)),
     ("state", 5, changed("state", 5, 0.5)),
     ("action", 7, changed("action", 7, math.nan)),
@@ -151,20 +159,9 @@ BAD: list[tuple[str, int | None, dict[str, Any]]] = [
     ("step", 11, changed("step", 9, 3)),  # twice 3
     ("step", 119, changed("step", 119, 4)),  # no 3
     ("step", 40, changed("episode", 40, 2)),  # twice 0
-    (
-        "episode",
-        119,
-        {name: column for name, column in changed("episode", 119, 0).items() if name != "step"},
-    ),
-    (
-        "state",
-        5,
-        {
-            **COLUMNS,
-            "state": np.where(np.arange(120) == 5, (COLUMNS["state"] + 1) % 3, COLUMNS["state"]),
-        },
-    ),
-    ("state", None, {name: column for name, column in COLUMNS.items() if name != "state"}),
+    ("episode", 119, without("step", changed("episode", 119, 0))),
+    ("state", 5, changed("state", 5, (COLUMNS["state"][5] + 1) % 3)),
+    ("state", None, without("state", COLUMNS)),
     ("rows", None, {name: column[:0] for name, column in COLUMNS.items()}),
     ("rows", None, {**COLUMNS, "reward": COLUMNS["reward"][:-1]}),
 ]
@@ -179,7 +176,7 @@ def test_a_bad_log_is_refused_with_row_and_column(
     field, row, columns = BAD[number]
     with pytest.raises(LogError) as caught:
         orl.read_log(columns)
-    assert (caught.value.field, caught.value.index) == (field, None if row is None else (row,))
+    assert (caught.value.field, caught.value.index) == (field, index_of(row))
 
 
 # A shop in its own words --------------------------------------------------------------------------
@@ -190,46 +187,39 @@ SHOP = {
     "action": "ordered",
     "reward": "euro",
 }
-DAYS, ORDERS = ("Mon", "Tue", "Wed"), ("none", "some", "much")
+DAYS = ("Mon", "Tue", "Wed")
+ORDERS = ("none", "some", "much")
 
 
-class Names(NamedTuple):
-    states: tuple[Any, ...]
-    actions: tuple[Any, ...]
-
-
-def shop_known(horizon: int = 4, stocks: int = 3) -> Any:
-    """What a problem with names knows: 3 stocks times 3 weekdays, 3 orders; rewards of stock + order euros."""
-    states = tuple((stock, day) for stock in range(stocks) for day in DAYS)
+def shop_known(horizon: int = 4, stocks: int = 3) -> Known:
+    """What a problem with names knows: stocks times weekdays, 3 orders; stock + order euros."""
+    states = tuple(itertools.product(range(stocks), DAYS))
     euros = np.array([[stock + order for order in range(3)] for stock, _ in states], float)
-    known = Known(len(states), 3, horizon, euros / 4.0)
-    object.__setattr__(known, "names", Names(states, ORDERS))
-    object.__setattr__(known, "unit", (0.0, 4.0))
-    return known
+    names = Names(states, ORDERS)
+    return Known(len(states), 3, horizon, euros / 4.0, unit=RewardMap(0.0, 4.0), names=names)
 
 
-def shop_rows(stores: int, length: int, seed: int = 0) -> list[dict[str, Any]]:
+def shop_rows(stores: int, length: int, seed: int = 0) -> list[Row]:
     """Rows by store, month and date; the state of the row after is the next state."""
-    draw, rows = np.random.default_rng(seed), []
-    for store in range(stores):
-        for day in range(length + 1):
-            stock, order = int(draw.integers(3)), int(draw.integers(3))
-            row = {
-                "store": f"store {store}",
-                "month": 7,
-                "date": f"2026-07-{day + 1:02d}",
-                "stock": stock,
-            }
-            rows.append(
-                row
-                | {"weekday": DAYS[day % 3], "ordered": ORDERS[order], "euro": float(stock + order)}
-            )
+    draw = np.random.default_rng(seed)
+    rows = []
+    for store, day in itertools.product(range(stores), range(length + 1)):
+        stock, order = (int(number) for number in draw.integers(3, size=2))
+        row = {
+            "store": f"store {store}",
+            "month": 7,
+            "date": f"2026-07-{day + 1:02d}",
+            "stock": stock,
+            "weekday": DAYS[day % 3],
+            "ordered": ORDERS[order],
+            "euro": float(stock + order),
+        }
+        rows.append(row)
     return rows
 
 
-def as_lists(flows: Any) -> list[Any]:
-    names = ("step", "state", "action", "next_state", "reward", "count", "episodes")
-    return [[np.asarray(getattr(flow, name)).tolist() for name in names] for flow in flows]
+def as_lists(flows: Iterable[Flow]) -> list[Any]:
+    return [[*(column.tolist() for column in flow.columns), flow.episodes] for flow in flows]
 
 
 def read_shop(source: Any, **options: Any) -> Log:
@@ -238,18 +228,19 @@ def read_shop(source: Any, **options: Any) -> Log:
 
 def test_names_tuples_and_next_rows_become_flows() -> None:
     rows = shop_rows(3, 4)
-    log, known = read_shop(rows), shop_known()
+    log = read_shop(rows)
+    known = shop_known()
     flow = Flow.joined(list(log.flows(known)))
     expected = np.zeros((4, 9, 3, 9), int)
-    for row, after in itertools.pairwise(rows):
-        if row["store"] == after["store"]:
-            s, s2 = (
-                known.names.states.index((each["stock"], each["weekday"])) for each in (row, after)
-            )
-            expected[int(row["date"][-2:]) - 1, s, ORDERS.index(row["ordered"]), s2] += 1
-    found = np.zeros_like(expected)
-    np.add.at(found, (flow.step, flow.state, flow.action, flow.next_state), flow.count)
-    assert (found == expected).all()
+    for row, later in itertools.pairwise(rows):
+        if row["store"] == later["store"]:
+            step = int(row["date"][-2:]) - 1
+            state = known.state_number((row["stock"], row["weekday"]))
+            next_state = known.state_number((later["stock"], later["weekday"]))
+            expected[step, state, ORDERS.index(row["ordered"]), next_state] += 1
+    counts = np.zeros_like(expected)
+    np.add.at(counts, (flow.step, flow.state, flow.action, flow.next_state), flow.count)
+    assert (counts == expected).all()
     assert np.allclose(flow.reward, known.base_reward[flow.state, flow.action])
     assert (log.rows, log.episodes, log.longest) == (12, 3, 4)
     assert log.report == {"no_next_state": 3, "next_state_filled": 12}
@@ -259,9 +250,10 @@ def test_names_tuples_and_next_rows_become_flows() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(1, 5), st.integers(1, 6), st.sampled_from([1, 5, 2**17]))
 def test_rows_in_any_order_give_the_same_flows(
-    data: Any, stores: int, length: int, block: int
+    data: st.DataObject, stores: int, length: int, block: int
 ) -> None:
-    rows, known = shop_rows(stores, length, seed=stores), shop_known(horizon=length)
+    rows = shop_rows(stores, length, seed=stores)
+    known = shop_known(horizon=length)
     shuffled = data.draw(st.permutations(rows))
     stepped = [row | {"step": int(row["date"][-2:]) - 1} for row in shuffled]
     with pytest.MonkeyPatch.context() as patch:
@@ -269,42 +261,44 @@ def test_rows_in_any_order_give_the_same_flows(
         expected = as_lists(read_shop(rows).flows(known))
         assert as_lists(read_shop(rows, order_by=None).flows(known)) == expected
         assert as_lists(read_shop(shuffled).flows(known)) == expected
-        unsorted = Flow.joined(
-            list(read_shop(stepped, order_by=None).flows(known))
-        )  # episodes as they come
+        # with a column of steps, episodes stay in the order in which they come
+        unsorted = Flow.joined(list(read_shop(stepped, order_by=None).flows(known)))
         assert as_lists([unsorted]) == as_lists([Flow.joined(list(read_shop(rows).flows(known)))])
 
 
 def test_files_tables_frames_and_rows_agree(tmp_path: Path) -> None:
-    rows, known = shop_rows(4, 4)[::-1], shop_known()
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    rows = shop_rows(4, 4)[::-1]
+    known = shop_known()
+    columns: Columns = {name: [row[name] for row in rows] for name in rows[0]}
     dates = pa.array(columns["date"]).cast(pa.timestamp("us"))
-    table = pa.table(columns)
-    coded = pa.table(
-        {**columns, "date": dates, "ordered": pa.array(columns["ordered"]).dictionary_encode()}
-    )
+    ordered = pa.array(columns["ordered"]).dictionary_encode()
     coarse = {
         **columns,
         "stock": np.array(columns["stock"], float),
         "euro": np.array(columns["euro"], object),
     }
-    tuples = {**columns, "pair": [(row["stock"], row["weekday"]) for row in rows]}
-    sources = [columns, table, coded, Frame(coarse), as_csv(tmp_path / "shop.csv", columns)]
-    sources.append(as_parquet(tmp_path / "shop.parquet", columns))
+    as_text = as_csv(tmp_path / "shop.csv", columns)
+    sources = [
+        columns,
+        pa.table(columns),
+        pa.table({**columns, "date": dates, "ordered": ordered}),
+        Frame(coarse),
+        as_text,
+        as_parquet(tmp_path / "shop.parquet", columns),
+    ]
     expected = as_lists(read_shop(rows).flows(known))
     for source in sources:
         assert as_lists(read_shop(source).flows(known)) == expected
+    tuples = {**columns, "pair": [(row["stock"], row["weekday"]) for row in rows]}
     assert as_lists(read_shop(tuples, columns={**SHOP, "state": "pair"}).flows(known)) == expected
-    known.__dict__["names"] = Names(
-        tuple((str(stock), day) for stock, day in known.names.states), ORDERS
-    )
-    assert (
-        as_lists(read_shop(sources[4]).flows(known)) == expected
-    )  # a text that is written as a number is that number
+    # a text that is written as a number is that number
+    states = tuple((str(stock), day) for stock, day in itertools.product(range(3), DAYS))
+    renamed = replace(known, names=Names(states, ORDERS))
+    assert as_lists(read_shop(as_text).flows(renamed)) == expected
 
 
 def test_rewards_may_be_missing_or_rounded() -> None:
-    """Two outcomes with one next state: rounded rewards tell them apart within the tolerance only."""
+    """Of outcomes with one next state, rounded rewards tell which only within the tolerance."""
     known = Known(2, 1, 2, np.zeros((2, 1)))
     outcomes = Outcomes(np.array([0, 2, 4]), np.ones(4, int), np.array([1 / 3, 2 / 3] * 2))
     rows = {
@@ -335,7 +329,8 @@ def test_rewards_may_be_missing_or_rounded() -> None:
 
 
 def test_long_episodes_are_cut_on_request_and_short_ones_counted() -> None:
-    log, known = read_shop(shop_rows(2, 10), split=True), shop_known(horizon=4)
+    log = read_shop(shop_rows(2, 10), split=True)
+    known = shop_known(horizon=4)
     flows = list(log.flows(known))
     assert sum(flow.episodes for flow in flows) == 6
     assert np.bincount(Flow.joined(flows).step, Flow.joined(flows).count).tolist() == [6, 6, 4, 4]
@@ -345,15 +340,15 @@ def test_long_episodes_are_cut_on_request_and_short_ones_counted() -> None:
 
 
 def test_ends_cut_a_sequence_and_lead_to_the_end() -> None:
-    """Without a column of episodes; the next state of a row that ended is the last state, where the models end."""
+    """Without a column of episodes; a row that ended leads to the last state, where models end."""
     rows = {
         "state": ["a", "b", "a", "a"],
         "action": [0] * 4,
         "ended": [0, 1, 0, 0],
         "truncated": ["no"] * 4,
     }
-    known = Known.of_sizes(states=3, actions=1, horizon=2)
-    object.__setattr__(known, "names", Names(("a", "b", "over"), (0,)))
+    sizes = Known.of_sizes(states=3, actions=1, horizon=2)
+    known = replace(sizes, names=Names(("a", "b", "over"), (0,)))
     log = orl.read_log({**rows, "truncated": ["false"] * 4}, {"episode": None})
     (first, second) = log.flows(known)
     assert (first.state.tolist(), first.next_state.tolist()) == ([0, 1], [1, 2])
@@ -363,7 +358,8 @@ def test_ends_cut_a_sequence_and_lead_to_the_end() -> None:
 
 def test_unlisted_rows_can_be_dropped_and_are_counted() -> None:
     rows = shop_rows(3, 4)
-    rows[1]["ordered"], rows[7]["ordered"] = "loads", None
+    rows[1]["ordered"] = "loads"
+    rows[7]["ordered"] = None
     log = read_shop(rows, unlisted="drop")
     assert sum(flow.count.sum() for flow in log.flows(shop_known())) == 10
     assert log.report["unlisted"] == 2
@@ -398,14 +394,14 @@ def test_episodes_named_by_two_columns_may_come_in_any_order() -> None:
     assert log.columns()["episode"].tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def spoilt(row: int, name: str, value: Any) -> list[dict[str, Any]]:
+def spoilt(row: int, name: str, value: object) -> list[Row]:
     rows = shop_rows(3, 4)
     rows[row][name] = value
     return rows
 
 
 ROWS = shop_rows(3, 4)
-MISTAKES: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
+MISTAKES: dict[str, tuple[Any, Columns, tuple[str, ...]]] = {
     "unknown action": (
         spoilt(6, "ordered", "mcuh"),
         {},
@@ -515,11 +511,11 @@ def test_a_bad_csv_file_is_refused_with_row_and_column(
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(LogError) as caught:
         list(orl.read_log(tmp_path / "log.csv").flows(CASE.mdp.known))
-    assert (caught.value.field, caught.value.index) == (field, None if row is None else (row,))
+    assert (caught.value.field, caught.value.index) == (field, index_of(row))
 
 
 @pytest.mark.parametrize("source", ["nowhere.parquet", 3, None])
-def test_what_is_no_log_is_refused(source: Any, tmp_path: Path) -> None:
+def test_what_is_no_log_is_refused(source: object, tmp_path: Path) -> None:
     with pytest.raises((LogError, ParameterError)):
         orl.read_log(source)
     (tmp_path / "log.parquet").write_bytes(b"PAR1 not really")
@@ -532,8 +528,8 @@ def test_states_and_actions_that_the_models_lack_are_refused_with_row_and_column
     field: str, size: int
 ) -> None:
     draw = np.random.default_rng(0)
-    sizes = (2, 2, 2) if field == "state" else (3, 1, 3)
-    kernels = draw.dirichlet(np.ones(sizes[2]), size=(2, *sizes[:2]))
+    states, actions = {"state": (2, 2), "action": (3, 1)}[field]
+    kernels = draw.dirichlet(np.ones(states), size=(2, states, actions))
     ladder = orl.Ladder([orl.FiniteFamily(kernels[:1]), orl.FiniteFamily(kernels)])
     with pytest.raises(LogError) as caught:
         orl.select(COLUMNS, ladder)
@@ -546,16 +542,24 @@ def test_states_and_actions_that_the_models_lack_are_refused_with_row_and_column
 # Selection ----------------------------------------------------------------------------------------
 
 
-def played(agent: Any, mdp: orl.FiniteMDP, episodes: int, seed: int) -> tuple[Any, dict[str, Any]]:
-    """Play an agent one episode a plan at most; return the plan that it would make next, and the log."""
-    state, known, flows = agent.begin(mdp.known), mdp.known, []
+def play(
+    agent: orl.Learner, mdp: orl.FiniteMDP, episodes: int, seed: int
+) -> tuple[orl.Plan, Columns]:
+    """Play an agent, one episode a plan at most; return what it would plan next, and the log."""
+    known = mdp.known
+    state = agent.begin(known)
+    flows = []
     for k in range(episodes):
         plan = agent.plan(known, state, generator(seed, "agent", k))
         flows.append(simulate(mdp, plan.policy, 1, generator(seed, "environment", k)))
         agent.learn(known, state, plan, flows[-1])
-    names = ("state", "action", "next_state", "reward")
-    columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
-    columns["episode"] = np.repeat(np.arange(episodes), mdp.horizon)
+    columns = {
+        "episode": np.repeat(np.arange(episodes), mdp.horizon),
+        "state": np.concatenate([flow.state for flow in flows]),
+        "action": np.concatenate([flow.action for flow in flows]),
+        "next_state": np.concatenate([flow.next_state for flow in flows]),
+        "reward": np.concatenate([flow.reward for flow in flows]),
+    }
     return agent.plan(known, state, generator(seed, "agent", episodes)), columns
 
 
@@ -563,12 +567,12 @@ def played(agent: Any, mdp: orl.FiniteMDP, episodes: int, seed: int) -> tuple[An
 def test_the_verdict_on_the_log_of_a_run_is_that_of_the_agent(
     problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a flow per episode, select sees exactly what the agent saw, and says exactly what the agent says."""
+    """With a flow per episode, select sees exactly what the agent saw, and says what it says."""
     monkeypatch.setattr(logs, "GROWTH", 1e-9)
     case = cases.CASES[problem]
     agents = {"likelihood": orl.Occam(ladder=case.ladder), "value": orl.ARLGen(ladder=case.ladder)}
     for evidence, agent in agents.items():
-        plan, columns = played(agent, case.mdp, 25, 2)
+        plan, columns = play(agent, case.mdp, 25, 2)
         answer = orl.select(columns, case.ladder, case.mdp.known, evidence=evidence)
         facts = {**plan.facts, **plan.diagnostics}
         assert answer.chosen == facts["chosen"]
@@ -582,31 +586,37 @@ def test_the_verdict_on_the_log_of_a_run_is_that_of_the_agent(
 
 
 def rejections(trials: int, delta: float) -> int:
-    """In how many logs the class of the truth, a fair coin, is rejected at some time; the policy looks at the past."""
+    """In how many logs the class of the truth, a fair coin, is rejected at some time.
+
+    The policy looks at the past: it stops playing action 1 after a run of zeros.
+    """
     kernels = np.tile([[0.5, 0.5], [0.6, 0.4]], (2, 2, 1, 1)).transpose(2, 0, 1, 3)
-    ladder, count = orl.Ladder([orl.FiniteFamily(kernels[:1]), orl.FiniteFamily(kernels)]), 0
+    ladder = orl.Ladder([orl.FiniteFamily(kernels[:1]), orl.FiniteFamily(kernels)])
+    count = 0
     for seed in range(trials):
-        draw, state, action = np.random.default_rng(seed), [0], []
-        for _ in range(20):  # stop playing action 1 after a run of zeros
-            action.append(int(sum(state[-3:]) > 0))
-            state.append(int(draw.random() < 0.5))
+        draw = np.random.default_rng(seed)
+        states = [0]
+        actions = []
+        for _ in range(20):
+            actions.append(int(sum(states[-3:]) > 0))
+            states.append(int(draw.random() < 0.5))
         columns = {
             "episode": np.arange(20),
-            "state": state[:-1],
-            "action": action,
-            "next_state": state[1:],
+            "state": states[:-1],
+            "action": actions,
+            "next_state": states[1:],
         }
         history = np.array(orl.select(columns, ladder, delta=delta).history)
-        count += bool((history[:, 1] > math.log(1.0 / delta)).any())
+        if (history[:, 1] > math.log(1.0 / delta)).any():
+            count += 1
     return count
 
 
 def test_the_right_class_is_rejected_no_more_often_than_delta_allows() -> None:
     """An exact binomial test; without its slack (delta = 1) it must fail."""
-    trials, delta = 20, 0.05
-    valid = stats.binomtest(rejections(trials, delta), trials, delta, alternative="greater").pvalue
+    valid = stats.binomtest(rejections(20, 0.05), 20, 0.05, alternative="greater").pvalue
     assert valid > 1e-3
-    control = stats.binomtest(rejections(trials, 1.0), trials, delta, alternative="greater").pvalue
+    control = stats.binomtest(rejections(20, 1.0), 20, 0.05, alternative="greater").pvalue
     assert control < 1e-4
 
 
@@ -615,9 +625,9 @@ def test_likelihood_needs_no_rewards() -> None:
     case = cases.CASES["rewards on transitions"]
     columns = simulate_log(case.mdp, episodes=20).columns()
     whole = orl.select(columns, case.ladder, case.mdp.known)
-    without = {name: column for name, column in columns.items() if name != "reward"}
     rounded = {**columns, "reward": np.round(columns["reward"], 1)}
-    for other in (without, rounded, {**columns, "reward": 7.0 + columns["reward"]}):
+    shifted = {**columns, "reward": 7.0 + columns["reward"]}
+    for other in (without("reward", columns), rounded, shifted):
         for known in (case.mdp.known, None):
             assert orl.select(other, case.ladder, known).history == whole.history
         by_value = orl.select(other, case.ladder, case.mdp.known, evidence="value")
@@ -629,28 +639,22 @@ def test_likelihood_needs_no_rewards() -> None:
 
 def test_a_reward_decides_where_one_next_state_comes_with_several() -> None:
     known = CASE.mdp.known
-    pairs, outcomes = (
-        6,
-        Outcomes(np.arange(0, 37, 6), np.tile(np.arange(3), 12), np.tile([0.0] * 3 + [0.2] * 3, 6)),
-    )
-    assert outcomes.start.size == pairs + 1
+    bonus = np.tile([0.0] * 3 + [0.2] * 3, 6)  # of each pair, twice every state
+    outcomes = Outcomes(np.arange(0, 37, 6), np.tile(np.arange(3), 12), bonus)
     base = known.base_reward[COLUMNS["state"], COLUMNS["action"]]
     paid = base + 0.2 * (np.arange(base.size) % 2)
     flow = next(orl.read_log({**COLUMNS, "reward": paid}).flows(known, outcomes))
-    assert np.allclose(
-        np.sort(flow.reward - known.base_reward[flow.state, flow.action]), [0.0, 0.0, 0.2, 0.2]
-    )
+    above = flow.reward - known.base_reward[flow.state, flow.action]
+    assert np.allclose(np.sort(above), [0.0, 0.0, 0.2, 0.2])
+    paid[9] = math.nan
     with pytest.raises(LogError) as caught:
-        next(
-            orl.read_log(
-                {**COLUMNS, "reward": np.where(np.arange(120) == 9, math.nan, paid)}
-            ).flows(known, outcomes)
-        )
+        next(orl.read_log({**COLUMNS, "reward": paid}).flows(known, outcomes))
     assert (caught.value.field, caught.value.index) == ("reward", (9,))
 
 
 def test_linear_ladders_and_covers_are_judged_by_value_rows() -> None:
-    case, columns = CASE, simulate_log(CASE.mdp, episodes=300).columns()
+    case = CASE
+    columns = simulate_log(case.mdp, episodes=300).columns()
     linear = orl.select(columns, cases.nested(case), case.mdp.known)
     assert (linear.evidence, linear.chosen, linear.left) == ("value", 1, None)
     corners = case.kernels[[0, 1, 5]]
@@ -684,6 +688,7 @@ def test_more_data_is_what_it_takes() -> None:
     """What a log leaves open is excluded once many more episodes are read."""
     columns = simulate_log(CASE.mdp, episodes=600, seed=3).columns()
     part = {name: column[: 15 * CASE.mdp.horizon] for name, column in columns.items()}
-    open_, whole = orl.select(part, CASE.ladder), orl.select(columns, CASE.ladder)
-    assert open_.more is not None or open_.status == "decided"
+    early = orl.select(part, CASE.ladder)
+    whole = orl.select(columns, CASE.ladder)
+    assert early.more is not None or early.status == "decided"
     assert (whole.chosen, whole.status) == (2, "decided")

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 mpl.use("Agg")
 MARKUP = "<img src=x onerror='window.owned=1'> & $co$"
 FORMULA = "=1+1"
-Record = Any  # the JSON of a cell or a phase
 
 
 def axes() -> Axes:
@@ -49,9 +48,9 @@ def record(
     agent: str,
     seed: int,
     curve: Sequence[float] | np.ndarray[Any, Any],
-    phases: Sequence[Record] = (),
+    phases: Sequence[dict[str, Any]] = (),
     **changes: Any,
-) -> Record:
+) -> Any:
     """Return the record of a cell as experiments write it: a curve with this cumulative regret."""
     length = len(curve)
     cumulative = [float(value) for value in curve]
@@ -78,7 +77,7 @@ def record(
     }
 
 
-def records(cells: list[Record], **fields: Any) -> Records:
+def records(cells: list[Any], **fields: Any) -> Records:
     return Records(folder=Path(), name="made up", spec={"name": "made up"}, cells=cells, **fields)
 
 

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -684,7 +684,7 @@ def _read_models(
         raise orl.errors.ParameterError(
             "--horizon", got=horizon, expected=f"{known.horizon}, which the model has"
         )
-    return LadderSpec(ladder=models, known=known, rewards=known.unit)
+    return LadderSpec(ladder=cast(Any, models), known=known, rewards=known.unit)
 
 
 def _finite_models(ladder: str | None, model: str | None, horizon: int | None) -> LadderSpec:
@@ -755,8 +755,12 @@ def _value(text: str) -> Any:
 def _names(agent: orl.Agent) -> Names:
     """Return what an agent's models call states and actions."""
     from occamrl.naming import Names
+    from occamrl.protocols import System
 
-    return agent.known.names or Names((), ())
+    known = agent.known
+    if isinstance(known, System) or known.names is None:
+        return Names((), ())
+    return known.names
 
 
 def _label(text: str, names: Sequence[Hashable]) -> Any:

@@ -53,14 +53,14 @@ _MOST_PARTS = 1_000  # of a mixture
 class LadderSpec:
     """A ladder with what is needed to play or test it."""
 
-    ladder: Any  # a Ladder; the command line also has ladders of real parameters
+    ladder: Ladder
     known: Known  # sizes, horizon and rewards
     rewards: RewardMap = UNIT  # maps the environment's own rewards to those that are known
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the classes are called."""
-        return tuple(self.ladder.names)
+        return self.ladder.names
 
 
 def shipped_ladders() -> list[str]:

@@ -245,7 +245,7 @@ class Log:
             yield self._steps(self._joined(held, last), counts)
 
     def _number_episodes(self, rows: Rows, first: int) -> int:
-        """Give episodes of one sequence, cut after rows that end it, numbers; return how many end."""
+        """Give the episodes of one sequence, which rows end, their numbers; return how many end."""
         ends = np.zeros(rows["row"].size, bool)
         for role in ("terminated", "truncated"):
             if role in rows:

@@ -21,8 +21,8 @@ from scipy import stats
 
 from occamrl.answers.answer import stretch_begin
 from occamrl.experiments.league import league
-from occamrl.experiments.records import Records, kept_of
-from occamrl.experiments.tables import interval
+from occamrl.experiments.records import Record, Records, kept_of
+from occamrl.intervals import interval
 from occamrl.protocols import Floats, Ints
 from occamrl.report.figures import Curve, curve_of, episodes_of
 
@@ -36,7 +36,7 @@ DECISIONS: dict[str, tuple[str, tuple[type, ...]]] = {  # the fact of a phase th
     "base": ("base", (int,)),
 }
 
-Record: TypeAlias = Any  # of a cell, or of a phase: JSON, as a file holds it
+Phase: TypeAlias = dict[str, Any]  # a stretch of equal decisions, as a record has it
 Choice: TypeAlias = int | float | list[int]
 
 
@@ -112,7 +112,8 @@ class Group:
 
     def values(self, name: str) -> Floats:
         """Return a number of each record."""
-        return np.array([float(record[name]) for record in self.records])
+        fields: list[Mapping[str, Any]] = list(self.records)
+        return np.array([float(record[name]) for record in fields])
 
     def by_seed(self, name: str) -> dict[int, float]:
         """Return a number of each record by its seed."""
@@ -266,7 +267,7 @@ def decisions(group: Group) -> Decisions | None:
     )
 
 
-def _kind_of_decisions(runs: Sequence[Sequence[Record]]) -> str | None:
+def _kind_of_decisions(runs: Sequence[Sequence[Phase]]) -> str | None:
     """Return the first kind of decisions that some phase tells of."""
     for kind, (fact, types) in DECISIONS.items():
         if any(type(row.get(fact)) in types for row in chain(*runs)):
@@ -274,7 +275,7 @@ def _kind_of_decisions(runs: Sequence[Sequence[Record]]) -> str | None:
     return None
 
 
-def _choices_at(episode: Ints, runs: Sequence[Sequence[Record]], fact: str) -> list[list[Choice]]:
+def _choices_at(episode: Ints, runs: Sequence[Sequence[Phase]], fact: str) -> list[list[Choice]]:
     """Return, of each episode, what the seeds that had decided something had chosen."""
     choices: list[list[Choice]] = [[] for _ in episode]
     for rows in runs:
@@ -287,7 +288,7 @@ def _choices_at(episode: Ints, runs: Sequence[Sequence[Record]], fact: str) -> l
 
 
 def _settled(
-    runs: Sequence[Sequence[Record]], labels: Mapping[float, str], features: int
+    runs: Sequence[Sequence[Phase]], labels: Mapping[float, str], features: int
 ) -> Settled:
     """Return what most runs chose in the end, and since when; they began with so many features."""
     locks = [stretch_begin(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
@@ -399,7 +400,8 @@ def _points_of(group: Group, kind: str) -> Iterator[tuple[tuple[str, ...], float
     A line is the parameter, where it is drawn, its name, and what its points have in common.
     """
     record = group.records[0]
-    parameters = dict(record[kind]["parameters"])
+    part = record["problem"] if kind == "problem" else record["agent"]
+    parameters = dict(part["parameters"])
     if (rule := rule_of(parameters)) is not None:
         parameters |= {**rule.get("parameters", {}), "rule": rule["name"]}
     # Values of a problem's parameter are different problems, of which the kind alone is common.

@@ -11,8 +11,8 @@ import tomli_w
 
 from occamrl.errors import as_path
 from occamrl.experiments.records import Records, load
-from occamrl.experiments.tables import FEWEST
 from occamrl.files import make_folder, write_whole
+from occamrl.intervals import FEWEST
 from occamrl.report.data import ProblemResults, Report, Summary, build
 from occamrl.report.html import (
     Markup,

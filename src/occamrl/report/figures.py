@@ -18,7 +18,8 @@ import numpy as np
 
 from occamrl.answers.wording import format_number
 from occamrl.errors import ParameterError, require_choice, require_number
-from occamrl.experiments.tables import FEWEST, Runs, interval
+from occamrl.experiments.tables import Runs
+from occamrl.intervals import FEWEST, interval
 from occamrl.protocols import Floats, Ints
 from occamrl.running.result import Result
 

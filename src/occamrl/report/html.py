@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from occamrl.experiments.tables import shown
+from occamrl.answers.tables import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
