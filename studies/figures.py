@@ -262,7 +262,7 @@ def picture(size: Size, name: str, panels: Sequence[Panel]) -> None:
         return
     from matplotlib.figure import Figure
 
-    from occamrl.report.figures import COLOURS, DASHES
+    from occamrl.answers.figures import COLOURS, DASHES
 
     columns = min(2, len(panels))
     if len(panels) % 3 == 0:

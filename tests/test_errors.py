@@ -201,8 +201,8 @@ def test_the_nearest_public_name_is_suggested(wrong: str, near: str) -> None:
     [("n_jobs", "workers"), ("processes", "workers"), ("out", "folder"), ("sedes", "seeds")],
 )
 def test_options_of_other_packages_are_answered_with_ours(wrong: str, meant: str) -> None:
+    options: dict[str, Any] = {"episodes": 5, wrong: 2}
     with pytest.raises(UnknownName, match=f"{wrong}.*'{meant}'"):
-        options: dict[str, Any] = {"episodes": 5, wrong: 2}
         orl.compare({"a": orl.PSRL()}, RiverSwim(), **options)
 
 

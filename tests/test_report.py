@@ -21,14 +21,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import occamrl as orl
+from occamrl.answers.figures import Curve, class_rows, curve_of, draw_classes, draw_curves
+from occamrl.answers.html import csv_cell, table
+from occamrl.answers.page import write_page
 from occamrl.experiments.records import Records
 from occamrl.learners.fixed_policies import Optimal, UniformRandom
 from occamrl.logs.log import simulate_log
 from occamrl.report import data
-from occamrl.report.experiment import render_report
-from occamrl.report.figures import Curve, class_rows, curve_of, draw_classes, draw_curves
-from occamrl.report.html import csv_cell, table
-from occamrl.report.page import write_page, write_report
+from occamrl.report.page import render_report, write_report
 from occamrl.report.plates import write_figures
 
 if TYPE_CHECKING:

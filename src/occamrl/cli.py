@@ -309,7 +309,7 @@ def report(
     ] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
-    from occamrl.report.experiment import write_report
+    from occamrl.report.page import write_report
 
     typer.echo(write_report(folder, out, figures))
 

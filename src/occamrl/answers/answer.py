@@ -422,19 +422,19 @@ class Answer:
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the evidence against each class as it grew, on new axes unless some are given."""
-        from occamrl.report.figures import draw_evidence
+        from occamrl.answers.figures import draw_evidence
 
         return draw_evidence(self, axes)
 
     def plot_predictions(self, axes: Axes | None = None) -> Axes:
         """Draw the last episode, and what the heaviest simulator said of each step before it."""
-        from occamrl.report.simulators import draw_predictions
+        from occamrl.answers.simulators import draw_predictions
 
         return draw_predictions(self, axes)
 
     def plot_misfit(self, axes: Axes | None = None) -> Axes:
         """Draw the errors of a simulator in the last episode against what they depend on most."""
-        from occamrl.report.simulators import draw_misfit
+        from occamrl.answers.simulators import draw_misfit
 
         return draw_misfit(self, axes)
 
@@ -444,7 +444,7 @@ class Answer:
         Of simulators ``runs`` episodes are planned in each of the most plausible to say what the
         planner is worth, and what simpler simulators would lose; 0 leaves that out.
         """
-        from occamrl.report.page import write_page
+        from occamrl.answers.page import write_page
 
         answer = self if runs is None else self.simulated(runs, self.maximum)
         return write_page(answer, path)

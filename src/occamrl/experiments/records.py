@@ -22,7 +22,6 @@ from filelock import lock_descriptor
 
 from occamrl.errors import CheckpointError, FolderInUse, RecordError, as_path
 from occamrl.experiments.tables import Kept, Runs, Tables
-from occamrl.experiments.tables import shown as shown
 from occamrl.files import make_folder
 from occamrl.running.storage import canonical, read_document, read_sealed, sha256, write_sealed
 

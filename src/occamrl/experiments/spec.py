@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import resources

@@ -6,7 +6,6 @@ at 95 %.
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -14,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from occamrl.answers.tables import Row, frame_of, table_of_rows, text_table
-from occamrl.answers.tables import shown as shown
-from occamrl.intervals import FEWEST as FEWEST
-from occamrl.intervals import interval as interval
+from occamrl.answers.tables import Row, frame_of, shown, table_of_rows, text_table
+from occamrl.intervals import interval
 from occamrl.protocols import Floats
 from occamrl.running.result import Result, sum_of_pieces
 
@@ -173,11 +170,9 @@ class Tables(ABC):
         **style
             Passed on to Matplotlib's ``plot``, such as ``markersize=2``.
         """
-        figures: Any = importlib.import_module("occamrl.report.figures")
-        drawn: Axes = figures.plot(
-            self.runs, axes, scale=scale, band=band, width=width, problem=problem, **style
-        )
-        return drawn
+        from occamrl.answers.figures import plot
+
+        return plot(self.runs, axes, scale=scale, band=band, width=width, problem=problem, **style)
 
     def _text(self) -> str:
         """Return the rows as text."""

@@ -20,11 +20,11 @@ import numpy as np
 from scipy import stats
 
 from occamrl.answers.answer import stretch_begin
+from occamrl.answers.figures import Curve, curve_of, episodes_of
 from occamrl.experiments.league import league
 from occamrl.experiments.records import Record, Records, kept_of
 from occamrl.intervals import interval
 from occamrl.protocols import Floats, Ints
-from occamrl.report.figures import Curve, curve_of, episodes_of
 
 COLUMNS = 48  # of a picture of decisions
 MOST_ROWS = 64  # coordinates that it shows

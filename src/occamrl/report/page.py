@@ -1,189 +1,231 @@
-"""The page about one answer, or one run: one HTML file that asks nothing of a network.
-
-Written by ``result.page(...)``, ``occamrl learn --page`` and ``occamrl select --page``, it has the
-verdict, the evidence over time, the policy and the assumptions.
-"""
+"""The report of an experiment: what came out, in words, tables and figures, as one HTML page."""
 
 from __future__ import annotations
 
-import html
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
-from occamrl.answers.answer import Answer
-from occamrl.answers.wording import count_of, format_number, times
-from occamrl.errors import OccamRLError, as_path
+import tomli_w
+
+from occamrl.answers.html import (
+    Markup,
+    csv_link,
+    element,
+    image,
+    join,
+    paragraphs,
+    render_page,
+    table,
+)
+from occamrl.errors import as_path
+from occamrl.experiments.records import Records, load
 from occamrl.files import make_folder, write_whole
-from occamrl.models.model import ELSEWHERE
-from occamrl.naming import spoken
-from occamrl.report.experiment import write_report as write_report
-from occamrl.report.figures import ROW, class_rows, draw_classes, draw_worth
-from occamrl.report.html import paragraphs, picture, render_page, table
-from occamrl.running.result import Result
+from occamrl.intervals import FEWEST
+from occamrl.report.data import ProblemResults, Report, Summary, build
+from occamrl.report.plates import Plate, problem_plates, sweep_plates, write_figures
 
-MOST_WORLDS = 8  # simulators in which policies are run
-_MOST_STATES = 200  # whose actions are listed
-_MOST_STRETCHES = 6  # of steps that the table of a policy shows
-_MOST_PHASES = 40  # that are listed
+Row: TypeAlias = Mapping[str, object]
+
+DOTS_PER_INCH = 200  # of a column's width: sharp, and small enough for a hundred figures
 
 
-def render_result(result: Result) -> str:
-    """Return the page of a result of ``run`` or ``learn``: the answer, where there is one, and the run."""
-    verdict, known = result.verdict, result.finite
-    where = "the simulator" if result.environment is None else result.environment.name
-    try:
-        answered = (
-            bool(result.total_episodes)
-            and isinstance(verdict.get("chosen"), int)
-            and bool(result.answer)
-        )
-    except OccamRLError:  # a selector of the user's, which has evidence of its own
-        answered = False
-    title = result.answer.headline if answered else verdict.sentences[0]
-    sections: dict[str, str] = (
-        answer_sections(result.answer)
-        if answered
-        else {"Answer": paragraphs(*verdict.sentences[1:])}
-    )
-    if result.total_episodes:
-        label = (
-            "cumulative regret"
-            if result.exact
-            else "returns of the episodes, and the class in play"
-        )
-        run = paragraphs(verdict.sentences[-1]) + picture(result.plot, label)
-        if result.exact and (rows := class_rows(result)):
-            height = 0.4 + 1.4 * ROW * len(rows)
-            run += picture(lambda axes: draw_classes(result, axes), "the class in play", height)
-        phases = result.phase_rows[:_MOST_PHASES]
-        names = [
-            name
-            for name in phases[0]
-            if all(isinstance(row.get(name), (int, float, str)) for row in phases)
-        ]
-        listed = table([{name: row[name] for name in names} for row in phases])
-        sections["The run"] = (
-            run + f"<details><summary>Decision by decision</summary>{listed}</details>"
-        )
-        if not answered:
-            sections["What to do"] = table(result.policy_table().slice(0, _MOST_STATES).to_pylist())
-    states = known.states - (known.names is not None and ELSEWHERE in known.names.states)
-    rewards = "known beforehand" if known.rewards_known else "estimated from what came"
-    sections["What was assumed"] = paragraphs(
-        f"{states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; rewards {rewards}.",
-        "The next state depends on the state and the action alone.",
-        f"Agent: {result.agent!r:.400}",
-        f"Seed {result.seed}, {count_of(result.total_episodes, 'episode')}, {count_of(result.plans, 'plan')}.",
-    )
-    head = f'<p class="note">{html.escape(where)}</p>' + (
-        questions(result.answer.questions) if answered else ""
-    )
-    return render_page(title, sections, head)
+def write_report(
+    source: str | Path | Records, out: Path | None = None, figures: Path | None = None
+) -> Path:
+    """Write the report of an experiment, whole or not at all; return its path.
+
+    ``source`` is its folder, or what was loaded from it. ``out`` is ``report.html`` in the folder
+    by default; ``figures``, a folder for every figure as PDF, SVG and PNG.
+    """
+    records = source if isinstance(source, Records) else load(as_path("folder", source))
+    report = build(records)
+    page = out or records.folder / "report.html"
+    make_folder(page.parent)
+    write_whole(page, render_report(report).encode())
+    if figures is not None:
+        write_figures(report, figures)
+    return page
 
 
-def amounts(kind: str, found: Mapping[str, Any], unit: str = "") -> list[dict[str, Any]]:
-    """Return best guesses and ranges as rows; a range that is not known has no numbers."""
-    names = (kind, f"best guess{unit and ', '}{unit}", "from", "to")
-    numbers = (
-        [format_number(number) if math.isfinite(number) else "" for number in each]
-        for each in found.values()
-    )
-    return [
-        dict(zip(names, (name, *each), strict=True))
-        for name, each in zip(found, numbers, strict=True)
-    ]
-
-
-def questions(asked: Mapping[str, Sequence[str]]) -> str:
-    """Return the answer to each question, as the first screen shows it."""
-    rows = "".join(
-        f"<dt>{html.escape(each)}</dt><dd>{paragraphs(*lines)}</dd>"
-        for each, lines in asked.items()
-    )
-    return f'<div class="headline"><dl>{rows}</dl></div>'
-
-
-def answer_sections(answer: Answer) -> dict[str, str]:
-    """Return the sections of a page about an answer, by title."""
-    if answer.ladder.kind == "simulators":
-        from occamrl.report.simulators import simulator_sections  # which needs this module
-
-        return simulator_sections(answer)
+def render_report(report: Report) -> str:
+    """Return the page of an experiment: a league, every problem, parameters, and the spec."""
     sections = {}
-    if answer.valued:
-        worth = {"recommended": answer.worth}
-        if answer.today is not None:
-            worth["today, by the log"] = answer.worth_of(answer.today)
-        for name, policy in answer.simple_policies.items():
-            worth[f"best of {name!r}"] = answer.worth_of(policy)
-        unit = answer.known.unit_name
-        drawn = picture(
-            lambda axes: draw_worth(worth, unit, axes),
-            "what each policy earns",
-            0.9 + 0.5 * len(worth),
-        )
-        sections["What it is worth"] = table(amounts("policy", worth, unit)) + drawn
-        rows, steps = answer.policy.rows, len(answer.policy.stretches)
-        short = [
-            dict(itertools.islice(row.items(), 1 + _MOST_STRETCHES)) for row in rows[:_MOST_STATES]
+    if report.league:
+        sections["League"] = league_section(report.league)
+    for index, problem in enumerate(report.problems):
+        panels = show_plates(problem_plates(report, index))
+        sections[f"Regret: {problem.name}"] = join([totals_table(problem, report.baseline), panels])
+    if report.sweeps:
+        remark = note("Mean total regret over seeds for every value, with its interval.")
+        sections["Parameters"] = join([remark, show_plates(sweep_plates(report))])
+    if report.problems:
+        sections["How to read it"] = explanation(report)
+    sections["Reproduce"] = reproduction(report)
+    return render_page(report.records.name, sections, overview(report))
+
+
+def overview(report: Report) -> Markup:
+    """Return how far the experiment has come, and what came out on each problem."""
+    records = report.records
+    status = f"{len(records.cells)} of {records.total} cells done"
+    for name, ids in (("begun", records.begun), ("waiting", records.missing)):
+        if ids:
+            status += f", {len(ids)} {name}"
+    parts = [paragraphs(str(records.spec.get("description", "")), f"{status}.")]
+    if records.failures:
+        parts.append(element("p", f"{len(records.failed)} failed.", class_="warn"))
+        caption = "Left out of every figure and number below"
+        parts.append(table(records.failures, caption, texts=("who", "reason")))
+    rows = []
+    for problem in report.problems:
+        rows.append(element("dt", element("bdi", problem.name)))
+        rows.append(element("dd", paragraphs(*problem.headline)))
+    if not rows:
+        return join([*parts, paragraphs("No cell has finished yet.")])
+    return join([*parts, element("div", element("dl", *rows), class_="headline")])
+
+
+def note(text: str) -> Markup:
+    """Return a remark."""
+    return element("p", text, class_="note")
+
+
+def show_plates(plates: Iterable[Plate]) -> Markup:
+    """Return figures side by side, as far as there is room."""
+    figures = []
+    for plate in plates:
+        label = f"{plate.title}: {plate.name.rpartition('-')[2]}"
+        # Of what browsers read, this takes the least room: less than half of PNG.
+        drawn = plate.as_bytes("webp", dpi=DOTS_PER_INCH, pil_kwargs={"lossless": True})
+        figures.append(element("figure", image("webp", drawn, label)))
+    return element("div", *figures, class_="panels")
+
+
+def league_section(rows: Sequence[Row]) -> Markup:
+    """Return a league table for each problem; columns that are empty everywhere are left out."""
+    names = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]
+    problems: dict[object, list[Row]] = {}
+    for row in rows:
+        listed = {name: row[name] for name in names if name != "problem"}
+        problems.setdefault(row["problem"], []).append(listed)
+    remark = note(
+        "A guarantee is that of the published constants. Tuned: the constants with the least mean "
+        "regret on the tuning seeds, which are not shown."
+    )
+    texts = ("guarantee", "given beforehand", "tuned")
+    tables = [table(listed, str(problem), texts) for problem, listed in problems.items()]
+    return join([remark, *tables])
+
+
+def totals_table(problem: ProblemResults, baseline: str) -> Markup:
+    """Return the total regret of every agent on a problem, and what it is above the baseline's."""
+    digits = decimals(one.regret.mean for one in problem.agents)
+    rows: list[Row] = []
+    for one in problem.agents:
+        values = one.group.values
+        episodes = values("episodes").sum()
+        row = {
+            "Agent": one.group.agent,
+            "Seeds": len(one.group.seeds),
+            "Mean regret": with_interval(one.regret, digits),
+            "Median": rounded(one.regret.median, digits),
+            "IQM": rounded(one.regret.middle_half, digits),
+            f"Minus {baseline}": Markup(""),
+            "Less / more": Markup(""),
+            "Log-log slope": with_interval(one.slope, 2),
+            "Plans": float(values("plans").mean()),
+            "Pessimistic": rounded(values("pessimistic_episodes").sum() / max(episodes, 1.0), 4),
+            "Seconds": float(values("wall_time").mean()),
+            "Lock-in": Markup(""),
+        }
+        if one.difference is not None:
+            row[f"Minus {baseline}"] = with_interval(one.difference.size, digits)
+            row["Less / more"] = Markup(f"{one.difference.less} / {one.difference.more}")
+        if one.decisions is not None and one.decisions.settled is not None:
+            settled = one.decisions.settled
+            words = element("span", settled.words, class_="ends")
+            row["Lock-in"] = join([Markup(f"{settled.episode:,.6g}"), words])
+        rows.append(row)
+    return table(rows, "Total regret")
+
+
+def explanation(report: Report) -> Markup:
+    """Return what the numbers and figures mean, and the total regret of every seed as a file."""
+    seeds: list[Row] = []
+    for problem in report.problems:
+        for one in problem.agents:
+            about = {"problem": problem.name, "agent": one.group.agent}
+            for seed, total in one.group.by_seed("total_regret").items():
+                seeds.append({**about, "seed": seed, "total_regret": total})
+    return join(
+        [
+            paragraphs(
+                "Lines are means over seeds. Bands, and numbers in brackets, are 95 % bootstrap "
+                f"intervals of the mean over seeds, from {FEWEST} seeds on; bands are pointwise. "
+                "IQM is the mean of the middle half of the seeds.",
+                "Differences are taken seed by seed, where both agents met the same random "
+                "numbers: below zero, the agent had less regret than the baseline, in the first "
+                "number of seeds. Seeds that only one of them has are left out.",
+                "The slope is that of log regret against log episode over the last tenfold of "
+                "episodes. Lock-in is the episode from which the decision no longer changes, its "
+                "median over seeds. Pessimistic: the share of episodes in which a plan promised "
+                "less than the optimum.",
+                "Maps show the share of seeds in which something was in play; a star marks what is "
+                "true.",
+            ),
+            csv_link("total regret of each seed", seeds),
         ]
-        cut = len(rows) > _MOST_STATES or steps > _MOST_STRETCHES
-        more = (
-            f"The table has {len(rows):,} rows and {steps:,} stretches of steps; all are in policy.to_csv(...)."
-            * cut
+    )
+
+
+def reproduction(report: Report) -> Markup:
+    """Return the spec, and what the cells ran with."""
+    spec = element("pre", tomli_w.dumps(report.records.spec), tabindex="0")
+    parts = [element("details", element("summary", "Spec"), spec)]
+    if any(len(versions) > 1 for versions in report.versions.values()):
+        warning = "The cells did not all run in the same environment."
+        parts.insert(0, element("p", warning, class_="warn"))
+    rows: list[Row] = []
+    for name, versions in report.versions.items():
+        texts = [f"{text} ({count} cells)" for text, count in versions.items()]
+        rows.append({"name": name, "version": "; ".join(texts)})
+    if rows:
+        parts.append(
+            element(
+                "details",
+                element("summary", "Environment"),
+                table(rows, "Versions", texts=("version",)),
+            )
         )
-        sections["What to do"] = table(short) + paragraphs(more)
-    models = []
-    for row in answer.rows:
-        out = answer.misspecified or row["class"] < answer.chosen
-        models.append({"model": row["name"], "verdict": "ruled out" if out else "possible"})
-        if answer.evidence == "likelihood":
-            models[-1]["times worse than the best"] = times(row["evidence_against"])
-        if answer.ruled_out:
-            models[-1]["after episodes"] = row["rejected_after"]
-    fitted = table(amounts("parameter", answer.parameters)) if answer.parameters else ""
-    sections["Which model"] = fitted + table(models)
-    sections["Which model"] += picture(
-        answer.plot, "the evidence against each model as the data grew"
-    )
-    if answer.misspecified and answer.misfits:
-        rows = [
-            {
-                name: spoken(each) if isinstance(each, tuple) else each
-                for name, each in row.items()
-                if name != "nats"
-            }
-            for row in answer.misfits
-        ]
-        sections["Where it misfits"] = table(rows)
-    sections["Small print"] = paragraphs(
-        f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}; evidence by {answer.evidence}.",
-        f"If one of these models is the truth, then with probability {1.0 - answer.delta:g} its class is never ruled "
-        "out, however often you look, and every range on this page contains the true value. If none of them is the "
-        "truth, nothing is guaranteed.",
-        "Ranges over real parameters are found by a search." if answer.parameters else "",
-    )
-    return sections
+    return join(parts)
 
 
-def render_answer(answer: Answer) -> str:
-    """Return the page of an answer."""
-    if answer.ladder.kind == "simulators":  # each takes a plan for every step
-        answer = answer.simulated(answer.runs, answer.maximum or MOST_WORLDS)
-    about = (
-        f"{answer.source}: {count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
-    )
-    head = f'<p class="note">{html.escape(about)}</p>{questions(answer.questions)}'
-    return render_page(answer.headline, answer_sections(answer), head)
+# Numbers ------------------------------------------------------------------------------------------
 
 
-def write_page(answer: Result | Answer, path: str | Path) -> Path:
-    """Write the page of a result or of an answer, whole or not at all; return its path."""
-    place = as_path("path", path)
-    text = render_answer(answer) if isinstance(answer, Answer) else render_result(answer)
-    make_folder(place.parent)
-    write_whole(place, text.encode())
-    return place
+def decimals(numbers: Iterable[float]) -> int:
+    """Return how many decimals a column has: three digits of its median, one of its smallest."""
+    sizes = sorted(abs(number) for number in numbers if number)
+    if not sizes:
+        return 0
+    median = math.floor(math.log10(sizes[len(sizes) // 2]))
+    return max(0, 2 - median, -math.floor(math.log10(sizes[0])))
+
+
+def rounded(number: float, digits: int) -> Markup:
+    """Return a number with as many decimals as its column has."""
+    return Markup(f"{number:,.{digits}f}")
+
+
+def with_interval(summary: Summary | None, digits: int) -> Markup:
+    """Return a mean with its interval below it; nothing where there is none."""
+    if summary is None:
+        return Markup("")
+    mean = rounded(summary.mean, digits)
+    if summary.interval is None:
+        return mean
+    low, high = summary.interval
+    ends = f"[{rounded(low, digits)}, {rounded(high, digits)}]"
+    return join([mean, element("span", ends, class_="ends")])

@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from occamrl.files import make_folder, write_whole
-from occamrl.report.data import Decisions, Report, Summary, Sweep
-from occamrl.report.figures import (
+from occamrl.answers.figures import (
     COLOURS,
     COLUMN,
     ROW,
@@ -35,6 +33,8 @@ from occamrl.report.figures import (
     number,
     text_of,
 )
+from occamrl.files import make_folder, write_whole
+from occamrl.report.data import Decisions, Report, Summary, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

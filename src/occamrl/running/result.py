@@ -8,7 +8,6 @@ every episode up to a million, and log-spaced ones of longer runs.
 from __future__ import annotations
 
 import html
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -350,28 +349,27 @@ class Result:
         ``options`` are ``scale`` and ``width`` as of :meth:`Comparison.plot`, or those of a line:
         label, color, ...
         """
-        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_result(
-            self, axes, **options
-        )
-        return drawn
+        from occamrl.answers.figures import draw_result
+
+        return draw_result(self, axes, **options)
 
     def plot_policy(self, axes: Axes | None = None, **names: Sequence[str]) -> Axes:
         """Draw the policy: a row per state, a column per step, a colour per action.
 
         ``states`` and ``actions`` name them.
         """
-        drawn: Axes = importlib.import_module("occamrl.report.figures").draw_policy(
-            self, axes, **names
-        )
-        return drawn
+        from occamrl.answers.figures import draw_policy
+
+        return draw_policy(self, axes, **names)
 
     def page(self, path: str | Path) -> Path:
         """Write the answer as one HTML page: the verdict, the evidence over time, the policy."""
         if isinstance(self.known, System):
             page: Path = self.answer.page(path)
             return page
-        written: Path = importlib.import_module("occamrl.report.page").write_page(self, path)
-        return written
+        from occamrl.answers.page import write_page
+
+        return write_page(self, path)
 
     def __repr__(self) -> str:
         text = f"{self.label}, episodes={self.total_episodes:,}, seed={self.seed}"

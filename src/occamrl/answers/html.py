@@ -74,7 +74,7 @@ def element(tag: str, *children: str, **attributes: str) -> Markup:
 
 def render_page(title: str, sections: Mapping[str, str], head: str = "") -> str:
     """Return a page: sections by title, below a list of them; their contents are HTML."""
-    style = "\n" + resources.files("occamrl.report").joinpath("assets", "page.css").read_text()
+    style = "\n" + resources.files("occamrl.answers").joinpath("assets", "page.css").read_text()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     contents = []
     main = []

@@ -18,13 +18,14 @@ import numpy as np
 
 from occamrl.answers.wording import format_number
 from occamrl.errors import ParameterError, require_choice, require_number
-from occamrl.experiments.tables import Runs
 from occamrl.intervals import FEWEST, interval
 from occamrl.protocols import Floats, Ints
-from occamrl.running.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from occamrl.experiments.tables import Runs
+    from occamrl.running.result import Result
 
 Style: TypeAlias = dict[str, Any]  # options of Matplotlib, which are of all kinds
 

@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from occamrl.answers.answer import Answer
+from occamrl.answers.html import paragraphs, picture, table
 from occamrl.answers.wording import misfit_sentence, times
 from occamrl.errors import NotAvailable
 from occamrl.evidence.simulated import SimulatedEvidence
 from occamrl.evidence.simulator_errors import shift_of
 from occamrl.evidence.simulator_worlds import SimulatorWorlds, mean_and_error
-from occamrl.report.html import paragraphs, picture, table
 
 _MOST_COORDINATES = 6  # of the state that are drawn
 _STRIP = 0.85  # the share of a strip that its curve fills
