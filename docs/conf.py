@@ -52,7 +52,6 @@ nitpicky = False
 
 TITLES = {
     "problems": "Problems",
-    "registry": "Built-in problems",
     "protocols": "Protocols",
     "models": "Models: features, families and ladders",
     "learners": "Learners",

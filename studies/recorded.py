@@ -151,7 +151,8 @@ def changing_both() -> Played:
 @cache
 def gym_ladder() -> orl.Ladder:
     """No slip < the same to both sides < any slip: 1, 11 and 231 models."""
-    return orl.read_ladder("frozen-lake-4x4", horizon=50).ladder
+    ladder: orl.Ladder = orl.read_ladder("frozen-lake-4x4", horizon=50).ladder
+    return ladder
 
 
 def gym_lake() -> orl.FiniteMDP:

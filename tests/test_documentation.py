@@ -1,16 +1,20 @@
-"""The documentation and the code: examples run as written, links lead somewhere, what the mathematics names exists."""
+"""The documentation and the code: examples run, links lead somewhere, named statements exist."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import doctest
+import importlib
 import io
+import pkgutil
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import occamrl
 from studies.figures import PAGES as MEASURED
 
 ROOT = Path(__file__).parent.parent
@@ -62,6 +66,30 @@ def test_examples_of_a_page_run_as_written(
             assert told == shown if whole else told.startswith(shown[:-4]), (
                 f"{name_of(page)}, line {line}"
             )
+
+
+def docstring_examples() -> list[doctest.DocTest]:
+    """Return the examples of every docstring of the package; each has a namespace of its own."""
+    names = ["occamrl"]
+    for info in pkgutil.walk_packages(occamrl.__path__, "occamrl."):
+        if info.name != "occamrl.__main__":
+            names.append(info.name)
+    finder = doctest.DocTestFinder()
+    docstrings = []
+    for name in names:
+        docstrings += finder.find(importlib.import_module(name))
+    return [docstring for docstring in docstrings if docstring.examples]
+
+
+@pytest.mark.parametrize("example", docstring_examples(), ids=lambda example: example.name)
+def test_examples_of_a_docstring_run_as_written(
+    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # examples may write files
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    report = io.StringIO()
+    doctest.DocTestRunner().run(example, out=report.write)
+    assert not report.getvalue(), report.getvalue()
 
 
 def test_output_is_compared_only_where_it_is_marked() -> None:

@@ -7,7 +7,9 @@ import pickle
 import re
 import sys
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -224,34 +226,28 @@ def test_classes_of_other_people_are_found(tmp_path: Path, monkeypatch: pytest.M
             del sys.modules[name]
 
 
-class _Point:
-    """An entry point of an installed package."""
-
-    class dist:  # noqa: N801  # as the standard library has it
-        name, version = "somebody's", "1.0"
-
-    def __init__(self, name: str, value: Any) -> None:
-        self.name, self.value = name, value
-
-    def load(self) -> Any:
-        if isinstance(self.value, Exception):
-            raise self.value
-        return self.value
+def entry_point(name: str, value: str) -> EntryPoint:
+    """Return an entry point of an installed package."""
+    point = EntryPoint(name, value, "occamrl.problems")
+    vars(point)["dist"] = SimpleNamespace(name="somebody's", version="1.0")
+    return point
 
 
 def test_installed_packages_bring_classes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [_Point("Theirs", RiverSwim), _Point("Broken", OSError("gone")), _Point("Wrong", int)]
-    points += [_Point("RiverSwim", int)]
-    monkeypatch.setattr(
-        registry, "entry_points", lambda group: points if group == "occamrl.problems" else []
-    )
-    assert registry.make_problem("theirs", states=3) == RiverSwim(states=3)
-    assert (
-        registry.find("problem", "river-swim", "problems") is RiverSwim
-    )  # a class of this package keeps its name
+    points = [
+        entry_point("Theirs", "occamrl.problems.classic:RiverSwim"),
+        entry_point("Broken", "no_such_package:Gone"),
+        entry_point("Wrong", "builtins:int"),
+        entry_point("RiverSwim", "builtins:int"),
+    ]
+    installed = {"occamrl.problems": points}
+    monkeypatch.setattr(registry, "entry_points", lambda group: installed.get(group, []))
+    assert orl.make_problem("theirs", states=3) == RiverSwim(states=3)
+    # a class of this package keeps its name
+    assert registry.find("problem", "river-swim", "problems") is RiverSwim
     for name in ("Broken", "Wrong"):
         with pytest.raises(ParameterError, match=r"somebody's 1\.0"):
-            registry.make_problem(name)
+            orl.make_problem(name)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +257,7 @@ def test_installed_packages_bring_classes_by_name(monkeypatch: pytest.MonkeyPatc
 def test_names_are_matched_generously_and_the_nearest_one_is_suggested(
     name: str, parameters: Any, near: Any
 ) -> None:
-    assert registry.make_problem("RIVER-swim", states=4) == RiverSwim(states=4)
+    assert orl.make_problem("RIVER-swim", states=4) == RiverSwim(states=4)
     with pytest.raises(UnknownName) as caught:
-        registry.make_problem(name, **parameters)
+        orl.make_problem(name, **parameters)
     assert caught.value.suggestion == near

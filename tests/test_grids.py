@@ -1,20 +1,23 @@
-"""Grids, interpolation and kernels on them: exact where it must be, within the proved bounds elsewhere."""
+"""Grids, interpolation and kernels on them: exact, or within the proved bounds."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import occamrl as orl
-from occamrl.control.vertices import Grid, discretise, normal_rule, quantile_rule
+from occamrl.control.vertices import Grid, Rule, Step, discretise, normal_rule, quantile_rule
 from occamrl.errors import InvalidInput, ParameterError
 from occamrl.protocols import Floats
 
-TURN, SIGMA, HORIZON = 0.7, 0.5, 5
+TURN = 0.7
+SIGMA = 0.5
+HORIZON = 5
+System = tuple[Step, Rule]
 
 
 @pytest.mark.parametrize(("n", "seed"), [(1, 0), (2, 1), (3, 2), (2, 3), (3, 4)])
@@ -60,13 +63,11 @@ def circle(points: int) -> Grid:
     return Grid(low=[-math.pi], high=[math.pi], points=[points], periodic=[True])
 
 
-def rotation(nodes: int = 2_000, *, hermite: bool = False) -> tuple[Any, Any]:
+def rotation(nodes: int = 2_000, *, hermite: bool = False) -> System:
     """A rotation with normal noise, whose values are known in closed form."""
-    rule = (
-        normal_rule([SIGMA], nodes)
-        if hermite
-        else quantile_rule(lambda u: SIGMA * norm.ppf(u), nodes)
-    )
+    rule = quantile_rule(lambda u: SIGMA * norm.ppf(u), nodes)
+    if hermite:
+        rule = normal_rule([SIGMA], nodes)
     return lambda s, a, noise: s + a[0] * TURN + noise, rule
 
 
@@ -79,10 +80,10 @@ def exact(x: Floats) -> Floats:
 
 def solved(points: int) -> tuple[Grid, Floats]:
     grid = circle(points)
-    reward, kernel = 0.5 * (1.0 + np.cos(grid.vertices)), discretise(*rotation(), grid, [1.0])
-    return grid, np.asarray(
-        orl.FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0]
-    )
+    reward = 0.5 * (1.0 + np.cos(grid.vertices))
+    kernel = discretise(*rotation(), grid, [1.0])
+    mdp = orl.FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON)
+    return grid, mdp.optimal_values[0]
 
 
 def test_values_are_within_the_bound_and_converge_with_the_square_of_the_spacing() -> None:
@@ -113,7 +114,7 @@ def line() -> Grid:
     return Grid(low=[0.0], high=[1.0], points=[5])
 
 
-def moved(step: Any) -> tuple[Any, Any]:
+def moved(step: Step) -> System:
     return step, normal_rule([0.0], 1)
 
 
@@ -146,6 +147,8 @@ def test_only_reachable_states_have_to_be_covered() -> None:
         (lambda: line().interpolate(np.zeros(4), [[0.5]]), InvalidInput),
     ],
 )
-def test_what_is_no_grid_and_no_model_is_refused(make: Any, kind: type[InvalidInput]) -> None:
+def test_what_is_no_grid_and_no_model_is_refused(
+    make: Callable[[], object], kind: type[InvalidInput]
+) -> None:
     with pytest.raises(kind):
         make()

@@ -369,6 +369,35 @@ def test_unlisted_rows_can_be_dropped_and_are_counted() -> None:
     assert log.report["unlisted"] == 2
 
 
+@pytest.mark.parametrize("hole", ["stock", "weekday", "month"])
+def test_a_state_of_three_columns_may_have_an_empty_cell(hole: str) -> None:
+    rows = shop_rows(2, 4)
+    whole = read_shop(rows, columns={**SHOP, "state": ["stock", "weekday", "month"]})
+    labels = [(row["stock"], row["weekday"], row["month"]) for row in rows]
+    states = whole.columns()["state"].tolist()
+    assert states == labels[:4] + labels[5:9]  # an episode's last row has no next state
+
+    rows[6] = {**rows[6], hole: None}
+    columns = {**SHOP, "episode": "store", "state": ["stock", "weekday", "month"]}
+    with pytest.raises(LogError) as caught:
+        read_shop(rows, columns=columns)
+    assert (caught.value.field, caught.value.index) == ("stock, weekday, month", (6,))
+    dropped = read_shop(rows, columns=columns, unlisted="drop")
+    assert dropped.columns()["state"].tolist() == [*states[:5], None, *states[6:]]
+
+
+def test_episodes_named_by_two_columns_may_come_in_any_order() -> None:
+    days = {
+        "store": ["A", "A", "B", "B", "A", "A"],
+        "month": [1, 1, 1, 1, 2, 2],
+        "state": [0, 1] * 3,
+        "action": [0] * 6,
+        "next_state": [1, 0] * 3,
+    }
+    log = orl.read_log(days, {"episode": ["store", "month"]})
+    assert log.columns()["episode"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def spoilt(row: int, name: str, value: Any) -> list[dict[str, Any]]:
     rows = shop_rows(3, 4)
     rows[row][name] = value

@@ -1,12 +1,12 @@
-"""Models as functions of what can happen: their listing, their members, every mistake, and evidence for parameters."""
+"""Models as functions of what can happen: listing, members, every mistake, evidence."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,54 +14,47 @@ from scipy.stats import binomtest
 
 import occamrl as orl
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, RewardError, UnknownName
-from occamrl.evidence.parametric import ParametricEvidence
+from occamrl.evidence.parametric import ParametricEvidence, ParametricState
 from occamrl.logs.log import simulate_log
 from occamrl.models.model import ELSEWHERE, ParametricLadder
-from occamrl.protocols import Floats, Flow
+from occamrl.protocols import Floats, Flow, Ints
 from occamrl.running.flow import simulate
 
 BOX = {"rate": (0.1, 0.6), "rush": (0.0, 0.3)}
 Rows = Iterable[tuple[Any, ...]]
+Acting = Literal["optimism", "sampling", "fit"]
 
 
 def shop(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
-    """At most one customer a day, more often when the stock is odd; a sale earns 1, a unit in stock costs .1."""
-    chance, filled = rate + rush * (stock % 2), min(stock + order, 4)
+    """At most one customer a day, more often when the stock is odd; a unit in stock costs .1."""
+    chance = rate + rush * (stock % 2)
+    filled = min(stock + order, 4)
     yield 1 - chance, filled, -0.1 * stock, False
     yield chance, max(filled - 1, 0), 1.0 * (filled > 0) - 0.1 * stock, False
 
 
-def chances(pairs: list[Any], *, rate: float, rush: float = 0.0) -> Floats:
+def chances(pairs: list[tuple[int, int]], *, rate: float, rush: float = 0.0) -> Floats:
     """Return what ``shop`` yields, for many pairs at once."""
     chance = rate + rush * (np.array([stock for stock, _ in pairs]) % 2)
     return np.stack([1 - chance, chance], axis=1).ravel()
 
 
-def made(function: Any = shop, **changes: Any) -> orl.Model:
-    return orl.Model(
-        function,
-        **{
-            "start": 2,
-            "actions": [0, 1],
-            "horizon": 6,
-            "unit": "EUR",
-            "parameters": BOX,
-            **changes,
-        },
-    )
+def model_of(function: Any = shop, **changes: Any) -> orl.Model:
+    sizes = {"start": 2, "actions": [0, 1], "horizon": 6}
+    return orl.Model(function, **{**sizes, "unit": "EUR", "parameters": BOX, **changes})
 
 
 @cache
 def ladder() -> ParametricLadder:
-    return made(probabilities=chances).ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
+    return model_of(probabilities=chances).ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
 
 
 # The listing --------------------------------------------------------------------------------------
 
 
-def maze(place: Any, move: str, *, slip: float = 0.0, shift: float = 0.5) -> Rows:
-    """Two rooms, of which the second is reached inside the box of ``shift`` alone, and an exit that ends."""
-    if place == "hall":
+def maze(room: object, move: str, *, slip: float = 0.0, shift: float = 0.5) -> Rows:
+    """Two rooms, the second reached inside the box of ``shift`` alone, and an exit that ends."""
+    if room == "hall":
         yield 1 - slip, ("room", 1), 0.0, False
         yield slip, "hall", -3.0, False
     elif 0.2 < shift < 0.8:
@@ -128,32 +121,41 @@ def test_rewards_belong_to_outcomes() -> None:
 def dense(model: orl.Model, discount: float, point: dict[str, float]) -> float:
     """Return the optimal value by recursion over the user's own function, without the package."""
 
-    def value(state: Any, left: int) -> float:
-        if not left:
+    def value(state: object, steps: int) -> float:
+        if steps == 0:
             return 0.0
+        best = -math.inf
         allowed = model._actions(state) if callable(model._actions) else model._actions
-        worth = []
         for action in allowed:
-            rows = [(*row, False)[:4] for row in model.function(state, action, **point)]
-            worth.append(
-                sum(
-                    p * (r + (0 if end else discount * value(s, left - 1))) for p, s, r, end in rows
-                )
-            )
-        return float(max(worth))
+            worth = 0.0
+            for row in model.function(state, action, **point):
+                probability, next_state, reward, *ended = row
+                worth += probability * reward
+                if not any(ended):
+                    worth += probability * discount * value(next_state, steps - 1)
+            best = max(best, worth)
+        return best
 
     return value(2, model.horizon)
 
 
+def fewer_when_full(stock: int) -> list[int]:
+    return [0] if stock == 4 else [0, 1]
+
+
+def sell_when_high(stock: int) -> list[object]:
+    return [0, 1] if stock < 3 else ["sell", 0]
+
+
 @pytest.mark.parametrize("discount", [1.0, 0.9])
-@pytest.mark.parametrize("allowed", [[0, 1], lambda stock: [0, 1] if stock < 3 else ["sell", 0]])
-def test_members_are_those_of_brute_force(discount: float, allowed: Any) -> None:
+@pytest.mark.parametrize("allowed", [[0, 1], sell_when_high])
+def test_members_are_those_of_brute_force(discount: float, allowed: object) -> None:
     def sold(stock: int, order: Any, *, rate: float, rush: float = 0.0) -> Rows:
         if order == "sell":
             return [(1.0, 0, 0.4 * stock, True)]
         return shop(stock, order, rate=rate, rush=rush)
 
-    model = made(sold, actions=allowed, discount=discount, horizon=5)
+    model = model_of(sold, actions=allowed, discount=discount, horizon=5)
     for point in (
         {"rate": 0.1, "rush": 0.3},
         {"rate": 0.37, "rush": 0.21},
@@ -162,18 +164,19 @@ def test_members_are_those_of_brute_force(discount: float, allowed: Any) -> None
         mdp = model.mdp(**point)
         assert mdp.optimal_value == pytest.approx(dense(model, discount, point), abs=1e-12)
         assert mdp.known.allowed[np.arange(mdp.states), mdp.optimal_policy].all()
-    fast = made(probabilities=chances).mdp(rate=0.37, rush=0.21)
-    assert fast.fingerprint == made().mdp(rate=0.37, rush=0.21).fingerprint
+    fast = model_of(probabilities=chances).mdp(rate=0.37, rush=0.21)
+    assert fast.fingerprint == model_of().mdp(rate=0.37, rush=0.21).fingerprint
 
 
 def test_starts_may_be_a_law_and_allowed_actions_are_known() -> None:
-    model = made(start={0: 0.25, 4: 0.75}, actions=lambda stock: [0] if stock == 4 else [0, 1])
+    model = model_of(start={0: 0.25, 4: 0.75}, actions=fewer_when_full)
     known = model.known
     assert known.initial is not None
     assert known.initial[[model.states.index(0), model.states.index(4)]].tolist() == [0.25, 0.75]
     assert known.allowed.sum(axis=1)[model.states.index(4)] == 1
     values = [
-        made(start=stock, actions=model._actions).mdp(rate=0.3).optimal_value for stock in (0, 4)
+        model_of(start=stock, actions=model._actions).mdp(rate=0.3).optimal_value
+        for stock in (0, 4)
     ]
     assert model.mdp(rate=0.3).optimal_value == pytest.approx(0.25 * values[0] + 0.75 * values[1])
 
@@ -181,7 +184,7 @@ def test_starts_may_be_a_law_and_allowed_actions_are_known() -> None:
 # Twenty mistakes ----------------------------------------------------------------------------------
 
 
-def yields(*rows: Any) -> Any:
+def yields(*rows: object) -> Callable[..., Any]:
     return lambda stock, order, *, rate, rush=0.0: iter(rows)
 
 
@@ -199,7 +202,10 @@ def priced(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
 
 
 def priced_far(stock: int, order: int, *, rate: float, rush: float = 0.0) -> Rows:
-    yield rate, min(stock + 1, 900), rate if stock > 700 else 1.0, False
+    reward = 1.0
+    if stock > 700:
+        reward = rate
+    yield rate, min(stock + 1, 900), reward, False
     yield 1.0 - rate, stock, 0.0, False
 
 
@@ -209,141 +215,155 @@ def named_as_an_end(state: str, order: int, *, rate: float, rush: float = 0.0) -
 
 
 BOTH = {"steady": ["rate"], "rushes": ["rate", "rush"]}
-MISTAKES: dict[str, tuple[Any, type[InvalidInput], str, str]] = {
+ONE_VALUE: Any = {"rate": 0.3}  # instead of a list
+Mistake = tuple[Callable[[], object], type[InvalidInput], str, str]
+MISTAKES: dict[str, Mistake] = {
     "no sum": (
-        lambda: made(yields((0.5, 0, 0.0), (0.4, 1, 0.0))),
+        lambda: model_of(yields((0.5, 0, 0.0), (0.4, 1, 0.0))),
         ProbabilityError,
         "outcomes",
         "sum to 0.9 at state",
     ),
     "negative": (
-        lambda: made(yields((-0.5, 0, 0.0), (1.5, 1, 0.0))),
+        lambda: model_of(yields((-0.5, 0, 0.0), (1.5, 1, 0.0))),
         ProbabilityError,
         "outcomes",
         "-0.5",
     ),
-    "NaN chance": (lambda: made(yields((math.nan, 0, 0.0))), ProbabilityError, "outcomes", "nan"),
-    "NaN reward": (lambda: made(yields((1.0, 0, math.nan))), RewardError, "outcomes", "nan"),
+    "NaN chance": (
+        lambda: model_of(yields((math.nan, 0, 0.0))),
+        ProbabilityError,
+        "outcomes",
+        "nan",
+    ),
+    "NaN reward": (lambda: model_of(yields((1.0, 0, math.nan))), RewardError, "outcomes", "nan"),
     "unhashable": (
-        lambda: made(yields((1.0, [0, 1], 0.0))),
+        lambda: model_of(yields((1.0, [0, 1], 0.0))),
         ParameterError,
         "state",
         "list [0, 1]",
     ),
-    "unhashable start": (lambda: made(start=[0, 1]), ParameterError, "start", "[0, 1]"),
+    "unhashable start": (lambda: model_of(start=[0, 1]), ParameterError, "start", "[0, 1]"),
     "unhashable action": (
-        lambda: made(actions=[[0], [1]]),
+        lambda: model_of(actions=[[0], [1]]),
         ParameterError,
         "actions",
         "[[0], [1]]",
     ),
     "without end": (
-        lambda: made(forever, most_states=50),
+        lambda: model_of(forever, most_states=50),
         ParameterError,
         "outcomes",
         "more than 50 states: 2, 3, 4",
     ),
-    "length": (lambda: made(yields((1.0, 0))), ParameterError, "outcomes", "(1.0, 0)"),
+    "length": (lambda: model_of(yields((1.0, 0))), ParameterError, "outcomes", "(1.0, 0)"),
     "ended": (
-        lambda: made(yields((1.0, 0, 0.0, "yes"))),
+        lambda: model_of(yields((1.0, 0, 0.0, "yes"))),
         ParameterError,
         "outcomes",
         "ended = 'yes'",
     ),
     "raises": (
-        lambda: made(breaks),
+        lambda: model_of(breaks),
         ParameterError,
         "outcomes",
         "KeyError: 'demand' at state 2, action 0",
     ),
-    "priced": (lambda: made(priced), RewardError, "outcomes", "3.5 and"),
-    "no function": (lambda: made("shop"), ParameterError, "outcomes", "'shop'"),
+    "priced": (lambda: model_of(priced), RewardError, "outcomes", "3.5 and"),
+    "no function": (lambda: model_of("shop"), ParameterError, "outcomes", "'shop'"),
     "misspelt bound": (
-        lambda: made(parameters={**BOX, "rusch": (0, 1)}),
+        lambda: model_of(parameters={**BOX, "rusch": (0, 1)}),
         UnknownName,
         "parameters",
         "'rusch'",
     ),
-    "misspelt value": (lambda: made().mdp(rat=0.3), UnknownName, "parameters", "'rat'"),
-    "outside": (lambda: made().mdp(rate=0.7), ParameterError, "rate", "0.7"),
-    "missing": (lambda: made().mdp(rush=0.1), ParameterError, "rate", "nothing"),
+    "misspelt value": (lambda: model_of().mdp(rat=0.3), UnknownName, "parameters", "'rat'"),
+    "outside": (lambda: model_of().mdp(rate=0.7), ParameterError, "rate", "0.7"),
+    "missing": (lambda: model_of().mdp(rush=0.1), ParameterError, "rate", "nothing"),
     "no bounds": (
-        lambda: made(parameters={"rush": (0, 1)}),
+        lambda: model_of(parameters={"rush": (0, 1)}),
         ParameterError,
         "parameters['rate']",
         "nothing",
     ),
     "turned": (
-        lambda: made(parameters={**BOX, "rush": (0.3, 0.0)}),
+        lambda: model_of(parameters={**BOX, "rush": (0.3, 0.0)}),
         ParameterError,
         "parameters['rush']",
         "(0.3, 0.0)",
     ),
     "default": (
-        lambda: made(parameters={**BOX, "rush": (0.1, 0.3)}),
+        lambda: model_of(parameters={**BOX, "rush": (0.1, 0.3)}),
         ParameterError,
         "parameters['rush']",
         "0.1",
     ),
     "no actions": (
-        lambda: made(actions=lambda stock: []),
+        lambda: model_of(actions=lambda stock: []),
         ParameterError,
         "actions",
         "[] in state 2",
     ),
-    "twice": (lambda: made(actions=[0, 1, 0]), ParameterError, "actions", "[0, 1, 0]"),
-    "one action": (lambda: made(actions=3), ParameterError, "actions", "3"),
-    "start": (lambda: made(start={0: 0.5, 1: 0.4}), ProbabilityError, "start", "0.9"),
-    "range": (lambda: made(reward_range=(0.0, 1.0)), RewardError, "reward_range", "-0.4 to 1"),
+    "twice": (lambda: model_of(actions=[0, 1, 0]), ParameterError, "actions", "[0, 1, 0]"),
+    "one action": (lambda: model_of(actions=3), ParameterError, "actions", "3"),
+    "start": (lambda: model_of(start={0: 0.5, 1: 0.4}), ProbabilityError, "start", "0.9"),
+    "range": (lambda: model_of(reward_range=(0.0, 1.0)), RewardError, "reward_range", "-0.4 to 1"),
     "array": (
-        lambda: made(probabilities=lambda *_, **__: np.ones(3)).mdp(rate=0.3),
+        lambda: model_of(probabilities=lambda *_, **__: np.ones(3)).mdp(rate=0.3),
         ProbabilityError,
         "probabilities",
         "(3,)",
     ),
     "another law": (
-        lambda: made(probabilities=lambda pairs, rate, rush: chances(pairs, rate=0.2, rush=rush)),
+        lambda: model_of(
+            probabilities=lambda pairs, rate, rush: chances(pairs, rate=0.2, rush=rush)
+        ),
         ProbabilityError,
         "probabilities",
         "as outcomes(...) has it",
     ),
-    "priced far away": (lambda: made(priced_far), RewardError, "outcomes", "under two parameters"),
+    "priced far away": (
+        lambda: model_of(priced_far),
+        RewardError,
+        "outcomes",
+        "under two parameters",
+    ),
     "two of a name": (
-        lambda: made(named_as_an_end, start="x"),
+        lambda: model_of(named_as_an_end, start="x"),
         ParameterError,
         "state",
         "'x (end)'",
     ),
-    "empty law": (lambda: made(start={}), ProbabilityError, "start", "empty"),
-    "no dict": (lambda: made(parameters=["rate"]), ParameterError, "parameters", "['rate']"),
+    "empty law": (lambda: model_of(start={}), ProbabilityError, "start", "empty"),
+    "no dict": (lambda: model_of(parameters=["rate"]), ParameterError, "parameters", "['rate']"),
     "actions raise": (
-        lambda: made(actions=lambda stock: 1 / 0),
+        lambda: model_of(actions=lambda stock: 1 / 0),
         ParameterError,
         "actions",
         "ZeroDivisionError",
     ),
-    "one value": (lambda: made().family({"rate": 0.3}), ParameterError, "rate", "0.3"),  # type: ignore[dict-item]
-    "no classes": (lambda: made().ladder({}), ParameterError, "classes", "{}"),
+    "one value": (lambda: model_of().family(ONE_VALUE), ParameterError, "rate", "0.3"),
+    "no classes": (lambda: model_of().ladder({}), ParameterError, "classes", "{}"),
     "text": (
-        lambda: made().ladder({"steady": "rate"}),
+        lambda: model_of().ladder({"steady": "rate"}),
         ParameterError,
         "classes['steady']",
         "'rate'",
     ),
     "class": (
-        lambda: made().ladder({"a": ["rate", "rusch"]}),
+        lambda: model_of().ladder({"a": ["rate", "rusch"]}),
         UnknownName,
         "classes['a']",
         "'rusch'",
     ),
     "nested": (
-        lambda: made().ladder(dict(reversed(BOTH.items()))),
+        lambda: model_of().ladder(dict(reversed(BOTH.items()))),
         ParameterError,
         "classes",
         "['rate', 'rush']",
     ),
     "needs rate": (
-        lambda: made().ladder({"a": ["rush"]}),
+        lambda: model_of().ladder({"a": ["rush"]}),
         ParameterError,
         "classes['a']",
         "['rush']",
@@ -366,7 +386,7 @@ def test_mistakes_are_refused_by_name_and_value(mistake: str) -> None:
 class Cheat(ParametricEvidence):
     """The control: what predicts a block was fitted to it as well."""
 
-    def _score(self, state: Any, before: Any, block: Any, novel: Any) -> None:
+    def _score(self, state: ParametricState, before: Ints, block: Ints, novel: Floats) -> None:
         for m, theta in enumerate(state["theta"]):
             state["theta"][m] = self.fit(self.counts_of(state), self.free[m], [theta]).theta
         super()._score(state, before, block, novel)
@@ -374,12 +394,14 @@ class Cheat(ParametricEvidence):
 
 def at_random(
     kind: type[ParametricEvidence], delta: float, seed: int, blocks: int, size: int, **point: float
-) -> Any:
-    """Play uniformly random actions in blocks; return the evidence, its state, and the largest Z - l(truth)."""
-    truth, draw = ladder().model.mdp(**point), np.random.default_rng([seed, 26])
+) -> tuple[ParametricEvidence, ParametricState, float]:
+    """Play uniformly random actions; return the evidence, its state, the largest Z - l(truth)."""
+    truth = ladder().model.mdp(**point)
+    draw = np.random.default_rng([seed, 26])
     by = kind(ladder(), truth.known, delta)
     policy = np.full((truth.horizon, truth.states, truth.actions), 1.0 / truth.actions)
-    state, highest = by.begin(), -math.inf
+    state = by.begin()
+    highest = -math.inf
     true = (np.array([point["rate"], point.get("rush", 0.0)]) - by.low) / by.width
     for _ in range(blocks):
         by.add(state, simulate(truth, policy, size, draw))
@@ -394,7 +416,7 @@ RUNS = 60
 @pytest.mark.parametrize("delta", [0.05, 0.5])
 @pytest.mark.parametrize("kind", [ParametricEvidence, Cheat])
 def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(
-    delta: float, kind: Any
+    delta: float, kind: type[ParametricEvidence]
 ) -> None:
     """At all times of 60 episodes; not with a predictor that has seen its block."""
     rejected = missed = exceeded = 0
@@ -421,10 +443,10 @@ def test_the_fit_is_that_of_a_fine_grid() -> None:
         by, state, _ = at_random(ParametricEvidence, 0.05, seed, 3, 20, **point)
         data = by.counts_of(state)
         for free in by.free:
-            axes = [
-                np.linspace(0.0, 1.0, 101) if j in free else by.default[j : j + 1] for j in range(2)
-            ]
-            grid = [np.array(each) for each in itertools.product(*axes)]
+            axes = [by.default[:1], by.default[1:]]
+            for j in free:
+                axes[j] = np.linspace(0.0, 1.0, 101)
+            grid = list(map(np.array, itertools.product(*axes)))
             best = max(grid, key=lambda theta: by.log_likelihood(data, theta))
             top = by.log_likelihood(data, best)
             theta = by.default.copy()
@@ -438,10 +460,9 @@ def test_the_fit_is_that_of_a_fine_grid() -> None:
 def test_a_class_is_kept_while_a_smaller_one_is_even_if_no_search_finds_its_best_parameters() -> (
     None
 ):
-    def coin(state: int, action: int, *, chance: float, off: float = 0.0) -> Any:
-        heads = (
-            chance if off < 0.02 else 0.5
-        )  # the smaller class is a narrow part of the larger one
+    def coin(state: int, action: int, *, chance: float, off: float = 0.0) -> Rows:
+        # The smaller class is a narrow part of the larger one.
+        heads = chance if off < 0.02 else 0.5
         yield heads, 1, 1.0
         yield 1.0 - heads, 0, 0.0
 
@@ -452,14 +473,16 @@ def test_a_class_is_kept_while_a_smaller_one_is_even_if_no_search_finds_its_best
 
 
 def test_intervals_shrink_about_the_truth_and_the_smaller_class_goes() -> None:
-    point, width = {"rate": 0.37, "rush": 0.21}, math.inf
+    point = {"rate": 0.37, "rush": 0.21}
+    width = math.inf
     for size in (20, 200, 20_000):
         by, state, _ = at_random(ParametricEvidence, 0.05, 1, 10, size, **point)
-        found = by.parameters(state, 1)
+        intervals = by.parameters(state, 1)
         for name, value in point.items():
-            assert found[name][1] <= value <= found[name][2]
-        assert max(high - low for _, low, high in found.values()) < width
-        width = max(high - low for _, low, high in found.values())
+            assert intervals[name].low <= value <= intervals[name].high
+        widest = max(interval.high - interval.low for interval in intervals.values())
+        assert widest < width
+        width = widest
     assert state["rejected"][0]
     assert not state["rejected"][1]
     assert width < 0.03
@@ -468,15 +491,19 @@ def test_intervals_shrink_about_the_truth_and_the_smaller_class_goes() -> None:
 def stolen(share: float, **point: float) -> orl.FiniteMDP:
     """Return a shop in which everything may be stolen, which ``shop`` calls impossible."""
     model = ladder().model
-    rows, none = np.arange(len(model.pairs)), np.full(len(model.pairs), model.states.index(0))
-    reward = np.array([-0.1 * model.states[s] for s, _ in model.pairs])
-    columns = (model.row, rows), (model.next_state, none), (model.reward, reward)
-    law = (1 - share) * model.probability(model.point(**point)), np.full(rows.size, share)
-    return model.mdp_at(np.concatenate(law), *map(np.concatenate, columns))
+    pairs = len(model.pairs)
+    stock_cost = np.array([-0.1 * model.states[s] for s, _ in model.pairs])
+    law = (1 - share) * model.probability(model.point(**point))
+    return model.mdp_at(
+        np.append(law, np.full(pairs, share)),
+        row=np.append(model.row, np.arange(pairs)),
+        next_state=np.append(model.next_state, np.full(pairs, model.states.index(0))),
+        reward=np.append(model.reward, stock_cost),
+    )
 
 
 @pytest.mark.parametrize("acting", ["optimism", "sampling", "fit"])
-def test_occam_finds_the_class_and_notices_a_truth_outside(acting: Any) -> None:
+def test_occam_finds_the_class_and_notices_a_truth_outside(acting: Acting) -> None:
     agent = orl.Occam(ladder=ladder(), acting=acting)
     result = orl.run(
         agent, ladder().model.mdp(rate=0.25, rush=0.3), episodes=600, seed=1, progress=False
@@ -491,15 +518,13 @@ def test_occam_finds_the_class_and_notices_a_truth_outside(acting: Any) -> None:
 
 def test_a_problem_with_other_states_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"model\.mdp"):
-        orl.run(orl.Occam(ladder=ladder()), made(start=3).mdp(rate=0.3), episodes=1)
+        orl.run(orl.Occam(ladder=ladder()), model_of(start=3).mdp(rate=0.3), episodes=1)
 
 
 @pytest.mark.parametrize("acting", ["optimism", "sampling"])
-def test_runs_on_real_parameters_go_on_to_the_bit(acting: Any) -> None:
-    agent, truth = (
-        orl.Occam(ladder=ladder(), acting=acting),
-        ladder().model.mdp(rate=0.37, rush=0.21),
-    )
+def test_runs_on_real_parameters_go_on_to_the_bit(acting: Acting) -> None:
+    agent = orl.Occam(ladder=ladder(), acting=acting)
+    truth = ladder().model.mdp(rate=0.37, rush=0.21)
     whole = orl.run(agent, truth, episodes=120, seed=3, progress=False)
     part = orl.run(agent, truth, episodes=71, seed=3, progress=False)
     again = orl.run(agent, truth, episodes=49, continue_from=part, progress=False)
@@ -511,8 +536,8 @@ def test_runs_on_real_parameters_go_on_to_the_bit(acting: Any) -> None:
 def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> None:
     def jump(place: int, _: str, *, p: float = 0.5, far: float = 0.5) -> Rows:
         """Leaps to a place of its own near far = .123 alone, where the listing does not look."""
-        odd = abs(far - 0.123) < 1e-3
-        yield p, 99 if odd else 0, 0.0, False
+        target = 99 if abs(far - 0.123) < 1e-3 else 0
+        yield p, target, 0.0, False
         yield 1 - p, 1, 1.0, False
 
     model = orl.Model(
@@ -524,7 +549,8 @@ def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> 
         unit="EUR",
     )
     assert 99 not in model.states
-    mdp, elsewhere = model.mdp(p=0.25, far=0.123), model.states.index(ELSEWHERE)
+    mdp = model.mdp(p=0.25, far=0.123)
+    elsewhere = model.states.index(ELSEWHERE)
     assert mdp.kernel()[0, 0, elsewhere] == pytest.approx(0.25)
     assert mdp.kernel()[elsewhere, 0, elsewhere] == 1.0
     by = ParametricEvidence(model.ladder({"p": ["p"], "both": ["p", "far"]}), model.known, 0.05)
@@ -541,7 +567,8 @@ def test_what_is_not_listed_leads_elsewhere_and_counts_against_every_class() -> 
 class Rehearsal:
     """A problem that brings its ladder along."""
 
-    mdp, ladder = ladder().model.mdp(rate=0.25, rush=0.3), ladder()
+    mdp = ladder().model.mdp(rate=0.25, rush=0.3)
+    ladder = ladder()
 
 
 def test_the_class_of_a_problem_is_the_smallest_that_reproduces_it() -> None:
@@ -554,9 +581,9 @@ def test_the_class_of_a_problem_is_the_smallest_that_reproduces_it() -> None:
     ]
     assert [ladder().class_of(model.mdp(**point)) for point in points] == [1, 1, 2, 2]
     assert ladder().class_of(stolen(0.1, rate=0.3)) is None
-    assert ladder().class_of(made(start=3).mdp(rate=0.3)) is None
+    assert ladder().class_of(model_of(start=3).mdp(rate=0.3)) is None
     assert ladder().only(2).names == ("rushes",)
-    assert made().fingerprint == made().fingerprint != made(horizon=7).fingerprint
+    assert model_of().fingerprint == model_of().fingerprint != model_of(horizon=7).fingerprint
 
 
 def test_a_problem_with_a_ladder_is_enough() -> None:
@@ -568,8 +595,8 @@ def test_a_problem_with_a_ladder_is_enough() -> None:
 
 
 @pytest.mark.parametrize("acting", ["optimism", "sampling"])
-def test_lists_of_problems_are_families(acting: Any) -> None:
-    model = made(actions=lambda stock: [0] if stock == 4 else [0, 1])
+def test_lists_of_problems_are_families(acting: Acting) -> None:
+    model = model_of(actions=fewer_when_full)
     small = model.family({"rate": [0.2, 0.3, 0.4]})
     large = model.family({"rate": [0.2, 0.3, 0.4], "rush": [0.0, 0.1, 0.2]})
     lists = orl.Ladder([small, large], names=["steady", "rushes"])
@@ -582,7 +609,7 @@ def test_lists_of_problems_are_families(acting: Any) -> None:
     )
     assert (result.verdict["chosen"], result.verdict["misspecified"]) == (2, False)
     with pytest.raises(InvalidInput, match="allowed"):
-        orl.FiniteFamily([truth, made().mdp(rate=0.3)])
+        orl.FiniteFamily([truth, model_of().mdp(rate=0.3)])
 
 
 def test_the_parameters_that_matter_are_named() -> None:
@@ -593,28 +620,24 @@ def test_the_parameters_that_matter_are_named() -> None:
     ):
         result = orl.run(agent, ladder().model.mdp(**point), episodes=600, seed=4, progress=False)
         report = orl.supports(result, ladder())
-        assert [set(each) for each in report.sets] == [names]
+        assert list(map(set, report.sets)) == [names]
         assert "rate = " in str(report)
         log = simulate_log(ladder().model.mdp(**point), episodes=400)
-        assert [set(each) for each in orl.supports(log, ladder()).sets] == [names]
-    assert not orl.supports(
-        orl.run(agent, stolen(0.2, rate=0.37), episodes=60, progress=False), ladder()
-    ).sets
+        assert list(map(set, orl.supports(log, ladder()).sets)) == [names]
+    outside = orl.run(agent, stolen(0.2, rate=0.37), episodes=60, progress=False)
+    assert not orl.supports(outside, ladder()).sets
 
 
 def test_what_every_parameter_calls_impossible_rules_all_of_them_out() -> None:
-    known, by = ladder().model.known, ParametricEvidence(ladder(), ladder().model.known, 0.05)
+    known = ladder().model.known
+    by = ParametricEvidence(ladder(), known, 0.05)
     state = by.begin()
+    mdp = ladder().model.mdp(rate=0.37)
+    policy = np.zeros((mdp.horizon, mdp.states), int)
     for seed in range(20):
-        mdp = ladder().model.mdp(rate=0.37)
-        by.add(
-            state,
-            simulate(mdp, np.zeros((mdp.horizon, mdp.states), int), 5, np.random.default_rng(seed)),
-        )
+        by.add(state, simulate(mdp, policy, 5, np.random.default_rng(seed)))
     assert not state["rejected"].any()
-    s, after = (
-        known.state_number(0),
-        known.state_number(4),
-    )  # from an empty shelf without an order to a full one
-    by.add(state, Flow.of_episode([s, after], [0], [0.5]))
+    # From an empty shelf without an order to a full one.
+    states = [known.state_number(0), known.state_number(4)]
+    by.add(state, Flow.of_episode(states, [0], [0.5]))
     assert state["rejected"].all()

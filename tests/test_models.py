@@ -1,4 +1,4 @@
-"""Feature maps, families, ladders and simulators, against sums that are written out and general optimisers."""
+"""Feature maps, families, ladders and simulators, against plain sums and general optimisers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import copy
 import itertools
 import math
 import pickle
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import binom
 
 from occamrl import bellman
+from occamrl.arrays import Bools
 from occamrl.errors import (
     FamilyError,
     FeatureError,
@@ -36,34 +39,39 @@ from occamrl.models.families import (
 )
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
-from occamrl.models.simulators import Simulators, estimate_kernel, grid_reach, variation_errors
+from occamrl.models.simulators import (
+    Simulate,
+    Simulators,
+    estimate_kernel,
+    grid_reach,
+    variation_errors,
+)
 from occamrl.problems.lakes import PatchyIce
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP, KernelLike
 from occamrl.problems.mixtures import SparseLadder
 from occamrl.problems.operations import Pricing
-from occamrl.protocols import Floats
+from occamrl.protocols import Floats, Ints, Outcomes
 
-S, A = 3, 2
+S = 3
+A = 2
 STACK = np.random.default_rng(0).dirichlet(np.ones(S), size=(6, S, A))
-SPARSE: Any = np.where(STACK < 0.25, 0.0, STACK) / np.where(STACK < 0.25, 0.0, STACK).sum(
-    axis=3, keepdims=True
-)
-UNIFORM: Any = np.full((S, A, S), 1.0 / S)
+CUT = np.where(STACK < 0.25, 0.0, STACK)
+SPARSE = CUT / CUT.sum(axis=3, keepdims=True)
+UNIFORM = np.full((S, A, S), 1.0 / S)
 RIVER = 6  # states of a chain on which one swims left (sure) or right
 
 
-def flat(kernel: Any) -> Any:
+def flat(kernel: Floats) -> sp.csr_array:
     return sp.csr_array(np.reshape(kernel, (-1, kernel.shape[-1])))
 
 
-def problem(kernel: Any, reward: Any = None, horizon: int = 4) -> FiniteMDP:
-    default = np.random.default_rng(5).random(kernel.shape[-3:-1])
-    return FiniteMDP(
-        transition=kernel, reward=default if reward is None else reward, horizon=horizon
-    )
+def problem(kernel: Floats, reward: Floats | None = None, horizon: int = 4) -> FiniteMDP:
+    if reward is None:
+        reward = np.random.default_rng(5).random(kernel.shape[-3:-1])
+    return FiniteMDP(transition=kernel, reward=reward, horizon=horizon)
 
 
-def river_moves() -> Any:
+def river_moves() -> Ints:
     """Return where moves lead [S, 2, 3]: down, stay, up; swimming left has one move, down."""
     moves = np.full((RIVER, 2, 3), -1)
     for s in range(RIVER):
@@ -73,10 +81,11 @@ def river_moves() -> Any:
     return moves
 
 
-def river(zones: Any) -> AggregationFamily:
+def river(zones: int | list[int]) -> AggregationFamily:
     """Return the class with one current for each zone; of a number, zones of equal length."""
-    blocks = np.arange(RIVER) // (RIVER // zones) if isinstance(zones, int) else zones
-    return AggregationFamily(partition=blocks, moves=river_moves())
+    if isinstance(zones, int):
+        zones = [s * zones // RIVER for s in range(RIVER)]
+    return AggregationFamily(partition=zones, moves=river_moves())
 
 
 def linear(**options: Any) -> LinearFamily:
@@ -87,18 +96,19 @@ def sums_of_rows(
     features: FeatureMap, theta: Floats, count: int = 60, seed: int = 2
 ) -> tuple[Floats, Floats, float]:
     """Return sum x x^T, sum y x and sum y^2 of rows drawn under theta, with values at random."""
-    draw, p = np.random.default_rng(seed), features.probabilities(theta)
-    n, start = features.width, features.outcomes.start
-    gram, xy, yy = np.zeros((features.groups, n, n)), np.zeros((features.groups, n)), 0.0
+    draw = np.random.default_rng(seed)
+    probability = features.probabilities(theta).clip(0.0)
+    n = features.width
+    gram = np.zeros((features.groups, n, n))
+    xy = np.zeros((features.groups, n))
+    yy = 0.0
     for _ in range(count):
-        pair, values = int(draw.integers(features.group.size)), draw.random(features.states) - 0.5
-        o = start[pair] + draw.choice(
-            start[pair + 1] - start[pair], p=p[start[pair] : start[pair + 1]].clip(0.0)
-        )
-        x, y = (
-            features.phi_v(values)[pair],
-            values[features.outcomes.next_state[o]],
-        )
+        pair = int(draw.integers(features.group.size))
+        values = draw.random(features.states) - 0.5
+        first, last = features.outcomes.start[pair : pair + 2]
+        o = first + draw.choice(last - first, p=probability[first:last])
+        x = features.phi_v(values)[pair]
+        y = values[features.outcomes.next_state[o]]
         gram[features.group[pair]] += np.outer(x, x)
         xy[features.group[pair]] += y * x
         yy += float(y * y)
@@ -108,16 +118,15 @@ def sums_of_rows(
 # ----------------------------------------------------------------------------------------- features
 def test_every_way_to_state_features_is_the_same_linear_map() -> None:
     draw = np.random.default_rng(1)
-    theta, values = draw.normal(size=6), draw.random(S)
-    kernel, mean = (
-        np.tensordot(theta, SPARSE, axes=1),
-        np.einsum("jsat,t->saj", SPARSE, values).reshape(S * A, 6),
-    )
+    theta = draw.normal(size=6)
+    values = draw.random(S)
+    kernel = np.tensordot(theta, SPARSE, axes=1)
+    mean = np.einsum("jsat,t->saj", SPARSE, values).reshape(S * A, 6)
     maps = [
         FeatureMap(np.moveaxis(SPARSE, 0, -1)),
         FeatureMap(list(SPARSE)),
-        FeatureMap([flat(each) for each in SPARSE]),
-        FeatureMap([SPARSE[0], *(flat(each) for each in SPARSE[1:])]),
+        FeatureMap(list(map(flat, SPARSE))),
+        FeatureMap([SPARSE[0], *map(flat, SPARSE[1:])]),
     ]
     for features in maps:
         assert (features.dimension, features.groups, features.width) == (6, 1, 6)
@@ -128,14 +137,60 @@ def test_every_way_to_state_features_is_the_same_linear_map() -> None:
     assert maps[0].outcomes.next_state.size == (SPARSE > 0).any(axis=0).sum()
 
 
+def sparse_kernels(states: int, pattern: int) -> list[sp.csr_array]:
+    """Return three kernels with two actions and four successors, each with a pattern of its own.
+
+    The first ``pattern`` of them share one.
+    """
+    draw = np.random.default_rng(states)
+    kernels = []
+    target = draw.integers(states, size=(2 * states, 4))
+    for j in range(3):
+        if j >= pattern:
+            target = draw.integers(states, size=(2 * states, 4))
+        law = draw.dirichlet(np.ones(4), size=2 * states)
+        entries = (law.ravel(), target.ravel(), np.arange(2 * states + 1) * 4)
+        kernels.append(sp.csr_array(entries, shape=(2 * states, states)))
+    return kernels
+
+
+@pytest.mark.parametrize("pattern", [1, 2, 3])
+def test_large_sparse_maps_are_sums_over_outcomes(pattern: int) -> None:
+    """So large that no dense product pays; with one pattern the map is an array, else csr."""
+    states = 400
+    kernels = sparse_kernels(states, pattern)
+    features = FeatureMap(kernels)
+    values = np.random.default_rng(0).random(states)
+    expected = np.stack([kernel @ values for kernel in kernels], axis=1)
+    np.testing.assert_allclose(features.phi_v(values), expected, atol=1e-14)
+    np.testing.assert_allclose(features.sums, 1.0)
+    theta = [0.2, 0.5, 0.3]
+    mixed = np.tensordot(theta, np.stack([kernel.toarray() for kernel in kernels]), axes=1)
+    np.testing.assert_allclose(features.kernel(theta).ravel(), mixed.ravel(), atol=1e-15)
+
+
+@pytest.mark.parametrize("bonus", [0.0, 1.0])
+def test_ranges_of_pairs_with_as_many_outcomes_are_those_of_each_pair(bonus: float) -> None:
+    """Above 2^14 outcomes they are taken block by block; one pair more has another number."""
+    draw = np.random.default_rng(0)
+    for counts in (np.full(5_000, 4), np.append(np.full(5_000, 4), 1)):
+        start = np.append(0, np.cumsum(counts))
+        next_state = draw.integers(50, size=int(start[-1]))
+        outcomes = Outcomes(start, next_state, bonus * draw.random(next_state.size))
+        values = draw.random(50)
+        target = values[next_state] + outcomes.bonus
+        low, high = bellman.ranges(outcomes, values)
+        np.testing.assert_array_equal(low, np.minimum.reduceat(target, start[:-1]))
+        np.testing.assert_array_equal(high, np.maximum.reduceat(target, start[:-1]))
+
+
 @pytest.mark.parametrize("support", [None, STACK[0] > 0.2])
-def test_one_hot_maps_are_kernels_themselves(support: Any) -> None:
+def test_one_hot_maps_are_kernels_themselves(support: Bools | None) -> None:
     features = FeatureMap.tabular(states=S, actions=A, support=support)
-    draw, possible = (
-        np.random.default_rng(1),
-        np.ones((S, A, S), bool) if support is None else support,
-    )
-    kernel, values = np.where(possible, draw.random((S, A, S)), 0.0), draw.random(S)
+    draw = np.random.default_rng(1)
+    possible = np.ones((S, A, S), bool) if support is None else support
+    kernel = np.where(possible, draw.random((S, A, S)), 0.0)
+    values = draw.random(S)
     theta = np.zeros((features.groups, features.width))
     theta.ravel()[features.flat_index] = kernel[possible]
     assert features.dimension == possible.sum()
@@ -148,7 +203,8 @@ def test_one_hot_maps_are_kernels_themselves(support: Any) -> None:
 
 def test_aggregated_moves_share_their_law_and_not_their_successors() -> None:
     family = river(2)
-    features, values = family.features, np.random.default_rng(1).random(6)
+    features = family.features
+    values = np.random.default_rng(1).random(6)
     theta = family.members(np.random.default_rng(0), 1)[0]
     expected = np.zeros((6, 2, 6))
     for s, a in itertools.product(range(6), range(2)):
@@ -166,7 +222,7 @@ def test_aggregated_moves_share_their_law_and_not_their_successors() -> None:
 
 
 def test_restricting_takes_coordinates_in_the_order_given_and_keeps_the_outcomes() -> None:
-    for features in (FeatureMap(list(SPARSE)), FeatureMap([flat(each) for each in SPARSE])):
+    for features in (FeatureMap(list(SPARSE)), FeatureMap(list(map(flat, SPARSE)))):
         part = features.restrict([4, 1])
         np.testing.assert_allclose(
             part.kernel([0.3, 0.7]), 0.3 * SPARSE[4] + 0.7 * SPARSE[1], atol=1e-15
@@ -176,13 +232,11 @@ def test_restricting_takes_coordinates_in_the_order_given_and_keeps_the_outcomes
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_signed_features_that_do_describe_a_kernel_are_accepted(sparse: bool) -> None:
-    """phi_0 = (2, -1) at one pair alone is no kernel; with phi_1 = (-1, 1) beside it theta = (1, 1) makes one."""
+    """phi_0 = (2, -1) is no kernel; with phi_1 = (-1, 1) beside it theta = (1, 1) makes one."""
     columns = [np.array([[2.0, -1.0], [0.5, 0.5]]), np.array([[-1.0, 1.0], [0.0, 0.0]])]
-    phi: Any = (
-        [sp.csr_array(each) for each in columns]
-        if sparse
-        else [each.reshape(2, 1, 2) for each in columns]
-    )
+    phi: list[KernelLike] = [column.reshape(2, 1, 2) for column in columns]
+    if sparse:
+        phi = [sp.csr_array(column) for column in columns]
     np.testing.assert_allclose(FeatureMap(phi).kernel([1.0, 1.0])[:, 0], [[1.0, 0.0], [0.5, 0.5]])
 
 
@@ -202,14 +256,15 @@ def test_bonuses_are_the_rewards_of_the_problem() -> None:
 
 
 def test_rewards_that_the_problem_does_not_know_are_asked_for() -> None:
-    """On a table of outcomes, features may only lead where the table says what it pays, and says it once."""
+    """Features may only lead where a table of outcomes says what it pays, and says it once."""
     known = FiniteMDP(
         outcomes=[[[(1.0, 0, 0.5)]], [[(0.5, 0, 0.0), (0.5, 0, 1.0)]]], horizon=2
     ).known
     support = [[[True, False]], [[True, False]]]
-    for given, message, index in ((None, "no known", (0, 0, 1)), (support, "several", (1, 0, 0))):
+    cases = ((None, "no known", (0, 0, 1)), (support, "several", (1, 0, 0)))
+    for possible, message, index in cases:
         with pytest.raises(FeatureError, match=message) as caught:
-            FeatureMap.tabular(states=2, actions=1, support=given).attach(known)
+            FeatureMap.tabular(states=2, actions=1, support=possible).attach(known)
         assert caught.value.index == index
 
 
@@ -220,8 +275,8 @@ def test_outcomes_with_rewards_mix_as_tables_do() -> None:
     features = FeatureMap.of_simulators(mdps)
     family = FiniteFamily(parameters=np.eye(2), features=features)
     mixed = FiniteFamily(parameters=[[0.5, 0.5]], features=features)
-    for each, member, worth in ((family, 0, 0.6), (family, 1, 1.8), (mixed, 0, 1.2)):
-        values, _ = bellman.solve([each.kernel_of(member, mdps[0].known)], 1, 3)
+    for kernels, member, worth in ((family, 0, 0.6), (family, 1, 1.8), (mixed, 0, 1.2)):
+        values, _ = bellman.solve([kernels.kernel_of(member, mdps[0].known)], 1, 3)
         np.testing.assert_allclose(values[0], worth)
     ladder = Ladder([family.take([0]), family])
     assert [ladder.class_of(mdp) for mdp in mdps] == [1, 2]
@@ -235,19 +290,21 @@ def test_lists_are_the_same_dense_or_sparse() -> None:
     lists = [
         FiniteFamily(SPARSE),
         FiniteFamily(list(SPARSE)),
-        FiniteFamily([flat(each) for each in SPARSE]),
+        FiniteFamily(list(map(flat, SPARSE))),
     ]
     for family in lists:
         assert family.fingerprint == lists[0].fingerprint
-        assert [family.find(each) for each in SPARSE] == list(range(6))
-        assert [family.find(flat(each)) for each in SPARSE] == list(range(6))
+        assert list(map(family.find, SPARSE)) == list(range(6))
+        assert [family.find(flat(kernel)) for kernel in SPARSE] == list(range(6))
         assert family.find(UNIFORM) is None
         for member in range(6):
             np.testing.assert_array_equal(family.kernel(member), SPARSE[member])
 
 
 @pytest.mark.parametrize("reward", [None, np.random.default_rng(3).random((S, A, S))])
-def test_probabilities_values_and_losses_of_members_are_those_of_each_alone(reward: Any) -> None:
+def test_probabilities_values_and_losses_of_members_are_those_of_each_alone(
+    reward: Floats | None,
+) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(4), size=5)
     features = FeatureMap(list(STACK[:4]))
     for family in (
@@ -256,7 +313,8 @@ def test_probabilities_values_and_losses_of_members_are_those_of_each_alone(rewa
         FiniteFamily(SPARSE),
     ):
         gram, xy, yy = sums_of_rows(family.features, family.theta[1])
-        known, found = problem(STACK[0], reward).known, losses(family.theta, gram, xy)
+        known = problem(STACK[0], reward).known
+        of_members = losses(family.theta, gram, xy)
         for member in range(family.size):
             alone = problem(family.kernel(member), reward)
             values, _ = bellman.solve([family.kernel_of(member, known)], S, known.horizon)
@@ -267,9 +325,9 @@ def test_probabilities_values_and_losses_of_members_are_those_of_each_alone(rewa
                 probability, family.features.probabilities(theta), atol=1e-15
             )
             loss = sum(t @ g @ t - 2.0 * t @ b for t, g, b in zip(theta, gram, xy, strict=True))
-            assert found[member] == pytest.approx(loss, abs=1e-10)
-            assert found[member] + yy > 0.0
-        assert family.smallest_loss(gram, xy) == found.min()
+            assert of_members[member] == pytest.approx(loss, abs=1e-10)
+            assert of_members[member] + yy > 0.0
+        assert family.smallest_loss(gram, xy) == of_members.min()
 
 
 def test_a_hundred_thousand_members_are_kept_as_parameters_and_found() -> None:
@@ -284,7 +342,7 @@ def test_a_hundred_thousand_members_are_kept_as_parameters_and_found() -> None:
 
 
 # ------------------------------------------------------------------------------------------- covers
-def slippery(p: Any) -> Any:
+def slippery(p: Sequence[float] | Floats) -> Floats:
     slip, drift = p
     return np.array(
         [[[1 - slip, slip], [slip, 1 - slip]], [[drift, 1 - drift], [1 - drift, drift]]]
@@ -319,7 +377,7 @@ def test_covers_make_ladders_that_keep_their_reach() -> None:
 def test_outcomes_that_no_point_of_the_grid_allows_are_listed() -> None:
     """Between its points 0 and 1 state 0 may lead to state 2, as it does at neither of them."""
 
-    def rare(p: Any) -> Any:
+    def rare(p: Floats) -> Floats:
         often = 0.08 * p[0] * (1 - p[0])
         return np.array([[[0.5, 0.5 - often, often]], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]])
 
@@ -331,9 +389,10 @@ def test_outcomes_that_no_point_of_the_grid_allows_are_listed() -> None:
 
 
 def test_the_term_of_a_truth_off_the_grid_is_a_supermartingale_and_a_bound() -> None:
-    """With y = 1/2 or -1/2 and the mean given: exp(2 (L(P0) - L(P*)) - 4 d^2) has mean at most 1, and 2 |d| bounds."""
+    """With y = 1/2 or -1/2: exp(2 (L(P0) - L(P*)) - 4 d^2) has a mean <= 1, and 2 |d| bounds."""
     for mean, other in itertools.product(np.linspace(-0.5, 0.5, 21), repeat=2):
-        d, up = other - mean, mean + 0.5
+        d = other - mean
+        up = mean + 0.5
         change = {y: (y - mean - d) ** 2 - (y - mean) ** 2 for y in (0.5, 0.1, -0.5)}
         mean_of = up * math.exp(2 * change[0.5] - 4 * d * d) + (1 - up) * math.exp(
             2 * change[-0.5] - 4 * d * d
@@ -353,7 +412,8 @@ def test_least_squares_on_the_simplex_and_in_the_ball_meet_the_optimality_condit
     for seed in range(40):
         draw = np.random.default_rng(seed)
         count = int(draw.integers(1, 12))
-        x, y = draw.normal(size=(count, 4)), draw.normal(size=count)
+        x = draw.normal(size=(count, 4))
+        y = draw.normal(size=count)
         p = simplex_least_squares(x, y)
         assert p.min() >= 0.0
         assert p.sum() == pytest.approx(1.0)
@@ -382,11 +442,10 @@ FAMILIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_members_are_kernels_that_the_family_finds(name: str) -> None:
-    family, draw = FAMILIES[name], np.random.default_rng(0)
-    for member in family.members(draw, 5):
+    family = FAMILIES[name]
+    for member in family.members(np.random.default_rng(0), 5):
         kernel = family.kernel(member)
-        found = family.find(kernel)
-        np.testing.assert_allclose(family.kernel(found), kernel, atol=1e-8)
+        np.testing.assert_allclose(family.kernel(family.find(kernel)), kernel, atol=1e-8)
         assert family.contains(flat(kernel))
         broken = kernel.copy()
         broken[0, 0, 0] += 1e-3
@@ -399,9 +458,12 @@ def test_members_are_kernels_that_the_family_finds(name: str) -> None:
         assert scales[-1] == 0.0
 
 
-def least(gram: Any, xy: Any, start: Any, **options: Any) -> float:
+def least(gram: Floats, xy: Floats, start: Floats, **options: Any) -> float:
     """Return the smallest t^T gram t - 2 xy^T t that a general optimiser finds."""
-    loss: Any = lambda t: t @ gram @ t - 2 * xy @ t  # noqa: E731
+
+    def loss(t: Floats) -> float:
+        return float(t @ gram @ t - 2 * xy @ t)
+
     return float(minimize(loss, start, method="SLSQP", tol=1e-14, **options).fun)
 
 
@@ -421,10 +483,12 @@ def test_the_smallest_loss_of_an_aggregation_is_that_of_a_general_optimiser(name
     gram, xy, _ = sums_of_rows(
         family.features, family.members(np.random.default_rng(3), 1)[0], count=200
     )
-    one, best = [{"type": "eq", "fun": lambda p: p.sum() - 1.0}], 0.0
+    sums_to_one = [{"type": "eq", "fun": lambda p: p.sum() - 1.0}]
+    best = 0.0
     for g, n in enumerate(family.features.sizes):
-        start, bounds = np.full(n, 1.0 / n), [(0.0, 1.0)] * n
-        best += least(gram[g, :n, :n], xy[g, :n], start, bounds=bounds, constraints=one)
+        start = np.full(n, 1.0 / n)
+        limits: Any = {"bounds": [(0.0, 1.0)] * n, "constraints": sums_to_one}
+        best += least(gram[g, :n, :n], xy[g, :n], start, **limits)
     assert family.smallest_loss(gram, xy) == pytest.approx(best, abs=1e-6)
 
 
@@ -432,9 +496,8 @@ def test_a_kernel_of_three_zones_is_in_the_partitions_that_refine_them() -> None
     kernel = np.zeros((RIVER, 2, RIVER))
     currents = np.random.default_rng(0).dirichlet(np.ones(3), size=3)
     for s in range(RIVER):
-        left, right = river_moves()[s]
-        kernel[s, 0, left[0]] = 1.0
-        np.add.at(kernel[s, 1], right, currents[s // 2])
+        kernel[s, 0, river_moves()[s, 0, 0]] = 1.0
+        np.add.at(kernel[s, 1], river_moves()[s, 1], currents[s // 2])
     assert [river(zones).contains(kernel) for zones in (1, 2, 3, 6)] == [False, False, True, True]
     ladder = Ladder([river(zones) for zones in (1, 3, 6)])
     assert ladder.class_of(problem(kernel)) == 2
@@ -455,13 +518,16 @@ SIMULATOR = problem(OTHER)
 PER_STEP = problem(np.stack([UNIFORM] * 2), horizon=2)
 
 
-def changed(index: tuple[int, ...], value: Any, array: Any = UNIFORM) -> Any:
-    made = np.array(array)
-    made[index] = value
-    return made
+def changed(
+    index: tuple[int, ...], value: float | list[float], array: NDArray[Any] = UNIFORM
+) -> NDArray[Any]:
+    copied = np.array(array)
+    copied[index] = value
+    return copied
 
 
-BAD: dict[str, tuple[type[InvalidInput], str, tuple[int, ...] | None, Any]] = {
+Mistake = tuple[type[InvalidInput], str, tuple[int, ...] | None, Callable[[], object]]
+BAD: dict[str, Mistake] = {
     "three axes": (ShapeError, "phi", None, lambda: FeatureMap(UNIFORM)),
     "sparse of two sizes": (
         ShapeError,
@@ -662,20 +728,22 @@ NESTED: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("name", NESTED)
 def test_statistics_of_the_largest_class_give_those_of_every_class(name: str) -> None:
-    """The loss of a member is the same in its own class and in the largest; the smallest falls from class to class."""
-    ladder, draw = Ladder(NESTED[name]), np.random.default_rng(2)
+    """A member has one loss in its own class and in the largest; the smallest falls by class."""
+    ladder = Ladder(NESTED[name])
+    draw = np.random.default_rng(2)
     top = ladder.family_of(ladder.classes)
     gram, xy, _ = sums_of_rows(top.features, top.features.as_theta(top.members(draw, 1)[0]))
     smallest = [ladder.smallest_loss(m, gram, xy) for m in range(1, ladder.classes + 1)]
     assert all(one >= other - 1e-9 for one, other in itertools.pairwise(smallest))
     for m, family in enumerate(ladder.families, start=1):
-        own = ladder.statistics(m, gram, xy)
+        sums = ladder.statistics(m, gram, xy)
         for member in family.members(draw, 5):
             theta = family.features.as_theta(member)
-            own_theta = theta[:, family.coordinates] if isinstance(family, LinearFamily) else theta
-            there = top.features.as_theta(top.find(family.kernel(member)))
-            loss = float(losses(own_theta[None], *own)[0])
-            assert loss == pytest.approx(float(losses(there[None], gram, xy)[0]), abs=1e-7)
+            if isinstance(family, LinearFamily):
+                theta = theta[:, family.coordinates]
+            in_top = top.features.as_theta(top.find(family.kernel(member)))
+            loss = float(losses(theta[None], *sums)[0])
+            assert loss == pytest.approx(float(losses(in_top[None], gram, xy)[0]), abs=1e-7)
             assert smallest[m - 1] <= loss + 1e-7
 
 
@@ -708,7 +776,8 @@ def test_what_is_not_nested_is_refused_with_the_pair_and_what_shows_it(name: str
     families, member = NOT_NESTED[name]
     with pytest.raises(NestingError) as caught:
         Ladder(families)
-    assert caught.value.index == ((1, 2) if member is None else (1, 2, member))
+    shown = () if member is None else (member,)
+    assert caught.value.index == (1, 2, *shown)
 
 
 def test_lists_and_linear_classes_do_not_mix() -> None:
@@ -727,7 +796,7 @@ def test_lists_and_linear_classes_do_not_mix() -> None:
 
 
 # --------------------------------------------------------------------------------------- simulators
-def drawing(kernel: Floats) -> Any:
+def drawing(kernel: Floats) -> Simulate:
     """Return a simulator of a kernel that can only be called."""
     ends = kernel.cumsum(axis=2)
     return lambda s, a, rng: int(np.searchsorted(ends[s, a][:-1], rng.random(), side="right"))
@@ -742,16 +811,13 @@ def test_a_simulator_is_the_same_however_it_is_given() -> None:
 
 
 def test_an_estimate_is_made_of_frequencies_at_addresses_and_its_error_shrinks() -> None:
-    few, many = (
-        Simulators([STACK[0], drawing(STACK[0])], draws=draws, seed=3) for draws in (100, 1_600)
-    )
-    assert few.estimated == (1,)
-    distances = [
-        0.5 * np.abs(sims.features.kernel([0.0, 1.0]) - STACK[0]).sum(axis=2).max()
-        for sims in (few, many)
-    ]
-    errors = [sims.error(0.01) for sims in (few, many)]
-    assert all(distance <= error for distance, error in zip(distances, errors, strict=True))
+    errors = []
+    for draws in (100, 1_600):
+        sims = Simulators([STACK[0], drawing(STACK[0])], draws=draws, seed=3)
+        assert sims.estimated == (1,)
+        distance = 0.5 * np.abs(sims.features.kernel([0.0, 1.0]) - STACK[0]).sum(axis=2).max()
+        errors.append(sims.error(0.01))
+        assert distance <= errors[-1]
     assert errors[1] == pytest.approx(errors[0] / 4.0, rel=0.2)  # like 1/sqrt(draws)
     every = np.ones((S, A, S), bool)
     one, again, other = (
@@ -762,7 +828,9 @@ def test_an_estimate_is_made_of_frequencies_at_addresses_and_its_error_shrinks()
 
 
 def test_the_error_bound_holds_and_a_tenth_of_it_does_not() -> None:
-    draws, delta, runs = 60, 0.2, 400
+    draws = 60
+    delta = 0.2
+    runs = 400
     failures = {1.0: 0, 0.1: 0}
     for run in range(runs):
         draw = np.random.default_rng([7, run])
@@ -771,13 +839,14 @@ def test_the_error_bound_holds_and_a_tenth_of_it_does_not() -> None:
         bound = variation_errors(sp.csr_array(estimate[None]), draws, delta)[0]
         for share in failures:
             failures[share] += bool(0.5 * np.abs(estimate - law).sum() > share * bound)
-    most = int(binom.isf(1e-5, runs, delta))
-    assert failures[1.0] <= most < failures[0.1]
+    limit = int(binom.isf(1e-5, runs, delta))
+    assert failures[1.0] <= limit < failures[0.1]
 
 
 def test_outcomes_are_what_the_support_allows_whether_drawn_or_not() -> None:
     kernel = np.zeros((4, 1, 4))
-    kernel[0, 0, 1:], kernel[1:, 0, 0] = (0.5, 0.5 - 1e-9, 1e-9), 1.0
+    kernel[0, 0, 1:] = (0.5, 0.5 - 1e-9, 1e-9)
+    kernel[1:, 0, 0] = 1.0
     for support, count in ((None, 16), (kernel > 0, 6)):
         sims = Simulators([drawing(kernel), kernel], draws=10, support=support)
         assert sims.features.kernel([1.0, 0.0])[0, 0, 3] == 0.0  # not drawn
@@ -793,13 +862,16 @@ def test_outcomes_are_what_the_support_allows_whether_drawn_or_not() -> None:
 
 
 def test_the_widened_radius_is_the_formula() -> None:
-    """(1/c)(1/4 (logdet + 2 log(2/delta)) + lambda b^2) + n e^2/(1 - c), with a c that is nearly the best."""
+    """(1/c)(1/4 (logdet + 2 log(2/delta)) + lambda b^2) + n e^2/(1 - c), c nearly the best."""
     sims = Simulators([STACK[0], drawing(STACK[1])], draws=200)
-    episodes, horizon, delta = 50, 4, 0.1
-    wide: Any = sims.widen_mixture(
+    episodes = 50
+    horizon = 4
+    delta = 0.1
+    wide = sims.widen_mixture(
         episodes=episodes, horizon=horizon, delta=delta, norm_bound=1.5, regularization=2.0
     )
-    c, bias = wide["scale"] ** -2, episodes * horizon * sims.error(delta / 2.0) ** 2
+    c = wide["scale"] ** -2
+    bias = episodes * horizon * sims.error(delta / 2.0) ** 2
     for logdet in (0.0, 7.0):
         exact = 0.25 * (logdet + 2.0 * math.log(2.0 / delta)) + 2.0 * 1.5**2
         ridge = wide["regularization"] * wide["norm_bound"] ** 2

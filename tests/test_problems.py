@@ -1,4 +1,4 @@
-"""Problems: values against brute force, all forms of input, bad input, and what named problems promise."""
+"""Problems: values against brute force, forms of input, bad input, what named ones promise."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from occamrl.problems.mixtures import (
     SparseLadder,
     SparseMixture,
 )
+from occamrl.problems.named import make_problem
 from occamrl.problems.operations import (
     LostSales,
     MachineReplacement,
@@ -37,7 +38,9 @@ from occamrl.problems.operations import (
     WeekdayInventory,
 )
 from occamrl.protocols import Floats
-from occamrl.registry import make_problem
+
+Arguments = dict[str, Any]
+Index = tuple[int, ...] | None
 
 # --------------------------------------------------------------------------- values, by brute force
 KINDS = pytest.mark.parametrize(
@@ -46,17 +49,22 @@ KINDS = pytest.mark.parametrize(
 
 
 def value_by_trajectories(transition: Floats, reward: Floats, policy: Floats, first: int) -> float:
-    """Sum probability times return over all trajectories; kernel [H, S, A, S], reward [S, A, S], policy [H, S, A]."""
+    """Sum probability times return over all trajectories.
+
+    The kernel is [H, S, A, S], the reward [S, A, S], the policy [H, S, A].
+    """
     horizon, states, actions, _ = transition.shape
     value = 0.0
     for moves in itertools.product(
         itertools.product(range(actions), range(states)), repeat=horizon
     ):
-        s, probability, total = first, 1.0, 0.0
-        for h, (a, after) in enumerate(moves):
-            probability *= policy[h, s, a] * transition[h, s, a, after]
-            total += reward[s, a, after]
-            s = after
+        s = first
+        probability = 1.0
+        total = 0.0
+        for h, (a, s2) in enumerate(moves):
+            probability *= policy[h, s, a] * transition[h, s, a, s2]
+            total += reward[s, a, s2]
+            s = s2
         value += probability * total
     return value
 
@@ -65,18 +73,19 @@ def value_by_trajectories(transition: Floats, reward: Floats, policy: Floats, fi
 def test_values_are_those_of_all_trajectories_and_all_policies(
     per_step: bool, by_move: bool
 ) -> None:
-    S, A, H = 2, 2, 3
+    S = 2
+    A = 2
+    H = 3
     draw = np.random.default_rng(1)
     transition = draw.dirichlet(np.full(S, 0.7), (H, S, A) if per_step else (S, A))
     reward = draw.random((S, A, S) if by_move else (S, A))
     mdp = FiniteMDP(transition=transition, reward=reward, horizon=H)
-    every, earned = (
-        np.broadcast_to(transition, (H, S, A, S)),
-        reward if by_move else np.repeat(reward[..., None], S, 2),
-    )
+    every = np.broadcast_to(transition, (H, S, A, S))
+    earned = reward if by_move else np.repeat(reward[..., None], S, 2)
     assert mdp.stationary is not per_step
 
-    mixed, chosen = draw.dirichlet(np.ones(A), (H, S)), draw.integers(0, A, (H, S))
+    mixed = draw.dirichlet(np.ones(A), (H, S))
+    chosen = draw.integers(0, A, (H, S))
     policies = [np.reshape(choice, (H, S)) for choice in itertools.product(range(A), repeat=H * S)]
     for s in range(S):
         assert mdp.evaluate(mixed)[0, s] == pytest.approx(
@@ -96,7 +105,7 @@ def test_values_are_those_of_all_trajectories_and_all_policies(
 @pytest.mark.parametrize("seed", range(3))
 def test_values_keep_their_bounds(seed: int) -> None:
     draw = np.random.default_rng(seed)
-    S, A, H = (int(draw.integers(1, most)) for most in (6, 4, 7))
+    S, A, H = (int(draw.integers(1, high)) for high in (6, 4, 7))
     transition = draw.dirichlet(np.full(S, 0.3), (S, A))
     mdp = FiniteMDP(
         transition=transition,
@@ -105,10 +114,10 @@ def test_values_keep_their_bounds(seed: int) -> None:
         initial_state=np.full(S, 1 / S),
     )
     value = mdp.evaluate(draw.dirichlet(np.ones(A), (H, S)))
-    left = np.arange(H, -1, -1.0)[:, np.newaxis]  # H - h + 1 for the h of the formulas
+    bound = np.arange(H, -1, -1.0)[:, np.newaxis]  # H - h + 1 for the h of the formulas
     assert (value >= 0.0).all()
     assert (value <= mdp.optimal_values + 1e-12).all()
-    assert (mdp.optimal_values <= left + 1e-12).all()
+    assert (mdp.optimal_values <= bound + 1e-12).all()
     assert mdp.optimal_value == pytest.approx(mdp.optimal_values[0].mean())
     np.testing.assert_allclose(mdp.kernel(), transition, rtol=0, atol=1e-15)
     tied = FiniteMDP(transition=np.ones((1, 4, 1)), reward=[[0.2, 0.7, 0.7, 0.1]], horizon=2)
@@ -140,11 +149,13 @@ def test_a_kernel_is_dense_if_most_of_it_is_not_zero() -> None:
 
 
 # -------------------------------------------------------------------------- one problem, many forms
-S, A, H = 4, 3, 5
+S = 4
+A = 3
+H = 5
 
 
 def random_kernel(seed: int, steps: int = 1) -> Floats:
-    """Return transition [steps, S, A, S] with many zeros, in different places at different steps."""
+    """Return transition [steps, S, A, S] with many zeros, elsewhere at different steps."""
     draw = np.random.default_rng(seed)
     weight = draw.random((steps, S, A, S)) * (draw.random((steps, S, A, S)) < 0.5)
     weight[..., 0] += 0.1
@@ -152,7 +163,7 @@ def random_kernel(seed: int, steps: int = 1) -> Floats:
     return transition
 
 
-def arrays(mdp: FiniteMDP) -> list[NDArray[Any]]:
+def arrays(mdp: FiniteMDP) -> list[NDArray[np.generic]]:
     """Return all that a simulator and an agent see."""
     known = [mdp.known.base_reward, *(mdp.known.transition_rewards or ())]
     return [
@@ -166,8 +177,8 @@ def arrays(mdp: FiniteMDP) -> list[NDArray[Any]]:
 
 
 def same(one: FiniteMDP, other: FiniteMDP) -> None:
-    for left, right in zip(arrays(one), arrays(other), strict=True):
-        np.testing.assert_array_equal(left, right)
+    for array, same_array in zip(arrays(one), arrays(other), strict=True):
+        np.testing.assert_array_equal(array, same_array)
     assert one.fingerprint == other.fingerprint
 
 
@@ -191,7 +202,8 @@ def test_sparse_and_dense_input_are_one_problem(kind: str, per_step: bool, by_mo
 
 
 def test_a_table_is_the_same_problem_as_arrays() -> None:
-    transition, reward = random_kernel(4)[0], np.random.default_rng(5).random((S, A, S))
+    transition = random_kernel(4)[0]
+    reward = np.random.default_rng(5).random((S, A, S))
     table = [
         [[(transition[s, a, t], t, reward[s, a, t]) for t in range(S)] for a in range(A)]
         for s in range(S)
@@ -250,7 +262,8 @@ def test_repeated_outcomes_are_added_and_different_rewards_kept_apart() -> None:
 
 
 def test_an_end_is_added_only_where_the_target_would_go_on() -> None:
-    # Both actions of state 0 end the episode: one in state 1, which rests, one in state 2, which would pay again.
+    # Both actions of state 0 end the episode: one in state 1, which rests, one in state 2, which
+    # would pay again.
     table = [
         [[(1.0, 1, 0.5, True)], [(1.0, 2, 0.25, True)]],
         [[(1.0, 1, 0.0, True)], [(1.0, 1, 0.0, True)]],
@@ -263,24 +276,27 @@ def test_an_end_is_added_only_where_the_target_would_go_on() -> None:
 
 
 def test_a_problem_cannot_be_changed_and_survives_pickling() -> None:
-    transition, reward, initial = random_kernel(18)[0], np.full((S, A, S), 0.5), np.full(S, 0.25)
+    transition = random_kernel(18)[0]
+    reward = np.full((S, A, S), 0.5)
+    initial = np.full(S, 0.25)
     mdp = FiniteMDP(transition=transition, reward=reward, horizon=H, initial_state=initial)
-    transition[...], reward[...], initial[...] = 0.0, 0.0, 0.0
+    for array in (transition, reward, initial):
+        array[...] = 0.0
     assert mdp.optimal_value == pytest.approx(H / 2)
     assert not any(array.flags.writeable for array in [*arrays(mdp), mdp.optimal_policy])
     with pytest.raises(dataclasses.FrozenInstanceError):
         mdp.horizon = 3
     same(mdp, pickle.loads(pickle.dumps(mdp)))  # noqa: S301  # our own bytes
-    plain, noisy = (
-        make_problem("river-swim", states=3, **more).mdp
-        for more in ({}, {"reward_noise": "bernoulli"})
-    )
+    plain = make_problem("river-swim", states=3).mdp
+    noisy = make_problem("river-swim", states=3, reward_noise="bernoulli").mdp
     assert (noisy.reward_noise, plain.reward_noise) == ("bernoulli", None)
     assert noisy.fingerprint != plain.fingerprint
 
 
 def test_a_large_sparse_problem_is_never_made_dense() -> None:
-    states, actions, successors = 5_000, 4, 5
+    states = 5_000
+    actions = 4
+    successors = 5
     draw = np.random.default_rng(21)
     target = draw.integers(0, states, states * actions * successors)
     row = draw.dirichlet(np.ones(successors), states * actions).ravel()
@@ -303,32 +319,34 @@ def test_a_large_sparse_problem_is_never_made_dense() -> None:
 
 
 # ---------------------------------------------------------------------------------------- bad input
-UNIFORM, HALF = np.full((3, 2, 3), 1 / 3), np.full((3, 2), 0.5)
-STEPS, BY_MOVE = np.stack([UNIFORM] * 2), np.full((3, 2, 3), 0.5)
+UNIFORM = np.full((3, 2, 3), 1 / 3)
+HALF = np.full((3, 2), 0.5)
+STEPS = np.stack([UNIFORM] * 2)
+BY_MOVE = np.full((3, 2, 3), 0.5)
 SURE = [[[(1.0, 0, 0.0)]]]
 
 
-def put(array: Any, index: tuple[int, ...], value: float) -> Any:
+def put(array: Floats, index: tuple[int, ...], value: float) -> Floats:
     copy = np.array(array, float)
     copy[index] = value
     return copy
 
 
-def flat(array: Any) -> Any:
+def flat(array: Floats) -> sp.csr_array:
     return sp.csr_array(np.reshape(array, (6, 3)))
 
 
-def broken_indices() -> Any:
+def broken_indices() -> sp.csr_array:
     matrix = flat(UNIFORM)
     matrix.indices[0] = 7
     return matrix
 
 
-def of_table(table: Any, **others: Any) -> dict[str, Any]:
+def of_table(table: object, **others: object) -> Arguments:
     return {"transition": None, "reward": None, "outcomes": table, **others}
 
 
-BAD: list[tuple[dict[str, Any], type[InvalidInput], str, tuple[int, ...] | None]] = [
+BAD: list[tuple[Arguments, type[InvalidInput], str, Index]] = [
     ({"transition": put(STEPS, (1, 2, 1, 0), 0.5)}, ProbabilityError, "transition", (1, 2, 1)),
     ({"transition": flat(put(UNIFORM, (2, 1, 0), 0.0))}, ProbabilityError, "transition", (2, 1)),
     (
@@ -379,14 +397,14 @@ BAD: list[tuple[dict[str, Any], type[InvalidInput], str, tuple[int, ...] | None]
 
 @pytest.mark.parametrize(("change", "error", "field", "index"), BAD)
 def test_bad_input_is_refused_by_name_and_place(
-    change: Any, error: Any, field: str, index: Any
+    change: Arguments, error: type[InvalidInput], field: str, index: Index
 ) -> None:
     with pytest.raises(error) as caught:
         FiniteMDP(**{"transition": UNIFORM, "reward": HALF, "horizon": 2, **change})
     assert (caught.value.field, caught.value.index) == (field, index)
 
 
-BAD_POLICIES: list[tuple[Any, type[InvalidInput], tuple[int, ...] | None]] = [
+BAD_POLICIES: list[tuple[NDArray[np.generic], type[InvalidInput], Index]] = [
     (np.zeros((2, 3)), ShapeError, None),
     (put(np.zeros((2, 3)), (1, 2), 2).astype(int), ParameterError, (1, 2)),
     (put(np.full((2, 3, 2), 0.5), (1, 0, 0), 0.6), ProbabilityError, (1, 0)),
@@ -394,7 +412,9 @@ BAD_POLICIES: list[tuple[Any, type[InvalidInput], tuple[int, ...] | None]] = [
 
 
 @pytest.mark.parametrize(("policy", "error", "index"), BAD_POLICIES)
-def test_bad_policies_are_refused(policy: Any, error: type[InvalidInput], index: Any) -> None:
+def test_bad_policies_are_refused(
+    policy: NDArray[np.generic], error: type[InvalidInput], index: Index
+) -> None:
     mdp = FiniteMDP(transition=UNIFORM, reward=HALF, horizon=2)
     with pytest.raises(error) as caught:
         mdp.evaluate(policy)
@@ -417,7 +437,7 @@ def test_bad_policies_are_refused(policy: Any, error: type[InvalidInput], index:
     ],
 )
 def test_bad_parameters_of_problems_are_refused(
-    kind: Any, parameters: dict[str, Any], field: str
+    kind: Any, parameters: Arguments, field: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         kind(**parameters)
@@ -476,9 +496,10 @@ def test_river_swim_has_the_published_optimum(states: int, optimum: float) -> No
     ],
 )
 def test_a_sparse_mixture_is_as_sparse_and_large_as_stated_and_a_kernel_whatever_the_signs(
-    problem: Any,
+    problem: SparseMixture,
 ) -> None:
-    theta, phi = problem.theta, problem.phi
+    theta = problem.theta
+    phi = problem.phi
     assert theta[0] == 1.0
     assert np.flatnonzero(theta).tolist() == problem.support.tolist()
     assert problem.support.size == problem.nonzero
@@ -494,10 +515,8 @@ def test_a_sparse_mixture_is_as_sparse_and_large_as_stated_and_a_kernel_whatever
 
 
 def test_the_stored_problems_are_of_the_documented_form() -> None:
-    mixture, direction = (
-        ReferenceMixture(),
-        np.where(np.arange(12) < 6, 1.0, -1.0)[:, None],
-    )  # of good and bad states
+    mixture = ReferenceMixture()
+    direction = np.where(np.arange(12) < 6, 1.0, -1.0)[:, None]  # of good and bad states
     assert (mixture.mdp.states, mixture.mdp.actions, mixture.mdp.horizon, len(mixture.theta)) == (
         12,
         4,
@@ -589,17 +608,17 @@ def test_a_day_of_the_week_is_a_shelf_of_its_own() -> None:
         for stock, order in itertools.product(range(6), range(3)):
             filled = min(stock + 2 * order, 5)
             row = np.zeros(week.mdp.states)
-            for left in range(1, filled + 1):
-                row[states(((day + 1) % 7, left))] = law.pmf(filled - left)
+            for unsold in range(1, filled + 1):
+                row[states(((day + 1) % 7, unsold))] = law.pmf(filled - unsold)
             row[states(((day + 1) % 7, 0))] = law.sf(filled - 1)
             np.testing.assert_allclose(kernel[states((day, stock)), order], row, atol=1e-12)
 
 
 def test_a_week_of_equal_days_is_a_plain_shelf() -> None:
-    costs: dict[str, Any] = {"holding": 0.5, "fixed": 6.0, "margin": 4.0}
-    sizes: dict[str, Any] = {"shelf": 10, "order_step": 5, "horizon": 9}
-    week = WeekdayInventory(mean=6.0, **sizes, **costs)
-    shelf = LostSales(mean=6.0, **sizes, **costs)
+    same: Arguments = {"mean": 6.0, "shelf": 10, "order_step": 5, "horizon": 9}
+    same |= {"holding": 0.5, "fixed": 6.0, "margin": 4.0}
+    week = WeekdayInventory(**same)
+    shelf = LostSales(**same)
     assert week.mdp.optimal_value == pytest.approx(shelf.mdp.optimal_value, rel=1e-12)
 
 

@@ -1,15 +1,14 @@
-"""Figures, the page of an answer, and the report of an experiment: what they show is what was measured."""
+"""Figures, the page of an answer, and the report of an experiment: they show what was measured."""
 
 from __future__ import annotations
 
 import csv
 import io
 import itertools
-import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +23,13 @@ from matplotlib.figure import Figure
 import occamrl as orl
 from occamrl.experiments.records import Records
 from occamrl.learners.fixed_policies import Optimal, UniformRandom
+from occamrl.logs.log import simulate_log
 from occamrl.report import data
-from occamrl.report.figures import class_rows, curve_of, draw_classes, draw_curves, write_figures
-from occamrl.report.page import render, write_page, write_report
+from occamrl.report.experiment import render_report
+from occamrl.report.figures import Curve, class_rows, curve_of, draw_classes, draw_curves
+from occamrl.report.html import csv_cell, table
+from occamrl.report.page import write_page, write_report
+from occamrl.report.plates import write_figures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 mpl.use("Agg")
 MARKUP = "<img src=x onerror='window.owned=1'> & $co$"
 FORMULA = "=1+1"
+Record = Any  # the JSON of a cell or a phase
 
 
 def axes() -> Axes:
@@ -41,55 +45,52 @@ def axes() -> Axes:
 
 
 def record(
-    problem: str, agent: str, seed: int, curve: Any, phases: Any = (), **about: Any
-) -> dict[str, Any]:
+    problem: str,
+    agent: str,
+    seed: int,
+    curve: Sequence[float] | np.ndarray[Any, Any],
+    phases: Sequence[Record] = (),
+    **changes: Any,
+) -> Record:
     """Return the record of a cell as experiments write it: a curve with this cumulative regret."""
-    episodes = np.arange(1, len(curve) + 1)
-    facts = {
+    length = len(curve)
+    cumulative = [float(value) for value in curve]
+    return {
         "cell": f"{agent}-{seed}",
         "status": "done",
         "reason": None,
         "seed": seed,
-        "episodes": len(curve),
-    }
-    named = {
-        kind: {"name": label, "label": label, "parameters": {}}
-        for kind, label in (("problem", problem), ("agent", agent))
-    }
-    totals = {"total_regret": float(curve[-1]), "total_return": 0.0, "plans": 3, "wall_time": 0.1}
-    totals["pessimistic_episodes"] = 0
-    kept = {
-        "curve": {"episode": episodes.tolist(), "cumulative_regret": list(map(float, curve))},
-        "pieces": {"episodes": [1] * len(curve), "regret": np.diff(curve, prepend=0.0).tolist()},
+        "episodes": length,
+        "problem": {"name": problem, "label": problem, "parameters": {}},
+        "agent": {"name": agent, "label": agent, "parameters": {}},
+        "total_regret": cumulative[-1],
+        "total_return": 0.0,
+        "plans": 3,
+        "wall_time": 0.1,
+        "pessimistic_episodes": 0,
+        "curve": {"episode": list(range(1, length + 1)), "cumulative_regret": cumulative},
+        "pieces": {"episodes": [1] * length, "regret": np.diff(curve, prepend=0.0).tolist()},
         "phases": list(phases),
-    }
-    return {
-        **facts,
-        **named,
-        **totals,
-        **kept,
         "resolved": {},
         "versions": {"numpy": "2"},
         "platform": "here",
-        **about,
+        **changes,
     }
 
 
-def records(cells: list[Any], **about: Any) -> Records:
-    return Records(folder=Path(), name="made up", spec={"name": "made up"}, cells=cells, **about)
+def records(cells: list[Record], **fields: Any) -> Records:
+    return Records(folder=Path(), name="made up", spec={"name": "made up"}, cells=cells, **fields)
 
 
 @pytest.fixture(scope="module")
 def ladder() -> tuple[orl.FiniteMDP, orl.Ladder]:
-    """A problem whose kernel is in the second of three classes, the smaller of which is wrong at once."""
+    """A problem whose kernel is in the second of three classes; the first is wrong at once."""
     draw = np.random.default_rng(0)
     kernels = draw.dirichlet(np.full(3, 0.3), size=(6, 3, 2))
     mdp = orl.FiniteMDP(transition=kernels[2], reward=draw.random((3, 2)), horizon=5)
     families = [orl.FiniteFamily(kernels[:n]) for n in (2, 4, 6)]
-    return mdp, orl.Ladder(
-        families,
-        names=["plain", "two $ signs $", "a class with a name that is much too long to show"],
-    )
+    names = ["plain", "two $ signs $", "a class with a name that is much too long to show"]
+    return mdp, orl.Ladder(families, names=names)
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +100,16 @@ def result(ladder: tuple[orl.FiniteMDP, orl.Ladder]) -> orl.Result:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real experiment with selection of classes, selection of features, norm bounds, a rule, and no regret."""
-    place = tmp_path_factory.mktemp("experiment") / "out"
-    sweep = {"rule": [{"name": "UCB1", "parameters": {"scale": scale}} for scale in (1.0, 0.1)]}
-    mixture = {"states": 6, "actions": 2, "horizon": 4, "dimension": 6, "nonzero": 2, "gamma": 0.5}
-    lin = {"norm_bound": "true"}
-    blocks = [{"partition": partition, "actions": 2} for partition in ([0, 0, 0], [0, 1, 2])]
-    classes = [{"name": "AggregationFamily", "parameters": each} for each in blocks]
+    """A real experiment, with selection of classes and features, norm bounds, rules, no regret."""
+    path = tmp_path_factory.mktemp("experiment") / "out"
+    classes = [
+        {"name": "AggregationFamily", "parameters": {"partition": [0, 0, 0], "actions": 2}},
+        {"name": "AggregationFamily", "parameters": {"partition": [0, 1, 2], "actions": 2}},
+    ]
+    rules = [
+        {"name": "UCB1", "parameters": {"scale": 1.0}},
+        {"name": "UCB1", "parameters": {"scale": 0.1}},
+    ]
     agents: list[Any] = [
         {
             "name": "ARLGen",
@@ -113,28 +117,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "label": MARKUP,
             "only": ["RiverSwim"],
         },
-        {"name": "ARLLinDim", "label": FORMULA, "parameters": lin, "only": ["SparseMixture"]},
+        {
+            "name": "ARLLinDim",
+            "parameters": {"norm_bound": "true"},
+            "label": FORMULA,
+            "only": ["SparseMixture"],
+        },
         {"name": "ARLLinNorm", "parameters": {"norm_bound": "9 * true"}, "only": ["SparseMixture"]},
         {
             "name": "Arena",
             "label": "{rule}",
             "bases": ["UniformRandom", "Optimal"],
-            "sweep": sweep,
+            "sweep": {"rule": rules},
             "only": ["RiverSwim"],
         },
         "Optimal",
     ]
-    problems: list[Any] = [{"name": "RiverSwim", "parameters": {"states": 3}}]
-    problems += [{"name": "SparseMixture", "parameters": mixture}]
-    about: dict[str, Any] = {
-        "name": MARKUP,
-        "description": "made up",
-        "baseline": "Optimal",
-        "thinning": 60,
-    }
-    experiment = orl.Experiment(episodes=100, seeds=3, problem=problems, agent=agents, **about)
-    experiment.run(place, workers=1, progress=False)
-    return place
+    mixture = {"states": 6, "actions": 2, "horizon": 4, "dimension": 6, "nonzero": 2, "gamma": 0.5}
+    problems: list[Any] = [
+        {"name": "RiverSwim", "parameters": {"states": 3}},
+        {"name": "SparseMixture", "parameters": mixture},
+    ]
+    experiment = orl.Experiment(
+        name=MARKUP,
+        description="made up",
+        baseline="Optimal",
+        thinning=60,
+        episodes=100,
+        seeds=3,
+        problem=problems,
+        agent=agents,
+    )
+    experiment.run(path, workers=1, progress=False)
+    return path
 
 
 class WellFormed(HTMLParser):
@@ -145,11 +160,13 @@ class WellFormed(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
+        self.tags: set[str] = set()
         self.links: list[str] = []
         self.feed(text)
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
         self.links += [str(value) for name, value in attrs if name in ("src", "href") and value]
         if tag not in self.VOID:
             self.open.append(tag)
@@ -170,101 +187,99 @@ def require_self_contained(path: Path) -> str:
 
 def test_means_intervals_and_differences_are_over_seeds() -> None:
     draw = np.random.default_rng(1)
-    one, other = draw.normal(5.0, 1.0, 12), draw.normal(7.0, 1.0, 12)
-    found = data.summarise(one)
-    low, high = found["interval"]
-    assert low < found["mean"] < high
-    assert abs(found["mean"] - one.mean()) < 1e-4
-    assert np.sort(one)[3:9].mean() == pytest.approx(found["iqm"], rel=1e-5)
-    assert data.summarise(one[:2])["interval"] is None
-    both = data.paired(dict(enumerate(one)), dict(enumerate(other[:10])) | {99: 0.0})
-    assert both is not None
-    assert both["pairs"] == 10
-    assert both["unpaired"] == [10, 11, 99]
-    assert both["mean"] == pytest.approx((one[:10] - other[:10]).mean(), rel=1e-5)
-    assert both["less"] + both["more"] == 10
+    ours = draw.normal(5.0, 1.0, 12)
+    theirs = draw.normal(7.0, 1.0, 12)
+    summary = data.summarise(ours)
+    assert summary.interval is not None
+    low, high = summary.interval
+    assert low < summary.mean < high
+    assert summary.mean == pytest.approx(ours.mean())
+    assert summary.middle_half == pytest.approx(np.sort(ours)[3:9].mean())
+    assert data.summarise(ours[:2]).interval is None
+
+    difference = data.paired(dict(enumerate(ours)), dict(enumerate(theirs[:10])) | {99: 0.0})
+    assert difference is not None
+    assert difference.pairs == 10
+    assert difference.unpaired == [10, 11, 99]
+    assert difference.size.mean == pytest.approx((ours[:10] - theirs[:10]).mean())
+    assert difference.less + difference.more == 10
     assert data.paired({0: 1.0}, {1: 1.0}) is None
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_the_slope_of_a_power_is_its_exponent_however_the_curve_is_thinned(power: float) -> None:
-    every, few = np.arange(1, 10_001), np.unique(np.geomspace(1, 10_000, 60).astype(int))
-    for episodes in (every, few):
-        assert data.slope(episodes, 3.0 * episodes.astype(np.float64) ** power) == pytest.approx(
-            power, abs=1e-6
-        )
+    every = np.arange(1, 10_001)
+    some = np.unique(np.geomspace(1, 10_000, 60).astype(int))
+    for episodes in (every, some):
+        regret = 3.0 * episodes.astype(np.float64) ** power
+        assert data.slope(episodes, regret) == pytest.approx(power, abs=1e-6)
     assert np.isnan(data.slope(every, np.zeros(every.size)))
 
 
 def test_mean_curves_are_means_within_their_bands_and_cut_at_the_shortest() -> None:
-    lengths = (100, 100, 80)
-    cells = [
-        record("p", "a", seed, (seed + 1.0) * np.sqrt(np.arange(1, n + 1)))
-        for seed, n in enumerate(lengths)
-    ]
-    curve = data.mean_curve(data.groups_of(cells)[0])
-    at = np.array(curve["episode"])
-    assert at[-1] == 80
-    np.testing.assert_allclose(curve["mean"], 2.0 * np.sqrt(at), rtol=1e-4)
-    for low, high in (("low", "high"), ("smallest", "largest")):
-        assert (np.array(curve[low]) <= np.array(curve["mean"]) + 1e-9).all()
-        assert (np.array(curve["mean"]) <= np.array(curve[high]) + 1e-9).all()
-    assert data.mean_curve(data.groups_of(cells[:2])[0])["low"] is None
+    cells = []
+    for seed, length in enumerate((100, 100, 80)):
+        cells.append(record("p", "a", seed, (seed + 1.0) * np.sqrt(np.arange(1, length + 1))))
+    (problem,) = data.build(records(cells)).problems
+    curve = problem.agents[0].curve
+    assert curve.episode[-1] == 80
+    np.testing.assert_allclose(curve.mean, 2.0 * np.sqrt(curve.episode))
+    assert curve.low is not None
+    assert curve.high is not None
+    assert (curve.low <= curve.mean + 1e-9).all()
+    assert (curve.mean <= curve.high + 1e-9).all()
+    (problem,) = data.build(records(cells[:2])).problems
+    assert problem.agents[0].curve.low is None
 
 
 def test_decisions_are_shares_of_seeds_at_episodes_and_settle_where_they_stop_changing() -> None:
-    def phases(*parts: tuple[int, int]) -> list[dict[str, Any]]:
-        rows, first = [], 1
-        for chosen, episodes in parts:
-            rows.append({"first": first, "episodes": episodes, "chosen": chosen})
-            first += episodes
-        return rows
-
-    about = {"resolved": {"classes": ["x", "y", "z"], "true_class": 2}}
-    runs = [((1, 10), (2, 90)), ((1, 20), (2, 80)), ((1, 60), (3, 40))]
-    cells = [
-        record("p", "a", seed, np.ones(100), phases(*parts), **about)
-        for seed, parts in enumerate(runs)
-    ]
+    resolved = {"classes": ["x", "y", "z"], "true_class": 2}
+    cells = []
+    for seed, (change, final) in enumerate(((10, 2), (20, 2), (60, 3))):
+        phases = [
+            {"first": 1, "episodes": change, "chosen": 1},
+            {"first": change + 1, "episodes": 100 - change, "chosen": final},
+        ]
+        cells.append(record("p", "a", seed, np.ones(100), phases, resolved=resolved))
     found = data.decisions(data.groups_of(cells)[0])
     assert found is not None
-    assert found["labels"] == ["1 x", "2 y *", "3 z"]
-    at, share = np.array(found["episode"]), np.array(found["share"], float)
-    np.testing.assert_allclose(share.sum(axis=0), 1.0, atol=1e-5)
-    np.testing.assert_allclose(share[1], ((at > 10).astype(int) + (at > 20)) / 3, atol=1e-5)
-    assert found["settled"] == {"episode": 21, "final": 2, "agree": 2, "seeds": 3}
-    (sentence,) = data.build(records(cells))["problems"][0]["headline"]
-    assert "class 2 y" in sentence
-    assert "2 of 3 seeds" in sentence
+    assert found.labels == ["1 x", "2 y *", "3 z"]
+    np.testing.assert_allclose(found.share.sum(axis=0), 1.0)
+    in_second = (found.episode > 10).astype(int) + (found.episode > 20)
+    np.testing.assert_allclose(found.share[1], in_second / 3)
+    assert found.settled == data.Settled(21.0, "settles on class 2 y in 2 of 3 seeds")
+    (sentence,) = data.build(records(cells)).problems[0].headline
+    assert found.settled.words in sentence
+    assert "episode 21 " in sentence
 
 
 def test_swept_parameters_become_curves_and_tuning_seeds_are_not_shown() -> None:
     cells = []
     for scale in (0.1, 1.0):
         for seed in (0, 1, 2, 50):
-            each = record("p", f"a{scale}", seed, np.full(10, scale * (seed + 1)))
-            each["agent"] = {"name": "a", "label": f"a{scale}", "parameters": {"scale": scale}}
-            cells.append(each)
-    now = records(cells)
-    now.spec.update(
+            cell = record("p", f"a{scale}", seed, np.full(10, scale * (seed + 1)))
+            cell["agent"] = {"name": "a", "label": f"a{scale}", "parameters": {"scale": scale}}
+            cells.append(cell)
+    experiment = records(cells)
+    experiment.spec.update(
         tuning_seeds=[50],
         agent=[{"name": "a", "label": "a{scale}", "sweep": {"scale": [0.1, 1.0]}}],
     )
-    model = data.build(now)
-    (sweep,) = model["sweeps"]
-    assert sweep["parameter"] == "scale"
-    assert sweep["lines"][0]["x"] == [0.1, 1.0]
-    np.testing.assert_allclose(sweep["lines"][0]["mean"], [0.2, 2.0])
-    assert model["problems"][0]["agents"][0]["seeds"] == [0, 1, 2]
-    assert len(model["league"]) == 1
+    report = data.build(experiment)
+    (sweep,) = report.sweeps
+    assert sweep.parameter == "scale"
+    ((name, regret),) = sweep.lines
+    assert name == "a"
+    assert list(regret) == [0.1, 1.0]
+    np.testing.assert_allclose([summary.mean for summary in regret.values()], [0.2, 2.0])
+    assert report.problems[0].agents[0].group.seeds == [0, 1, 2]
+    assert len(report.league) == 1
 
 
 def test_what_is_printed_of_records_fits_a_screen() -> None:
-    cells = [
-        record(f"problem {p}", f"agent {a}", 0, np.ones(10), total_return=1.0)
-        for p in range(9)
-        for a in range(9)
-    ]
+    cells = []
+    for problem, agent in itertools.product(range(9), repeat=2):
+        cells.append(record(f"problem {problem}", f"agent {agent}", 0, np.ones(10)))
     lines = str(records(cells)).splitlines()
     assert len(lines) <= 25
     assert "61 more" in lines[-1]
@@ -277,12 +292,14 @@ def test_what_is_printed_of_records_fits_a_screen() -> None:
 @pytest.mark.parametrize("scale", ["linear", "semilogx", "semilogy", "loglog"])
 @pytest.mark.parametrize("episodes", [1, 50, 10**15])
 def test_regret_is_drawn_at_any_length_also_where_there_is_none(episodes: int, scale: Any) -> None:
-    problem, drawn = orl.make_problem("river-swim", states=3), axes()
+    problem = orl.make_problem("river-swim", states=3)
+    drawn = axes()
     for agent in (Optimal(mdp=problem.mdp), UniformRandom()):
         run = orl.run(agent, problem, episodes=episodes, progress=False)
         run.plot(drawn, scale=scale)
     zero, some = drawn.get_lines()
-    assert str(zero.get_label()) == "Optimal" + " (0)" * (scale in ("semilogy", "loglog"))
+    logarithmic = scale in ("semilogy", "loglog")
+    assert str(zero.get_label()) == ("Optimal (0)" if logarithmic else "Optimal")
     assert str(some.get_label()) == "UniformRandom"
     assert zero.get_color() != some.get_color()
     assert np.asarray(zero.get_xdata())[-1] == episodes
@@ -306,14 +323,11 @@ def test_the_class_in_play_is_drawn_beneath_returns_with_names_that_do_not_overl
     figure.savefig(io.BytesIO(), format="png")
     boxes = [label.get_window_extent() for label in below.get_yticklabels()]
     assert len(boxes) == len(class_rows(result)) == 3
-    assert all(
-        one.y1 <= other.y0 + 1 or other.y1 <= one.y0 + 1 for one, other in itertools.pairwise(boxes)
-    )
-    ends = [
-        np.asarray(path.vertices)[:, 0].max()
-        for bar in below.collections
-        for path in bar.get_paths()
-    ]
+    for one, other in itertools.pairwise(boxes):
+        assert one.y1 <= other.y0 + 1 or other.y1 <= one.y0 + 1
+    ends = []
+    for bar in below.collections:
+        ends += [np.asarray(path.vertices)[:, 0].max() for path in bar.get_paths()]
     assert max(ends) == pytest.approx(result.total_episodes + 0.5)
 
 
@@ -330,53 +344,54 @@ def test_curves_have_bands_and_every_plot_of_a_report_is_written(
     folder: Path, tmp_path: Path
 ) -> None:
     drawn = axes()
-    x = [1, 2, 3]
-    draw_curves(
-        drawn,
-        [{"name": "a $", "episode": x, "mean": x, "low": [0, 1, 2], "high": [2, 3, 4]}],
-        scale="loglog",
-    )
+    mean = np.array([1.0, 2.0, 3.0])
+    curve = Curve(np.arange(1, 4), mean, low=mean - 1.0, high=mean + 1.0)
+    draw_curves(drawn, {"a $": curve}, scale="loglog")
     assert len(drawn.collections) == 1
     problem = orl.make_problem("river-swim", states=3)
     agents = {"uniform": UniformRandom(), "optimal": Optimal(mdp=problem.mdp)}
-    found = orl.compare(agents, problem, episodes=30, seeds=3, workers=1, progress=False)
-    lines = found.plot(axes(), scale="loglog").get_lines()
-    np.testing.assert_allclose(
-        [np.asarray(line.get_ydata())[-1] for line in lines], [row["regret"] for row in found.rows]
-    )
-    model = data.build(orl.load(folder))
-    written = write_figures(model, tmp_path, formats=["svg"])
-    assert len(written) == len(set(written)) == 2 * 3 + 5  # curves twice, differences, decisions
-    one = {**model, "problems": model["problems"][:1]}
-    again = write_figures(one, tmp_path / "again", formats=["svg"])
-    assert all(path.read_bytes() == (tmp_path / path.name).read_bytes() for path in again)
+    comparison = orl.compare(agents, problem, episodes=30, seeds=3, workers=1, progress=False)
+    lines = comparison.plot(axes(), scale="loglog").get_lines()
+    ends = [np.asarray(line.get_ydata())[-1] for line in lines]
+    np.testing.assert_allclose(ends, [row["regret"] for row in comparison.rows])
+    report = data.build(orl.load(folder))
+    written = write_figures(report, tmp_path, formats=["svg"])
+    # curves twice and differences of two problems, five that decide, a sweep
+    assert len(written) == len(set(written)) == 2 * 3 + 5 + 1
+    first = report._replace(problems=report.problems[:1])
+    for path in write_figures(first, tmp_path / "again", formats=["svg"]):
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
 
 
 def test_bands_hold_the_mean_and_do_not_fall() -> None:
     draw = np.random.default_rng(0)
-    values = np.cumsum(
-        draw.exponential(size=(10, 300)) * draw.integers(0, 30, size=(10, 300)) ** 3, axis=1
-    )
-    for band in ("bootstrap", "quantiles"):
-        curve = curve_of(np.arange(1, 301), values, band)
-        for side in ("low", "high"):
-            assert (np.diff(curve[side]) >= 0.0).all()
-        assert (curve["low"] <= curve["high"]).all()
-    assert (curve_of(np.arange(1, 301), values)["low"] <= values.mean(axis=0)).all()
-    assert curve_of(np.arange(1, 301), values, None)["low"] is None
+    jumps = draw.exponential(size=(10, 300)) * draw.integers(0, 30, size=(10, 300)) ** 3
+    values = np.cumsum(jumps, axis=1)
+    episode = np.arange(1, 301)
+    for band in ("quantiles", "bootstrap"):
+        curve = curve_of(episode, values, band)
+        assert curve.low is not None
+        assert curve.high is not None
+        assert (np.diff(curve.low) >= 0.0).all()
+        assert (np.diff(curve.high) >= 0.0).all()
+        assert (curve.low <= curve.high).all()
+    assert curve.low is not None
+    assert (curve.low <= values.mean(axis=0)).all()
+    assert curve_of(episode, values, None).low is None
 
 
 def test_figures_for_papers(folder: Path, tmp_path: Path) -> None:
     records = orl.load(folder)
     with pytest.raises(orl.InvalidInput, match=r"problem.*RiverSwim.*SparseMixture"):
         records.plot()
-    for band, lines in (("seeds", 4), ("quantiles", 1), (None, 1)):
-        drawn = records.plot(scale="semilogy", band=band, problem="SparseMixture")  # type: ignore[arg-type]  # a name
+    drawn_bands: list[tuple[Any, int]] = [("seeds", 4), ("quantiles", 1), (None, 1)]
+    for band, lines in drawn_bands:
+        drawn = records.plot(scale="semilogy", band=band, problem="SparseMixture")
         labels = drawn.get_legend_handles_labels()[1]
         assert len(labels) == 3
         assert "Optimal (0)" in labels
         assert len(drawn.get_lines()) == 3 * lines
-        assert len(drawn.collections) == 3 * (band == "quantiles")
+        assert len(drawn.collections) == (3 if band == "quantiles" else 0)
     figure: Any = drawn.figure
     assert figure.get_figwidth() == 3.3
     figure.savefig(tmp_path / "regret.pdf")
@@ -385,15 +400,16 @@ def test_figures_for_papers(folder: Path, tmp_path: Path) -> None:
     assert b"/CreationDate" not in (tmp_path / "regret.pdf").read_bytes()
     wide: Any = records.plot(problem="RiverSwim", width="page").figure
     assert wide.get_figwidth() == 6.9
-    for wrong in (
-        {"scale": "log"},
-        {"band": "sd"},
-        {"width": "wide"},
-        {"width": 0.0},
-        {"problem": "RiverSwam"},
-    ):
-        with pytest.raises(orl.InvalidInput, match=next(iter(wrong))):
-            records.plot(**{"problem": "RiverSwim", **wrong})  # type: ignore[arg-type]  # wrong on purpose
+    mistakes: list[tuple[str, Any]] = [
+        ("scale", "log"),
+        ("band", "sd"),
+        ("width", "wide"),
+        ("width", 0.0),
+        ("problem", "RiverSwam"),
+    ]
+    for option, wrong in mistakes:
+        with pytest.raises(orl.InvalidInput, match=option):
+            records.plot(**{"problem": "RiverSwim", option: wrong})
     plt.close("all")
 
 
@@ -416,79 +432,86 @@ def test_the_page_of_an_answer_has_the_verdict_the_evidence_and_the_policy(
 def test_pages_of_plain_learners_of_nothing_played_and_of_logs(
     ladder: tuple[orl.FiniteMDP, orl.Ladder], tmp_path: Path
 ) -> None:
-    from occamrl.logs.log import simulate_log
-
     mdp, models = ladder
     played = orl.run(UniformRandom(), mdp, episodes=5, progress=False)
-    assert played.verdict.sentences[0] in require_self_contained(
-        played.page(tmp_path / "plain.html")
-    )
+    text = require_self_contained(played.page(tmp_path / "plain.html"))
+    assert played.verdict.sentences[0] in text
     answer = orl.select(simulate_log(mdp, episodes=40), models, mdp.known)
     text = require_self_contained(write_page(answer, tmp_path / "log.html"))
     assert answer.sentences[0].split("'")[1] in text
     assert f"{answer.steps:,} steps" in text
 
 
+def tables_of(text: str) -> dict[str, list[list[str]]]:
+    """Return the cells of every table of a page, by the caption."""
+    tables = {}
+    for caption, body in re.findall(r"<caption>(.*?)</caption>.*?<tbody>(.*?)</tbody>", text):
+        rows = []
+        for row in re.findall("<tr>(.*?)</tr>", body):
+            cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+            rows.append([re.sub("<[^>]*>", " ", cell).strip() for cell in cells])
+        tables[re.sub("<[^>]*>", "", caption)] = rows
+    return tables
+
+
 def test_the_report_is_one_file_with_the_numbers_of_the_records(folder: Path) -> None:
     text = require_self_contained(write_report(folder))
     assert MARKUP not in text  # as markup
-    block = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
-    assert block is not None
-    model = json.loads(block.group(1))
-    assert model["name"] == MARKUP
-    now = orl.load(folder)
-    for problem in model["problems"]:
-        for one in problem["agents"]:
-            label = model["agents"][one["agent"]]
-            own = [
-                c
-                for c in now.cells
-                if c["problem"]["label"] == problem["name"] and c["agent"]["label"] == label
-            ]
-            np.testing.assert_allclose(
-                one["totals"], [cell["total_regret"] for cell in own], rtol=1e-5
-            )
-            assert one["curve"]["mean"][-1] == pytest.approx(one["regret"]["mean"], rel=1e-5)
-    kinds = {
-        one["decisions"]["kind"]
-        for p in model["problems"]
-        for one in p["agents"]
-        if one["decisions"]
-    }
+    assert "<script" not in text
+    assert "21 of 21 cells done." in text
+    experiment = orl.load(folder)
+    report = data.build(experiment)
+    kinds = set()
+    for problem in report.problems:
+        for one in problem.agents:
+            labels = (problem.name, one.group.agent)
+            totals = []
+            for cell in experiment.cells:
+                if (cell["problem"]["label"], cell["agent"]["label"]) == labels:
+                    totals.append(cell["total_regret"])
+            assert one.group.values("total_regret").tolist() == totals
+            assert one.regret.mean == pytest.approx(np.mean(totals))
+            assert one.curve.mean[-1] == pytest.approx(one.regret.mean)
+            if one.decisions is not None:
+                kinds.add(one.decisions.kind)
     assert kinds == {"class", "features", "norm", "base"}
-    assert model["league"]
-    assert model["status"] == {
-        "done": 21,
-        "begun": 0,
-        "missing": 0,
-        "failed": 0,
-        "total": 21,
-        "failures": [],
-    }
+    assert report.league
+    for row, one in zip(tables_of(text)["Total regret"], report.problems[-1].agents, strict=True):
+        assert float(row[2].split()[0].replace(",", "")) == pytest.approx(one.regret.mean, rel=0.01)
     assert write_report(folder).read_text("utf-8") == text  # and the same again
 
 
 def test_an_experiment_without_finished_cells_has_a_page_that_says_why() -> None:
-    failed = record("p", "a", 0, np.ones(1)) | {
-        "status": "failed",
-        "reason": "Traceback\nValueError: no",
-    }
-    model = data.build(records([], failed=[failed], missing=["x"]))
-    assert model["status"]["failures"][0]["reason"] == "ValueError: no"
-    WellFormed(render(model))
+    failed = record("p", "a", 0, np.ones(1), reason="Traceback\nValueError: no", status="failed")
+    text = render_report(data.build(records([], failed=[failed], missing=["x"])))
+    WellFormed(text)
+    assert "0 of 2 cells done, 1 waiting." in text
+    assert "ValueError: no" in text
+    assert "Traceback" not in text
+
+
+def test_names_are_text_in_tables_and_no_formulas_in_files() -> None:
+    text = table([{"name": MARKUP, "number": 1.5, "nothing": None}], caption=MARKUP)
+    assert "img" not in WellFormed(text).tags
+    cells = [csv_cell(cell) for cell in (FORMULA, "-x", "plain", -1.5)]
+    assert cells == ["'=1+1", "'-x", "plain", -1.5]
 
 
 # ------------------------------------------------------------------------------------------ browser
 
 
 @pytest.fixture(scope="module")
+def written(folder: Path) -> Path:
+    """The report of the experiment."""
+    return write_report(folder)
+
+
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A real browser; without one the tests are skipped, with OCCAMRL_REQUIRE_BROWSER=1 they fail."""
-    program = (
-        os.environ.get("OCCAMRL_BROWSER")
-        or shutil.which("chromium")
-        or shutil.which("chromium-browser")
-    )
+    """A real browser; without one tests are skipped, or fail: OCCAMRL_REQUIRE_BROWSER=1."""
+    names = ("chromium", "chromium-browser")
+    installed = [program for program in map(shutil.which, names) if program is not None]
+    program = os.environ.get("OCCAMRL_BROWSER") or next(iter(installed), None)
     try:
         from playwright.sync_api import sync_playwright
 
@@ -509,9 +532,8 @@ class Watched:
     """A page of which every request, console message and error is kept."""
 
     def __init__(self, browser: Browser, path: Path, **context: Any) -> None:
-        self.page: Page = browser.new_context(
-            **{"viewport": {"width": 1280, "height": 900}, **context}
-        ).new_page()
+        options = {"viewport": {"width": 1280, "height": 900}, **context}
+        self.page: Page = browser.new_context(**options).new_page()
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -535,59 +557,32 @@ class Watched:
     ids=["desktop", "dark", "phone"],
 )
 def test_the_report_in_a_browser_asks_nothing_and_shows_names_as_text(
-    chromium: Browser, folder: Path, context: dict[str, Any]
+    chromium: Browser, written: Path, context: dict[str, Any]
 ) -> None:
-    watched = Watched(chromium, write_report(folder), **context)
+    watched = Watched(chromium, written, **context)
     page = watched.page
     assert page.inner_text("h1") == MARKUP
     assert page.evaluate("window.owned") is None
-    assert page.locator("svg[role=img]:not([aria-label])").count() == 0
+    assert page.locator("img:not([alt])").count() == 0
     assert page.locator("table:not(:has(caption))").count() == 0
-    assert page.locator("figure").count() >= 2 + 1 + 5
+    assert page.locator("figure").count() == 2 * 3 + 5 + 1
+    widths = page.locator("img").evaluate_all("all => all.map(e => e.naturalWidth)")
+    assert min(widths) > 200  # the browser could read them all
     watched.require_quiet()
 
 
-def test_controls_of_the_report_work_from_the_keyboard_and_downloads_hold_the_data(
-    chromium: Browser, folder: Path
+def test_the_regret_of_every_seed_can_be_downloaded(
+    chromium: Browser, folder: Path, written: Path
 ) -> None:
-    watched = Watched(chromium, write_report(folder))
-    page = watched.page
-
-    def lines() -> list[str]:
-        found: list[str] = page.eval_on_selector_all(
-            "#regret-0 path.line", "all => all.map(a => a.getAttribute('d'))"
-        )
-        return found
-
-    page.click("label:has(#axes-linear)")
-    linear = lines()
-    page.focus("#axes-linear")
-    page.keyboard.press("ArrowRight")
-    assert not set(lines()) & set(linear)
-    assert (
-        page.evaluate("document.activeElement.id") == "axes-log"
-    )  # the focus outlives the drawing
-    page.keyboard.press("ArrowLeft")
-    page.focus("#key-0-0")
-    page.keyboard.press("Enter")
-    assert len(lines()) == len(linear) - 1
-    page.focus("#regret-0")
-    page.keyboard.press("End")
-    assert page.inner_text("#regret-0 + .reading") == "Episode 100"
-    first = page.inner_text("#differences-0")
-    page.select_option("#baseline", index=0)
-    assert page.inner_text("#differences-0") != first
-    with page.expect_download() as download:
-        page.click("#csv-totals")
-    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text("utf-8"))))
-    assert f"'{FORMULA}" in {
-        row["agent"] for row in rows
-    }  # a spreadsheet shows it instead of running it
-    now = orl.load(folder)
-    assert sum(float(row["total_regret"]) for row in rows) == pytest.approx(
-        sum(cell["total_regret"] for cell in now.cells), rel=1e-4
-    )
-    watched.require_quiet()
+    watched = Watched(chromium, written)
+    with watched.page.expect_download() as download:
+        watched.page.click("a[download]")
+    text = Path(download.value.path()).read_text("utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert f"'{FORMULA}" in {row["agent"] for row in rows}  # shown by a spreadsheet, not run
+    total = sum(cell["total_regret"] for cell in orl.load(folder).cells)
+    assert sum(float(row["total_regret"]) for row in rows) == pytest.approx(total)
+    assert watched.complaints == []
 
 
 def test_the_page_of_an_answer_in_a_browser(

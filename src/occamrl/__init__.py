@@ -21,13 +21,18 @@ Public names are loaded when they are first used, so that ``import occamrl`` cos
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in typing: nothing is imported here, so that the command hears Ctrl-C from the first moment
+# As in typing: nothing is imported here, so that the command hears Ctrl-C from the first moment.
+TYPE_CHECKING = False
 
 __version__ = "0.3.0"
 
 if TYPE_CHECKING:  # the one list of public names, for type checkers and for __getattr__ alike
     from typing import Any
 
+    from occamrl import checks as checks
+    from occamrl import errors as errors
+    from occamrl import paper as paper
+    from occamrl import problems as problems
     from occamrl.analysis.preflight import preflight as preflight
     from occamrl.analysis.supports import supports as supports
     from occamrl.control.agent import OccamControl as OccamControl
@@ -68,12 +73,12 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.models.model import Model as Model
     from occamrl.models.simulators import Simulators as Simulators
     from occamrl.problems.mdp import FiniteMDP as FiniteMDP
+    from occamrl.problems.named import make_problem as make_problem
     from occamrl.protocols import Flow as Flow
     from occamrl.protocols import Known as Known
     from occamrl.protocols import Learner as Learner
     from occamrl.protocols import Plan as Plan
     from occamrl.protocols import Rule as Rule
-    from occamrl.registry import make_problem as make_problem
     from occamrl.running.agent import Agent as Agent
     from occamrl.running.learn import learn as learn
     from occamrl.running.result import Result as Result
@@ -104,31 +109,32 @@ def _homes() -> dict[str, str]:
 
     tree = ast.parse(Path(__file__).read_text("utf-8"))
     listed = next(node for node in tree.body if isinstance(node, ast.If))
-    imports = (node for node in listed.body if isinstance(node, ast.ImportFrom))
-    return {
-        alias.name: str(node.module)
-        for node in imports
-        if node.module != "typing"
-        for alias in node.names
-    }
+    homes: dict[str, str] = {}
+    for node in listed.body:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("occamrl."):
+            homes |= {alias.name: str(node.module) for alias in node.names}
+    return homes
 
 
 def __getattr__(name: str) -> Any:
     import difflib
     import importlib
 
-    if name == "__all__":
-        return sorted(_homes())
     if name in _MODULES:
         return importlib.import_module(f"occamrl.{name}")
-    homes = {} if name.startswith("_") else _homes()
-    if name not in homes:
-        folded = {each.casefold(): each for each in homes}
-        near = difflib.get_close_matches(name.casefold(), folded, n=1)
-        hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
-        raise AttributeError(f"module 'occamrl' has no attribute {name!r}{hint}")
-    value = globals()[name] = getattr(importlib.import_module(homes[name]), name)
-    return value
+    homes = _homes()
+    if name == "__all__":
+        return sorted(homes)
+    if name in homes:
+        # By name, so that whoever needs one class does not wait for SciPy, Arrow and Gymnasium.
+        value = globals()[name] = getattr(importlib.import_module(homes[name]), name)
+        return value
+    message = f"module 'occamrl' has no attribute {name!r}"
+    folded = {public.casefold(): public for public in homes}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    if near and not name.startswith("_"):
+        message += f"; did you mean {folded[near[0]]!r}?"
+    raise AttributeError(message)
 
 
 def __dir__() -> list[str]:

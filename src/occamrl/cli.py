@@ -14,23 +14,28 @@ What a command needs is imported when it is called, so that `--help` does not wa
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import keyword
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from occamrl import __version__
+import occamrl as orl  # whose names are imported when they are first used
 
 if TYPE_CHECKING:
-    from occamrl.running.result import Result
+    from occamrl.envs.ladder_file import LadderSpec
+    from occamrl.envs.wrapper import FiniteEnvironment
+    from occamrl.naming import Names
 
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
 UNDECIDED = {"not enough data": 3, "misspecified": 4}  # answers of `select` that name no class
 TEMPLATES = ("model", "problem", "learner", "selector", "rule", "ladder", "spec")
 FEW = 12  # kernels of each class that the preflight tries: a second or two at most
@@ -81,12 +86,14 @@ Modules = Annotated[
     ),
 ]
 
+Command = Callable[..., None]
+
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(__version__)
+        typer.echo(orl.__version__)
         raise typer.Exit
 
 
@@ -102,32 +109,30 @@ def occamrl(
     """Occam's razor for reinforcement learning."""
 
 
-def command(name: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command whose errors become one message and an exit code; for a program, also a line of JSON."""
+def command(name: str = "", text: str | None = None) -> Callable[[Command], Command]:
+    """Register a command whose errors become one message and an exit code.
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
+    Its help is ``text``, or its docstring where that is a line.
+    """
+
+    def register(function: Command) -> Command:
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> None:
-            from occamrl.errors import InvalidInput, OccamRLError, RecordError
-
             try:
                 function(*arguments, **options)
             except KeyboardInterrupt as stop:
                 tell(str(stop) or "stopped")
                 raise typer.Exit(INTERRUPTED) from None
-            except OccamRLError as error:
+            except orl.OccamRLError as error:
                 tell(*str(error).splitlines())
+                faults = error.faults if isinstance(error, orl.errors.SpecError) else ()
+                event = {"event": "error", "kind": type(error).__name__, "text": str(error)}
                 if options.get("as_json"):
-                    faults = [fault._asdict() for fault in getattr(error, "faults", ())]
-                    print_lines(
-                        {
-                            "event": "error",
-                            "kind": type(error).__name__,
-                            "text": str(error),
-                            "faults": faults,
-                        }
-                    )
-                bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
+                    show(True, {**event, "faults": [fault._asdict() for fault in faults]}, ())
+                # What is wrong with a record is no bad input.
+                bad = isinstance(error, orl.InvalidInput) and not isinstance(
+                    error, orl.errors.RecordError
+                )
                 raise typer.Exit(BAD_INPUT if bad else FAILED) from None
             except BrokenPipeError:  # whoever reads has gone: typer ends silently
                 raise
@@ -135,11 +140,10 @@ def command(name: str = "") -> Callable[[Callable[..., None]], Callable[..., Non
                 tell(f"{type(error).__name__}: {error}")
                 raise typer.Exit(FAILED) from None
 
-        called = name or function.__name__
-        app.command(called, rich_help_panel="Your system" if called in YOURS else "Experiments")(
-            call
-        )
-        app.registered_commands.sort(key=lambda each: [*YOURS, each.name].index(each.name))
+        title = name or function.__name__
+        panel = "Your system" if title in YOURS else "Experiments"
+        app.command(title, help=text, rich_help_panel=panel)(call)
+        app.registered_commands.sort(key=lambda info: [*YOURS, info.name].index(info.name))
         return call
 
     return register
@@ -156,19 +160,26 @@ def tell(*lines: str) -> None:
         typer.echo(printable(line), err=True)
 
 
-def print_lines(lines: Sequence[str] | dict[str, Any]) -> None:
-    """Print lines for people, or data as one line of JSON."""
-    for line in (
-        [json.dumps(lines, default=str)] if isinstance(lines, dict) else map(printable, lines)
-    ):
-        typer.echo(line)
+def show(as_json: bool, data: Mapping[str, object], lines: Sequence[str]) -> None:
+    """Print data for a program, as one line of JSON, or lines for people."""
+    if as_json:
+        typer.echo(json.dumps(data, default=str))
+        return
+    for line in lines:
+        typer.echo(printable(line))
 
 
-@command()
+# Experiments --------------------------------------------------------------------------------------
+
+
+@command(
+    text="Let a selector find out how slippery a lake is; print its answer and a comparison, "
+    "and draw a figure."
+)
 def demo(
     folder: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("demo"),
 ) -> None:
-    """Let a selector find out how slippery a lake is; print its answer and a comparison, and draw a figure."""
+    """Let a selector find out how slippery a lake is."""
     from occamrl.demo import demonstrate
 
     demonstrate(folder, typer.echo)
@@ -212,80 +223,78 @@ def _play_cells(
     path: Path, spec: str | None, modules: list[str] | None, as_json: bool, **options: Any
 ) -> None:
     """Play the cells of a spec, or without one those of the folder, that are not finished."""
-    from occamrl.experiments.execution import Experiment
 
     def listen(event: dict[str, Any]) -> None:
         if as_json:
-            print_lines(event)
+            show(True, event, ())
         elif event["event"] in ("failed", "retry"):
-            tell(
-                f"{event['event']} {event['problem']} / {event['agent']} / seed {event['seed']}: {event['text']}"
-            )
+            cell = f"{event['problem']} / {event['agent']} / seed {event['seed']}"
+            tell(f"{event['event']} {cell}: {event['text']}")
 
-    imports, options = (
-        _findable(modules),
-        {**options, "progress": False if as_json else None, "listen": listen},
-    )
+    imports = _findable(modules)
+    options |= {"progress": False if as_json else None, "listen": listen}
     if spec is None:
-        records = Experiment.resume(path, imports=imports, **options)
+        records = orl.Experiment.resume(path, imports=imports, **options)
     else:
-        records = Experiment.from_toml(spec, imports=imports).run(path, **options)
-    failed, name = len(records.failed), shlex.quote(str(path))  # to be pasted into a shell
+        records = orl.Experiment.from_toml(spec, imports=imports).run(path, **options)
+    done = len(records.cells)
+    failed = len(records.failed)
+    folder = shlex.quote(str(path))  # to be pasted into a shell
     if as_json:
-        print_lines(
-            {"event": "end", "finished": len(records.cells), "failed": failed, "stopped": False}
-        )
+        show(True, {"event": "end", "finished": done, "failed": failed, "stopped": False}, ())
     else:
-        tell(f"{len(records.cells)} cells finished, {failed} failed: {path}")
+        tell(f"{done} cells finished, {failed} failed: {path}")
     if failed:
-        again = f"occamrl resume {name}" + "".join(f" --import {module}" for module in imports)
-        tell(f"To see why: occamrl status {name}; to try again: {again}")
+        again = f"occamrl resume {folder}" + "".join(f" --import {module}" for module in imports)
+        tell(f"To see why: occamrl status {folder}; to try again: {again}")
         raise typer.Exit(FAILED)
     if not as_json:
-        tell(f"Next: occamrl report {name}")
+        tell(f"Next: occamrl report {folder}")
 
 
 @command()
 def status(folder: FolderName, as_json: Json = False) -> None:
     """Show the progress of an experiment."""
-    from occamrl.experiments.records import status as look
+    from occamrl.experiments import records
 
-    now = look(folder)
+    now = records.status(folder)
     damaged = {cell: str(error) for cell, error in now.damaged.items()}
-    if as_json:
-        counts = {
-            "cells": now.total,
-            "finished": len(now.cells),
-            "begun": len(now.begun),
-            "missing": len(now.missing),
-        }
-        print_lines({"name": now.name, **counts, "failed": now.failures, "damaged": damaged})
-    else:
-        lines = [
-            f"failed {each['cell']} ({each['who']}): {each['reason']}" for each in now.failures
-        ]
-        lines += [f"damaged {cell}: {error}" for cell, error in damaged.items()]
-        print_lines([*str(now).splitlines(), *lines])
+    data = {
+        "name": now.name,
+        "cells": now.total,
+        "finished": len(now.cells),
+        "begun": len(now.begun),
+        "missing": len(now.missing),
+        "failed": now.failures,
+        "damaged": damaged,
+    }
+    lines = str(now).splitlines()
+    for failure in now.failures:
+        lines.append(f"failed {failure['cell']} ({failure['who']}): {failure['reason']}")
+    lines += [f"damaged {cell}: {error}" for cell, error in damaged.items()]
+    show(as_json, data, lines)
     if damaged:
         raise typer.Exit(FAILED)
 
 
-@command()
+@command(
+    text="Check every file against its digest; move damaged ones to FOLDER/quarantine and say "
+    "how to run them again."
+)
 def verify(folder: FolderName, as_json: Json = False) -> None:
-    """Check every file against its digest; move damaged ones to FOLDER/quarantine and say how to run them again."""
-    from occamrl.experiments.records import verify as check
+    """Check every file against its digest."""
+    from occamrl.experiments import records
 
-    found = check(folder, quarantine=True)
-    if as_json:
-        print_lines({"damaged": [damage._asdict() for damage in found]})
-    else:
-        moved = [f" (moved to {damage.moved_to})" if damage.moved_to else "" for damage in found]
-        lines = [f"{damage.problem}{where}" for damage, where in zip(found, moved, strict=True)]
-        advice = (
-            [f"To run them again: occamrl resume {shlex.quote(str(folder))}"] if any(moved) else []
-        )
-        print_lines([*lines, *advice] if found else ["Every file is as it was written."])
-    if found:
+    damages = records.verify(folder, quarantine=True)
+    lines = []
+    for damage in damages:
+        moved = f" (moved to {damage.moved_to})" if damage.moved_to else ""
+        lines.append(damage.problem + moved)
+    if any(damage.moved_to for damage in damages):
+        lines.append(f"To run them again: occamrl resume {shlex.quote(str(folder))}")
+    data = {"damaged": [damage._asdict() for damage in damages]}
+    show(as_json, data, lines or ["Every file is as it was written."])
+    if damages:
         raise typer.Exit(FAILED)
 
 
@@ -300,37 +309,44 @@ def report(
     ] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
-    from occamrl.report.page import write_report
+    from occamrl.report.experiment import write_report
 
     typer.echo(write_report(folder, out, figures))
 
 
-@command("list")
+@command(
+    "list",
+    text="List all problems, learners, selectors, rules, specs and ladders, with the package of "
+    "each.",
+)
 def list_names(as_json: Json = False) -> None:
-    """List all problems, learners, selectors, rules, specs and ladders, with the package of each."""
+    """List all names that can be used, with the package of each."""
+    from importlib.metadata import EntryPoint
+
     from occamrl import registry
     from occamrl.envs.ladder_file import shipped_ladders
     from occamrl.experiments.spec import shipped
 
-    own = f"occamrl {__version__}"
-    found: dict[str, dict[str, str]] = {}
+    ours = f"occamrl {orl.__version__}"
+    sources: dict[str, dict[str, str]] = {}  # by kind and name
     for kind in registry.KINDS:
-        every = sorted(registry.named(kind).items())
-        found[kind] = {
-            name: own if name in registry.own(kind) else registry.source_of(each)
-            for name, each in every
-        }
-    found["specs"], found["ladders"] = (
-        dict.fromkeys(names, own) for names in (shipped(), shipped_ladders())
-    )
+        sources[kind] = {}
+        for name, entry in sorted(registry.named(kind).items()):
+            source = registry.source_of(entry) if isinstance(entry, EntryPoint) else ours
+            sources[kind][name] = source
+    sources["specs"] = dict.fromkeys(shipped(), ours)
+    sources["ladders"] = dict.fromkeys(shipped_ladders(), ours)
     lines = []
-    for kind, names in found.items():
-        listed = [name if source == own else f"{name} ({source})" for name, source in names.items()]
-        lines.append(f"{kind}: {', '.join(listed)}")
-    print_lines(found if as_json else lines)
+    for kind, names in sources.items():
+        texts = [name if source == ours else f"{name} ({source})" for name, source in names.items()]
+        lines.append(f"{kind}: {', '.join(texts)}")
+    show(as_json, sources, lines)
 
 
-@command()
+@command(
+    text="Write a template: a class of your own that checks itself, or the TOML file of a ladder "
+    "or an experiment."
+)
 def new(
     kind: Annotated[str, typer.Argument(help=f"One of {', '.join(TEMPLATES)}.")],
     name: Annotated[
@@ -340,38 +356,43 @@ def new(
         Path | None, typer.Option(help="File to write; by default the name in lower case.")
     ] = None,
 ) -> None:
-    """Write a template: a class of your own that checks itself, or the TOML file of a ladder or an experiment."""
-    from occamrl.errors import ParameterError, require_choice
+    """Write a template."""
     from occamrl.files import write_whole
 
-    require_choice("kind", kind, TEMPLATES)
+    orl.errors.require_choice("kind", kind, TEMPLATES)
     ending = ".toml" if kind in ("ladder", "spec") else ".py"
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "name", got=repr(name), expected="the name of a Python class, such as UCBVI"
         )
-    path = out if out is not None else Path(f"{name.lower()}{ending}")
+    default = f"{name.lower()}{ending}"
+    path = out or Path(default)
     if path.suffix != ending or not path.stem.isidentifier():
-        raise ParameterError(
-            "out", got=str(path), expected=f"a file called like {name.lower()}{ending}"
+        raise orl.errors.ParameterError(
+            "out", got=str(path), expected=f"a file called like {default}"
         )
     if path.exists() or path.is_symlink():
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "out", got=f"{path}, which exists", expected="a new file; --out names another one"
         )
     template = resources.files("occamrl").joinpath("templates", f"{kind}.txt").read_text("utf-8")
     write_whole(path, template.replace("NAME", name).replace("MODULE", path.stem).encode())
     file = shlex.quote(str(path))
-    use = {
-        "spec": f"occamrl run {file} --folder {name.lower()}",
-        "ladder": f"occamrl learn ENV_ID --ladder {file} ...",
-    }
-    typer.echo(
-        f"{path} is written; to {'use' if kind in use else 'check'} it: {use.get(kind, f'python {file}')}"
-    )
+    advice = f"check it: python {file}"
+    if kind == "spec":
+        advice = f"use it: occamrl run {file} --folder {name.lower()}"
+    elif kind == "ladder":
+        advice = f"use it: occamrl learn ENV_ID --ladder {file} ..."
+    typer.echo(f"{path} is written; to {advice}")
 
 
-@command()
+# Your system --------------------------------------------------------------------------------------
+
+
+@command(
+    text="Learn in a Gymnasium environment and find the smallest class of a ladder of models that "
+    "explains it."
+)
 def learn(
     env_id: Annotated[
         str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")
@@ -409,102 +430,106 @@ def learn(
     page: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Learn in a Gymnasium environment and find the smallest class of a ladder of models that explains it."""
-    from occamrl.analysis.preflight import preflight
+    """Learn in a Gymnasium environment."""
     from occamrl.envs.wrapper import FiniteEnvironment, make_environment
-    from occamrl.errors import ParameterError
-    from occamrl.learners.occam import Occam
-    from occamrl.learners.rewards import RewardsPerPair
-    from occamrl.models.ladder import Ladder
     from occamrl.registry import import_modules
-    from occamrl.running.learn import learn as learn_in
-    from occamrl.selectors.arl_gen import ARLGen
     from occamrl.selectors.references import on_class
 
     import_modules(_findable(modules), field="--import")
     if ":" in env_id:
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "ENV_ID", got=env_id, expected="a name without a module; import that with --import"
         )
-    spec = _models(ladder, model, horizon)
-    env, among = make_environment("ENV_ID", env_id, _options(options or ())), spec.ladder
-    lists = getattr(among, "finite", False)
-    judged_by_value = isinstance(among, Ladder) and (
-        not among.finite or among.family.reach > 0.0
-    )  # Occam refuses these
-    evidence = evidence or ("value" if judged_by_value else "likelihood")
+    models = _finite_models(ladder, model, horizon)
+    env = make_environment("ENV_ID", env_id, _options(options or ()))
+    among = models.ladder
+    lists = isinstance(among, orl.Ladder) and among.finite
     if compare and not lists:
-        raise ParameterError(
+        raise orl.errors.ParameterError(
             "--compare", got="models that are no lists", expected="--ladder, with lists of kernels"
         )
-    known = spec.known if rewards == "known" else spec.known.without_rewards
-    environment = FiniteEnvironment(env, known=known, reward_range=tuple(spec.rewards))
+    known = models.known if rewards == "known" else models.known.without_rewards
+    environment = FiniteEnvironment(env, known=known, reward_range=tuple(models.rewards))
+    if evidence is None:
+        evidence = "likelihood"
+        if isinstance(among, orl.Ladder) and (not among.finite or among.family.reach > 0.0):
+            evidence = "value"  # Occam refuses covers and linear classes
     if not as_json and rewards == "known" and lists:
-        settings: dict[str, Any] = {"episodes": episodes, "delta": delta, "evidence": evidence}
-        forecast = preflight(among, spec.known, truths=FEW, members=FEW, **settings)
-        tell(
-            *f"preflight: {forecast}".splitlines(),
-            *(["  here: --scope all"] if forecast.unidentifiable else []),
-        )
-    name, kind = ("Occam", Occam) if evidence == "likelihood" else ("ARL-GEN", ARLGen)
-    agents: dict[str, Any] = {name: kind(ladder=among, scope=scope, delta=delta)}
+        settings: Any = {"episodes": episodes, "delta": delta, "evidence": evidence}
+        forecast = orl.preflight(among, models.known, truths=FEW, members=FEW, **settings)
+        tell(*f"preflight: {forecast}".splitlines())
+        if forecast.unidentifiable:
+            tell("  here: --scope all")
+    agents: dict[str, orl.Learner] = {}
+    if evidence == "likelihood":
+        agents["Occam"] = orl.Occam(ladder=among, scope=scope, delta=delta)
+    else:
+        agents["ARL-GEN"] = orl.ARLGen(ladder=among, scope=scope, delta=delta)
     if compare:
-        right = None if environment.mdp is None else among.class_of(environment.mdp)
-        others = {} if right is None else {f"oracle ({spec.names[right - 1]})": right}
-        for other, m in {**others, "largest class": among.classes, "smallest class": 1}.items():
-            agents[other] = on_class(agents[name], m)
+        (selector,) = agents.values()
+        for name, m in _reference_classes(among, environment).items():
+            agents[name] = on_class(selector, m)
     for i, (name, agent) in enumerate(agents.items()):
-        played = agent if rewards == "known" else RewardsPerPair(agent=agent, bound=rewards)
-        path = None if i else checkpoint
-        result = learn_in(played, environment, episodes=episodes, seed=seed, checkpoint=path)
-        print_lines(_outcome(name, result) if as_json else _lines(name, result))
-        if page is not None and not i:
+        if rewards != "known":
+            agent = orl.RewardsPerPair(agent=agent, bound=rewards)
+        # Progress is saved, and the page written, of the first: the others are for comparison.
+        path = checkpoint if i == 0 else None
+        result = orl.learn(agent, environment, episodes=episodes, seed=seed, checkpoint=path)
+        show(as_json, _outcome(name, result), _lines(name, result))
+        if page is not None and i == 0:
             tell(f"The page: {result.page(page)}")
 
 
-def _outcome(name: str, result: Result) -> dict[str, Any]:
+def _reference_classes(ladder: orl.Ladder, environment: FiniteEnvironment) -> dict[str, int]:
+    """Return the right class, if it is known, the largest and the smallest, by what they are."""
+    classes = {"largest class": ladder.classes, "smallest class": 1}
+    right = None if environment.mdp is None else ladder.class_of(environment.mdp)
+    if right is None:
+        return classes
+    return {f"oracle ({ladder.names[right - 1]})": right, **classes}
+
+
+def _outcome(name: str, result: orl.Result) -> dict[str, object]:
     """Return what a program is told of one agent, in the environment's own unit."""
-    environment, mean = result.environment, result.total_return / max(1, result.total_episodes)
-    found = {"agent": name, "environment": environment.name, "episodes": result.total_episodes}
-    found |= {"realised_return_per_episode": mean, "regret": result.total_regret}
-    found |= {
-        "regret_unknown_because": environment.why_not or None,
+    return {
+        "agent": name,
+        "environment": result.environment.name,
+        "episodes": result.total_episodes,
+        "realised_return_per_episode": result.total_return / max(1, result.total_episodes),
+        "regret": result.total_regret,
+        "regret_unknown_because": result.environment.why_not or None,
         "sentences": result.verdict.sentences,
+        **result.verdict,
     }
-    return found | dict(result.verdict)
 
 
-def _lines(name: str, result: Result) -> list[str]:
+def _lines(name: str, result: orl.Result) -> list[str]:
     """Return what a person is told of one agent."""
-    exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
     mean = result.total_return / max(1, result.total_episodes)
-    found = [
-        f"{name}: {result.total_episodes:,} episodes, realised return {mean:,.4g} per episode, {exact}"
-    ]
+    exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
+    played = f"{result.total_episodes:,} episodes, realised return {mean:,.4g} per episode"
+    lines = [f"{name}: {played}, {exact}"]
     if result.environment.why_not:
-        found.append(f"  ({result.environment.why_not})")
-    return found + [f"  {sentence}" for sentence in result.verdict.sentences]
+        lines.append(f"  ({result.environment.why_not})")
+    return lines + [f"  {sentence}" for sentence in result.verdict.sentences]
 
 
 def _findable(modules: Sequence[str] | None) -> list[str]:
-    """Return the user's modules; the current folder is looked into, as `python -m` does and the command does not."""
+    """Return the user's modules; the current folder is searched, as `python -m` does."""
     if modules and "" not in sys.path:
         sys.path.insert(0, "")
     return list(modules or ())
 
 
-def _options(options: Sequence[str]) -> dict[str, Any]:
+def _options(options: Sequence[str]) -> dict[str, object]:
     """Return ``key=value`` as a dict."""
-    from occamrl.errors import ParameterError
-
-    found: dict[str, Any] = {}
-    for key, _, value in (option.partition("=") for option in options):
+    values = {}
+    for option in options:
+        key, _, value = option.partition("=")
         if not key.isidentifier() or not value:
-            raise ParameterError(
-                "--with", got=f"{key}={value}" if value else key, expected="key=value"
-            )
-        found[key] = _value(value)
-    return found
+            raise orl.errors.ParameterError("--with", got=option.rstrip("="), expected="key=value")
+        values[key] = _value(value)
+    return values
 
 
 @command()
@@ -547,27 +572,26 @@ def select(
 
     Exit code 3: there are not enough data; 4: no class explains them.
     """
-    from occamrl.logs.log import read_log
-    from occamrl.logs.select import select as test
+    from occamrl.envs.ladder_file import LadderSpec
 
-    spec: Any = _models(ladder, model, horizon, simulators=agent is None)
+    read = _read_models if agent is None else _finite_models
+    models = read(ladder, model, horizon)
     steps: Any = log  # simulators know the columns state_0, ..., action_0, ...
-    if hasattr(spec, "ladder") or columns is not None:
-        steps = read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
-    found = test(steps, spec, delta=delta, evidence=evidence)
-    print_lines(found.as_data() if as_json else str(found).splitlines())
+    if isinstance(models, LadderSpec) or columns is not None:
+        steps = orl.read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
+    answer = orl.select(steps, models, delta=delta, evidence=evidence)
+    if as_json:
+        show(True, answer.as_data(), ())
+    else:
+        show(False, {}, str(answer).splitlines())
     if page is not None:
-        tell(f"The page: {found.page(page)}")
-    if agent is not None:
-        from occamrl.learners.occam import Occam
-        from occamrl.running.agent import Agent
-
-        Agent(Occam(ladder=spec.ladder), known=spec.known, alarm=alarm).learn_from(steps).save(
-            agent
-        )
+        tell(f"The page: {answer.page(page)}")
+    if agent is not None and isinstance(models, LadderSpec):
+        learner = orl.Agent(orl.Occam(ladder=models.ladder), known=models.known, alarm=alarm)
+        learner.learn_from(steps).save(agent)
         tell(f"The agent: {agent}")
-    if found.status in UNDECIDED:
-        raise typer.Exit(UNDECIDED[found.status])
+    if answer.status in UNDECIDED:
+        raise typer.Exit(UNDECIDED[answer.status])
 
 
 @command()
@@ -580,12 +604,10 @@ def act(
     as_json: Json = False,
 ) -> None:
     """Print the action that an agent recommends in a state."""
-    found = _agent(file, ladder, model)
-    if begin:
-        found.begin_episode()
-    here = _label(state, _names(found, "states"))
-    action = found.act(here)
-    print_lines({"state": here, "action": action} if as_json else [str(action)])
+    agent = _open_agent(file, ladder, model, begin)
+    here = _label(state, _names(agent).states)
+    action = agent.act(here)
+    show(as_json, {"state": here, "action": action}, [str(action)])
 
 
 @command()
@@ -603,107 +625,123 @@ def observe(
     model: ModelName = None,
 ) -> None:
     """Tell an agent what happened in a step, and save it."""
-    found = _agent(file, ladder, model)
-    if begin:
-        found.begin_episode()
-    here, after = (_label(each, _names(found, "states")) for each in (state, next_state))
-    found.observe(here, _label(action, _names(found, "actions")), reward, after, ended)
-    found.save(file)
-    if found.alarm is not None:
-        tell(str(found.alarm))
+    agent = _open_agent(file, ladder, model, begin)
+    names = _names(agent)
+    agent.observe(
+        _label(state, names.states),
+        _label(action, names.actions),
+        reward,
+        _label(next_state, names.states),
+        ended,
+    )
+    agent.save(file)
+    if agent.alarm is not None:
+        tell(str(agent.alarm))
 
 
-def _agent(file: Path, ladder: str | None, model: str | None) -> Any:
-    """Return the agent in a file, or a new one of Occam."""
-    from occamrl.learners.occam import Occam
-    from occamrl.running.agent import Agent
-
+def _open_agent(file: Path, ladder: str | None, model: str | None, begin: bool) -> orl.Agent:
+    """Return the agent in a file, or a new one of Occam; ``begin`` begins an episode."""
     if ladder is None and model is None and file.exists():
-        return Agent.load(file)
-    spec = _models(ladder, model, None)
-    algorithm = Occam(ladder=spec.ladder)
-    if file.exists():
-        return Agent.load(file, algorithm)
-    tell(f"{file}: there is no such file; a new agent begins, which has learned nothing")
-    return Agent(algorithm, known=spec.known)
+        agent = orl.Agent.load(file)
+    else:
+        models = _finite_models(ladder, model, None)
+        algorithm = orl.Occam(ladder=models.ladder)
+        if file.exists():
+            agent = orl.Agent.load(file, algorithm)
+        else:
+            tell(f"{file}: there is no such file; a new agent begins, which has learned nothing")
+            agent = orl.Agent(algorithm, known=models.known)
+    if begin:
+        agent.begin_episode()
+    return agent
 
 
-def _models(
-    ladder: str | None, model: str | None, horizon: int | None, simulators: bool = False
-) -> Any:
-    """Return the ladder in a TOML file, or the models in a Python file, with what is known and the unit of rewards."""
-    from occamrl.control.ladder import SimulatorLadder
-    from occamrl.envs.ladder_file import LadderSpec, read_ladder
-    from occamrl.errors import ParameterError
-    from occamrl.models.ladder import Ladder
-    from occamrl.models.model import Model, ParametricLadder
+# What the user hands in ---------------------------------------------------------------------------
+
+
+def _read_models(
+    ladder: str | None, model: str | None, horizon: int | None
+) -> LadderSpec | orl.SimulatorLadder:
+    """Return the ladder in a TOML file, or the models in a Python file."""
+    from occamrl.envs.ladder_file import LadderSpec
+    from occamrl.models.model import ParametricLadder
 
     if (ladder is None) == (model is None):
         got = "neither" if model is None else "both"
-        raise ParameterError(
-            "--model", got=got, expected="--model FILE.py:NAME, or --ladder TOML, one of them"
-        )
+        expected = "--model FILE.py:NAME, or --ladder TOML, one of them"
+        raise orl.errors.ParameterError("--model", got=got, expected=expected)
     if ladder is not None:
-        return read_ladder(ladder, horizon=horizon)
-    found = _named(str(model))
-    if simulators and isinstance(found, SimulatorLadder):
-        return found
-    if isinstance(found, Model):
-        found = found.ladder({"all parameters": list(found.box)})
-    if isinstance(found, ParametricLadder):
-        known = found.model.known
-        if horizon not in (None, known.horizon):
-            raise ParameterError(
-                "--horizon", got=horizon, expected=f"{known.horizon}, which the model has"
-            )
-        models: Any = found
-        return LadderSpec(ladder=models, known=known, rewards=known.unit)
-    if isinstance(
-        getattr(found, "ladder", None), Ladder
-    ):  # with what is known, as read_ladder returns it
-        return found
+        return orl.read_ladder(ladder, horizon=horizon)
+    models = _named(str(model))
+    if isinstance(models, (LadderSpec, orl.SimulatorLadder)):
+        return models
+    if isinstance(models, orl.Model):
+        models = models.ladder({"all parameters": list(models.box)})
+    if not isinstance(models, ParametricLadder):
+        raise _no_ladder(model, models)
+    known = models.model.known
+    if horizon not in (None, known.horizon):
+        raise orl.errors.ParameterError(
+            "--horizon", got=horizon, expected=f"{known.horizon}, which the model has"
+        )
+    return LadderSpec(ladder=models, known=known, rewards=known.unit)
+
+
+def _finite_models(ladder: str | None, model: str | None, horizon: int | None) -> LadderSpec:
+    """Return the same for agents on finitely many states; simulators are refused."""
+    from occamrl.envs.ladder_file import LadderSpec
+
+    models = _read_models(ladder, model, horizon)
+    if not isinstance(models, LadderSpec):
+        raise _no_ladder(model, models)
+    return models
+
+
+def _no_ladder(name: str | None, thing: object) -> Exception:
+    """Return the error about a thing in a Python file that is no ladder, or of another kind."""
     expected = "model.ladder({...}), an orl.Model, or what read_ladder returns"
-    raise ParameterError("--model", got=f"{model}, a {type(found).__name__}", expected=expected)
+    return orl.errors.ParameterError(
+        "--model", got=f"{name}, a {type(thing).__name__}", expected=expected
+    )
 
 
-def _named(text: str) -> Any:
+def _named(text: str) -> object:
     """Return what a Python file calls a name; the file is run."""
-    import importlib.util
-
-    from occamrl.errors import ParameterError, UnknownName
-
     path, _, name = text.rpartition(":")
-    if not path.endswith(".py") or not name.isidentifier() or not Path(path).is_file():
-        raise ParameterError(
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    is_file = path.endswith(".py") and Path(path).is_file()
+    if not is_file or not name.isidentifier() or spec is None or spec.loader is None:
+        raise orl.errors.ParameterError(
             "--model", got=text, expected="FILE.py:NAME, a file that exists and a name in it"
         )
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None  # noqa: S101  # it ends in .py
-    assert spec.loader is not None  # noqa: S101  # as above
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # of the user's code, which may raise anything
         got = f"{type(error).__name__}: {error}"
-        raise ParameterError(f"--model {path}", got=got, expected="a file that runs") from error
-    if not hasattr(module, name):
-        raise UnknownName(
-            f"--model {path}", got=name, known=[each for each in vars(module) if each[0] != "_"]
-        )
-    return getattr(module, name)
+        raise orl.errors.ParameterError(
+            f"--model {path}", got=got, expected="a file that runs"
+        ) from error
+    values = vars(module)
+    if name not in values:
+        public = [key for key in values if not key.startswith("_")]
+        raise orl.errors.UnknownName(f"--model {path}", got=name, known=public)
+    return values[name]
 
 
-def _columns(text: str | None) -> dict[str, Any] | None:
+def _columns(text: str | None) -> dict[str, str | list[str] | None] | None:
     """Return ``role=column,role=one+two`` as a dict; nothing after the sign: there is none."""
-    from occamrl.errors import ParameterError
-
-    found: dict[str, Any] = {}
-    for part in [] if text is None else text.split(","):
+    if text is None:
+        return None
+    columns: dict[str, str | list[str] | None] = {}
+    for part in text.split(","):
         role, sign, column = part.strip().partition("=")
         if not role or not sign:
-            raise ParameterError("--columns", got=part, expected="role=column, or role=one+two")
-        found[role] = column.split("+") if "+" in column else column or None
-    return found or None
+            raise orl.errors.ParameterError(
+                "--columns", got=part, expected="role=column, or role=one+two"
+            )
+        columns[role] = column.split("+") if "+" in column else column or None
+    return columns
 
 
 def _value(text: str) -> Any:
@@ -714,13 +752,15 @@ def _value(text: str) -> Any:
         return text
 
 
-def _names(agent: Any, kind: str) -> Sequence[Any]:
-    """Return what an agent's models call states or actions."""
-    return () if agent.known.names is None else tuple(getattr(agent.known.names, kind))
+def _names(agent: orl.Agent) -> Names:
+    """Return what an agent's models call states and actions."""
+    from occamrl.naming import Names
+
+    return agent.known.names or Names((), ())
 
 
-def _label(text: str, names: Sequence[Any]) -> Any:
-    """Return the name of a state or an action; 4+0, 4,0 and (4, 0) are a tuple unless they are a name themselves."""
+def _label(text: str, names: Sequence[Hashable]) -> Any:
+    """Return the name of a state or action; 4+0, 4,0 and (4, 0) are a tuple unless a name is so."""
     label = _value(text)
     for sign in "+,":
         if isinstance(label, str) and label not in names and sign in label:

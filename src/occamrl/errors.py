@@ -25,9 +25,10 @@ _LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
 class OccamRLError(Exception):
     """Base class of the errors that this package raises."""
 
-    def __reduce__(self) -> Any:
-        """Pass between processes with all attributes; Python would make it anew from its message alone."""
-        return copyreg.__newobj__, (type(self),), {"args": self.args, **vars(self)}  # type: ignore[attr-defined]  # no stub
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pass between processes with all attributes; Python would keep the message alone."""
+        make = copyreg.__newobj__  # type: ignore[attr-defined]  # typeshed lacks it
+        return make, (type(self),), {"args": self.args, **vars(self)}
 
 
 class InvalidInput(OccamRLError, ValueError):
@@ -45,17 +46,18 @@ class InvalidInput(OccamRLError, ValueError):
         expected: object,
         index: tuple[int, ...] | None = None,
     ) -> None:
-        self.field, self.index, self.got, self.expected = str(field), index, got, expected
+        self.field = str(field)
+        self.index = index
+        self.got = got
+        self.expected = expected
         super().__init__(f"{self.where}: got {got!s:.2000}, expected {expected}")
 
     @property
     def where(self) -> str:
         """The field and the index, as the message begins."""
-        return (
-            self.field
-            if self.index is None
-            else f"{self.field}[{', '.join(str(i) for i in self.index)}]"
-        )
+        if self.index is None:
+            return self.field
+        return f"{self.field}[{', '.join(map(str, self.index))}]"
 
 
 class ProbabilityError(InvalidInput):
@@ -79,11 +81,14 @@ class FamilyError(InvalidInput):
 
 
 class NestingError(FamilyError):
-    """A ladder's classes are not nested; ``index`` holds the two and the member of the smaller one that shows it."""
+    """A ladder's classes are not nested.
+
+    ``index`` holds the two and the member of the smaller one that shows it.
+    """
 
 
 class ParameterError(InvalidInput):
-    """A parameter of an algorithm or problem is outside its range (delta, norm_bound, replan, episodes, ...)."""
+    """A parameter of an algorithm or problem is outside its range (delta, episodes, ...)."""
 
 
 class CheckpointError(InvalidInput):
@@ -95,16 +100,16 @@ class UnknownName(InvalidInput):
 
     def __init__(self, field: str, *, got: object, known: Iterable[str]) -> None:
         names = sorted(known)
+        expected = ", ".join(map(repr, names)) or "nothing: there is none"
+        if len(names) > 1:
+            expected = f"one of {expected}"
         folded = {name.casefold(): name for name in names}
         near = difflib.get_close_matches(f"{got!s:.100}".casefold(), list(folded), n=1)
-        self.suggestion = folded[near[0]] if near else None
-        hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
-        listed = (
-            "one of " * (len(names) > 1) + ", ".join(map(repr, names))
-            if names
-            else "nothing: there is none"
-        )
-        super().__init__(field, got=repr(got), expected=listed + hint)
+        self.suggestion: str | None = None
+        if near:
+            self.suggestion = folded[near[0]]
+            expected += f"; did you mean {self.suggestion!r}?"
+        super().__init__(field, got=repr(got), expected=expected)
 
 
 class NotAvailable(OccamRLError):
@@ -112,11 +117,11 @@ class NotAvailable(OccamRLError):
 
 
 class ContractError(OccamRLError, AssertionError):
-    """A learner, selector, rule, problem or simulator breaks the contract that :mod:`occamrl.checks` verifies."""
+    """A learner, rule, problem or simulator breaks what :mod:`occamrl.checks` verifies."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C stopped a run, at an episode boundary; ``continue_from=stopped.result`` goes on from there."""
+    """Ctrl-C stopped a run, at an episode boundary; ``continue_from=stopped.result`` goes on."""
 
     def __init__(self, message: str, result: object) -> None:
         super().__init__(message)
@@ -124,22 +129,22 @@ class Interrupted(KeyboardInterrupt):
 
 
 class EnvironmentFault(InvalidInput):
-    """An environment cannot be used, or did what it may not; ``index`` is (episode, step), both from 0.
+    """An environment cannot be used, or did what it may not.
 
-    In the middle of learning it carries the ``result`` up to there: ``learn(...,
-    continue_from=error.result)`` goes on.
+    ``index`` is (episode, step), both from 0. In the middle of learning it carries the ``result``
+    up to there: ``learn(..., continue_from=error.result)`` goes on.
     """
 
-    result: Any = None
+    result: Any = None  # an orl.Result, which is defined above this layer
 
     @property
     def where(self) -> str:
         """The field, the episode and the step in words."""
-        at = [
-            f"{word} {number}"
-            for word, number in zip(("episode", "step"), self.index or (), strict=False)
-        ]
-        return f"{self.field} in {', '.join(at)} (from 0)" if at else self.field
+        words = ("episode", "step")  # or the episode alone
+        parts = [f"{word} {i}" for word, i in zip(words, self.index or (), strict=False)]
+        if not parts:
+            return self.field
+        return f"{self.field} in {', '.join(parts)} (from 0)"
 
 
 class SpaceError(EnvironmentFault):
@@ -147,7 +152,7 @@ class SpaceError(EnvironmentFault):
 
 
 class TableError(EnvironmentFault):
-    """A table of outcomes that is missing, not the whole truth, or contradicted by what the environment did."""
+    """A table of outcomes that is missing, not the whole truth, or contradicted by a step."""
 
 
 class Fault(NamedTuple):
@@ -162,24 +167,29 @@ class SpecError(InvalidInput):
     """A spec that cannot be run; ``faults`` lists all of its errors."""
 
     def __init__(self, path: str | Path, faults: Sequence[Fault]) -> None:
-        self.path, self.faults = str(path), tuple(faults)
-        super().__init__(f"{path}: {faults[0].key}", got=faults[0].got, expected=faults[0].expected)
-        lines = [f"  {key}: got {got}, expected {expected}" for key, got, expected in faults]
-        self.args = ("\n".join([f"{path}: {len(lines)} error{'s' * (len(lines) > 1)}", *lines]),)
+        self.path = str(path)
+        self.faults = tuple(faults)
+        first = faults[0]
+        super().__init__(f"{path}: {first.key}", got=first.got, expected=first.expected)
+        noun = "error" if len(faults) == 1 else "errors"
+        lines = [f"{path}: {len(faults)} {noun}"]
+        for key, got, expected in faults:
+            lines.append(f"  {key}: got {got}, expected {expected}")
+        self.args = ("\n".join(lines),)
 
 
 class RecordError(InvalidInput):
-    """A file of an experiment's folder is damaged, missing, of another format, or not what it claims to be."""
+    """A file of an experiment is damaged, missing, of another format, or not what it claims."""
 
 
 class StorageError(OccamRLError):
     """A file could not be written: no room, no permission, a read-only folder."""
 
     def __init__(self, path: str | Path, error: OSError) -> None:
-        self.path, self.errno = str(path), error.errno
-        super().__init__(
-            f"{path}: cannot be written ({error.strerror or error}); earlier results are intact"
-        )
+        reason = error.strerror or error
+        super().__init__(f"{path}: cannot be written ({reason}); earlier results are intact")
+        self.path = str(path)
+        self.errno = error.errno
 
 
 class FolderInUse(OccamRLError):
@@ -198,46 +208,47 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
 
 
 def require_number(
-    field: str, value: Any, low: float, high: float, *, open_low: bool = False
+    field: str, value: object, low: float, high: float, *, open_low: bool = False
 ) -> float:
-    """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
-    number = (
-        float(value)
-        if isinstance(value, numbers.Real) and not isinstance(value, bool)
-        else math.nan
+    """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``.
+
+    An infinite end is never met.
+    """
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = float(value)
+        above = number > low if open_low else number >= low
+        if math.isfinite(number) and above and number <= high:
+            return number
+    first = "(" if open_low or math.isinf(low) else "["
+    last = ")" if math.isinf(high) else "]"
+    raise ParameterError(
+        field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}"
     )
-    if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
-        first = "(" if open_low or math.isinf(low) else "["
-        last = ")" if math.isinf(high) else "]"
-        raise ParameterError(
-            field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}"
-        )
-    return number
 
 
-def require_delta(value: Any) -> float:
+def require_delta(value: object) -> float:
     """Return a level of confidence delta: the smallest and the largest are the same everywhere."""
     return require_number("delta", value, 1e-300, 1.0)
 
 
 def require_integer(
     field: str,
-    value: Any,
+    value: object,
     least: int,
     error: type[InvalidInput] = ParameterError,
     index: tuple[int, ...] | None = None,
     maximum: int = _LARGEST_INTEGER,
 ) -> int:
     """Return ``value`` as an int in [least, maximum], or refuse it; a bool is no integer."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or not least <= value <= maximum:
-        expected = (
-            f"an integer >= {least}"
-            if maximum == _LARGEST_INTEGER
-            else f"an integer in [{least}, {maximum}]"
-        )
-        raise error(field, got=value if whole else repr(value), expected=expected, index=index)
-    return int(value)
+    got: object = repr(value)
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        if least <= int(value) <= maximum:
+            return int(value)
+        got = value
+    expected = f"an integer in [{least}, {maximum}]"
+    if maximum == _LARGEST_INTEGER:
+        expected = f"an integer >= {least}"
+    raise error(field, got=got, expected=expected, index=index)
 
 
 def require_integers(owner: object, **least: int) -> None:
@@ -249,33 +260,39 @@ def require_integers(owner: object, **least: int) -> None:
 def require_sequences(
     owner: object, low: float, high: float, *names: str, open_low: bool = False
 ) -> None:
-    """Check several attributes of an object: each is a tuple or list of numbers as :func:`require_number` has them."""
+    """Check several attributes of an object: each is a tuple or list of numbers in [low, high]."""
     for name in names:
-        require_kind(name, getattr(owner, name), (tuple, list))
-        for number in getattr(owner, name):
+        values = getattr(owner, name)
+        require_kind(name, values, (tuple, list))
+        for number in values:
             require_number(name, number, low, high, open_low=open_low)
 
 
-def require_kind(field: str, value: object, kind: type[Any] | tuple[type[Any], ...]) -> None:
-    """Refuse a value that is not of a class."""
+def require_kind(field: str, value: object, kind: type | tuple[type, ...]) -> None:
+    """Refuse a value that is not of a class; of several the first is named."""
     if not isinstance(value, kind):
         name = kind[0].__name__ if isinstance(kind, tuple) else kind.__name__
-        raise ParameterError(
-            field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {name}(...)"
-        )
+        got = f"{type(value).__name__} {value!r:.60}"
+        raise ParameterError(field, got=got, expected=f"a {name}(...)")
 
 
 def require_undiscounted(known: Any) -> None:
     """Refuse a problem with a discount: of learners that have their own bounds on values."""
     if known.discount < 1.0:
-        expected = "1: this agent plans without a discount; Occam, PSRL and others that solve models take any"
+        expected = (
+            "1: this agent plans without a discount; "
+            "Occam, PSRL and others that solve models take any"
+        )
         raise ParameterError("discount", got=known.discount, expected=expected)
 
 
 def require_rewards(known: Any, features: Any = None) -> None:
-    """Refuse a problem whose rewards are not known; of learners with features also other sizes, and a discount."""
+    """Refuse a problem whose rewards are not known; for features also other sizes, a discount."""
     if not known.rewards_known:
-        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...), or use QLearningUCB"
+        expected = (
+            "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...), "
+            "or use QLearningUCB"
+        )
         raise ParameterError("known.rewards_known", got=False, expected=expected)
     if features is not None:
         features.attach(known)
@@ -297,12 +314,14 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
 
 def sum_to_one(total: float, least: float = 0.0) -> str:
     """Return what is expected of probabilities with this sum and minimum, and what to do."""
-    advice = "; divide each row by its sum, in 64 bits" if total > 0.0 and least >= 0.0 else ""
-    return f"probabilities >= 0 that sum to 1{advice}"
+    expected = "probabilities >= 0 that sum to 1"
+    if total > 0.0 and least >= 0.0:
+        expected += "; divide each row by its sum, in 64 bits"
+    return expected
 
 
 def as_array(
-    field: str, value: Any, expected: object = "an array", kinds: str = ""
+    field: str, value: object, expected: object = "an array", kinds: str = ""
 ) -> NDArray[Any]:
     """Return an array of these kinds of numbers, and of the shape ``expected`` if that is one."""
     try:
@@ -317,25 +336,25 @@ def as_array(
 
 
 def as_floats(
-    field: str, value: Any, expected: object = "an array of real numbers"
+    field: str, value: object, expected: object = "an array of real numbers"
 ) -> NDArray[np.float64]:
     """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
     return as_array(field, value, expected, "biuf").astype("float64")
 
 
-def as_flags(field: str, value: Any, expected: object) -> NDArray[np.bool_]:
+def as_flags(field: str, value: object, expected: object) -> NDArray[np.bool_]:
     """Return an array of true and false; numbers are true where they are not zero."""
     return as_array(field, value, expected, "biuf").astype("bool")
 
 
 def as_integers(
-    field: str, value: Any, expected: object = "an array of integers"
+    field: str, value: object, expected: object = "an array of integers"
 ) -> NDArray[np.int64]:
     """Return a new array of integers, or refuse what is ragged or not made of integers."""
     return as_array(field, value, expected, "iu").astype("int64")
 
 
-def as_indices(field: str, value: Any, size: int) -> NDArray[np.int64]:
+def as_indices(field: str, value: object, size: int) -> NDArray[np.int64]:
     """Return different integers in [0, size) as an array, at least one."""
     expected = f"different integers in [0, {size}), at least one"
     chosen = as_integers(field, value, expected)
@@ -345,7 +364,7 @@ def as_indices(field: str, value: Any, size: int) -> NDArray[np.int64]:
     return chosen
 
 
-def as_path(field: str, value: Any) -> Path:
+def as_path(field: str, value: object) -> Path:
     """Return a path, or refuse what is none."""
     if not isinstance(value, (str, os.PathLike)):
         raise ParameterError(field, got=f"{value!r:.100}", expected="a path")
@@ -353,8 +372,8 @@ def as_path(field: str, value: Any) -> Path:
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        name
-        for name, each in globals().items()
-        if isinstance(each, type) and issubclass(each, BaseException)
-    )
+    names = []
+    for name, value in globals().items():
+        if isinstance(value, type) and issubclass(value, BaseException):
+            names.append(name)
+    return sorted(names)

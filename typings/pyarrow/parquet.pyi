@@ -3,7 +3,7 @@ from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import IO, Any
 
-from pyarrow import BufferReader, Schema, Table
+from pyarrow import BufferReader, RecordBatch, Schema, Table
 
 class Statistics:
     @property
@@ -48,7 +48,7 @@ class ParquetFile:
         batch_size: int,
         row_groups: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
-    ) -> Iterator[Any]: ...
+    ) -> Iterator[RecordBatch]: ...
 
 def read_schema(where: str | PathLike[str]) -> Schema: ...
 def read_table(source: str | PathLike[str], *, columns: Sequence[str] | None = None) -> Table: ...

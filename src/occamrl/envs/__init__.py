@@ -1,10 +1,8 @@
-"""Gymnasium environments: finite spaces as integers, tables as problems, ladders of models in files.
+"""Gymnasium environments: spaces as integers, tables as problems, ladders of models in files.
 
 Importing this package registers every problem under Gymnasium's names,
 ``gymnasium.make("occamrl/RiverSwim-v0", states=5)``; so does the name itself, written with its
-module: ``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``. States are drawn as tiles, in the
-rows of the problem's map (``lake``) or in rows of 30: as text, or as a picture in which the present
-state is red.
+module: ``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``.
 """
 
 from __future__ import annotations
@@ -15,13 +13,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from occamrl.errors import OccamRLError, ParameterError, require_choice, require_integer
-from occamrl.problems.mdp import RewardMap, as_mdp
-from occamrl.registry import make_problem, own
-
-_SIDE = 16  # of a tile, in pixels
-_HERE, _PLAIN = (214, 69, 48), (236, 238, 240)
-_COLOURS = {"H": (62, 78, 98), "G": (248, 208, 92)}
+from occamrl.errors import OccamRLError, ParameterError, require_integer
+from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.problems.named import make_problem
+from occamrl.protocols import Problem
+from occamrl.registry import own
 
 
 class ProblemEnv(gym.Env[np.int64, np.int64]):
@@ -33,88 +29,61 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
     problem or FiniteMDP as it is.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012  # gymnasium.Env declares it without ClassVar
-        "render_modes": ["ansi", "rgb_array"],
-        "render_fps": 4,
-    }
-
-    def __init__(self, problem: Any, render_mode: str | None = None, **parameters: Any) -> None:
-        if render_mode is not None:
-            require_choice("render_mode", render_mode, self.metadata["render_modes"])
-        self.problem = make_problem(problem, **parameters) if isinstance(problem, str) else problem
+    def __init__(self, problem: str | Problem | FiniteMDP, **parameters: Any) -> None:
+        self.problem = problem
+        if isinstance(problem, str):
+            self.problem = make_problem(problem, **parameters)
         self.mdp = as_mdp(self.problem)
-        self.rewards: RewardMap = getattr(self.problem, "unit", self.mdp.known.unit)
         self.observation_space = spaces.Discrete(self.mdp.states)
         self.action_space = spaces.Discrete(self.mdp.actions)
-        self.render_mode = render_mode
         self._state: int | None = None
         self._step = 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[np.int64, dict[str, Any]]:
         """Draw the first state."""
         super().reset(seed=seed)
-        self._state = int(self.np_random.choice(self.mdp.states, p=self.mdp.initial_distribution))
+        state = self.np_random.choice(self.mdp.states, p=self.mdp.initial_distribution)
+        self._state = int(state)
         self._step = 0
-        return np.int64(self._state), {}
+        return np.int64(state), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
         """Draw what follows an action; after H steps the episode is truncated."""
-        mdp, outcomes = self.mdp, self.mdp.outcomes
+        mdp = self.mdp
         if self._state is None or self._step >= mdp.horizon:
             raise OccamRLError("no episode is under way; call reset() first")
-        require_integer("action", action, 0, maximum=mdp.actions - 1)
-        if not mdp.known.allowed[self._state, int(action)]:
-            expected = (
-                f"one that is allowed: {np.flatnonzero(mdp.known.allowed[self._state]).tolist()}"
-            )
-            raise ParameterError(
-                "action", got=f"{int(action)} in state {self._state}", expected=expected
-            )
-        pair = self._state * mdp.actions + int(action)
-        listed = np.arange(outcomes.start[pair], outcomes.start[pair + 1])
-        law = mdp.probability[0 if mdp.stationary else self._step, listed]
-        outcome = self.np_random.choice(listed, p=law / law.sum())
-        reward = float(mdp.base_reward[pair] + outcomes.bonus[outcome])
+        chosen = require_integer("action", action, 0, maximum=mdp.actions - 1)
+        allowed = mdp.known.allowed[self._state]
+        if not allowed[chosen]:
+            got = f"{chosen} in state {self._state}"
+            expected = f"one that is allowed: {np.flatnonzero(allowed).tolist()}"
+            raise ParameterError("action", got=got, expected=expected)
+
+        pair = self._state * mdp.actions + chosen
+        outcomes = np.arange(mdp.outcomes.start[pair], mdp.outcomes.start[pair + 1])
+        law = mdp.probability[0 if mdp.stationary else self._step, outcomes]
+        outcome = self.np_random.choice(outcomes, p=law / law.sum())
+        reward = float(mdp.base_reward[pair] + mdp.outcomes.bonus[outcome])
         if mdp.reward_noise is not None:
             reward = float(self.np_random.random() < reward)
-        self._state, self._step = int(outcomes.next_state[outcome]), self._step + 1
-        return (
-            np.int64(self._state),
-            self.rewards.total(reward, 1),
-            False,
-            self._step >= mdp.horizon,
-            {},
-        )
-
-    def render(self) -> Any:
-        """Return lines of text, or a picture [height, width, 3]."""
-        if self.render_mode is None or self._state is None:
-            return None
-        rows = getattr(self.problem, "lake", ("." * min(30, self.mdp.states),))
-        columns = len(rows[0])
-        tiles = "".join(rows).ljust(self.mdp.states, ".")[: self.mdp.states]
-        if self.render_mode == "rgb_array":
-            colours = np.full((-(-len(tiles) // columns) * columns, 3), 255, np.uint8)
-            colours[: len(tiles)] = [_COLOURS.get(tile, _PLAIN) for tile in tiles]
-            colours[self._state] = _HERE
-            return colours.reshape(-1, columns, 3).repeat(_SIDE, axis=0).repeat(_SIDE, axis=1)
-        cells = [f"[{tile}]" if s == self._state else f" {tile} " for s, tile in enumerate(tiles)]
-        lines = ["".join(cells[first : first + columns]) for first in range(0, len(cells), columns)]
-        caption = f"{type(self.problem).__name__}  step {self._step} of {self.mdp.horizon}  state {self._state}"
-        return "\n".join([*lines, caption])
+        self._state = int(mdp.outcomes.next_state[outcome])
+        self._step += 1
+        paid = float(mdp.known.unit.total(reward, 1))
+        return np.int64(self._state), paid, False, self._step >= mdp.horizon, {}
 
 
 def register_problems() -> list[str]:
-    """Register what is not registered yet, a problem being found because its file is there; return all names."""
-    names = {f"occamrl/{name}-v0": name for name in own("problems")}
-    for identifier, name in names.items():
+    """Register all problems that are not registered yet; return the names of all."""
+    identifiers = []
+    for name in own("problems"):
+        identifier = f"occamrl/{name}-v0"
+        identifiers.append(identifier)
         if identifier not in gym.registry:
-            gym.register(
-                identifier, entry_point="occamrl.envs:ProblemEnv", kwargs={"problem": name}
-            )
-    return list(names)
+            entry_point = "occamrl.envs:ProblemEnv"
+            gym.register(identifier, entry_point=entry_point, kwargs={"problem": name})
+    return identifiers
 
 
 register_problems()

@@ -1,4 +1,4 @@
-"""An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
+"""An environment as a learner sees it: states, actions and steps are integers, rewards in [0, 1].
 
 Discrete (with an offset), MultiDiscrete, MultiBinary, and Tuples and Dicts of these are counted in
 mixed radix, the last part running fastest. A Box is finite only through a :class:`Discretiser`.
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces, wrappers
-from numpy.typing import NDArray
 
+from occamrl.envs import ProblemEnv
 from occamrl.errors import (
     EnvironmentFault,
     ParameterError,
@@ -36,9 +36,16 @@ from occamrl.problems.mdp import FiniteMDP, RewardMap, reward_map
 from occamrl.protocols import UNIT, Floats, Known, Outcomes
 
 LARGEST = 2**31  # states or actions
-ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
+# How far a reward may be from the known one, in the learner's unit: it may come in 32 bits.
+ROUNDING = 1e-6
 _RANDOM = "; for random rewards, use RewardsPerPair(agent=...) and known=Known.of_sizes(...)"
 _ONE_MORE = "`known` with one state more, for the end of an episode"
+
+Point: TypeAlias = Any  # of a space: whatever a user's environment takes and gives
+Environment: TypeAlias = gym.Env[Any, Any]
+
+
+# Spaces -------------------------------------------------------------------------------------------
 
 
 class Codec(ABC):
@@ -47,11 +54,14 @@ class Codec(ABC):
     radix: tuple[int, ...]  # how many values each digit has
 
     @abstractmethod
-    def digits(self, value: Any) -> Sequence[int]:
-        """Return the digits of a point; whatever is not in the space is a TypeError, ValueError or LookupError."""
+    def digits(self, value: Point) -> Sequence[int]:
+        """Return the digits of a point.
+
+        Whatever is not in the space is a TypeError, ValueError or LookupError.
+        """
 
     @abstractmethod
-    def point(self, digits: Sequence[int]) -> Any:
+    def point(self, digits: Sequence[int]) -> Point:
         """Return the point of some digits, as the environment wants it (of a cell: its middle)."""
 
     @property
@@ -59,7 +69,7 @@ class Codec(ABC):
         """The number n of points (or cells)."""
         return math.prod(self.radix)
 
-    def encode(self, value: Any) -> int:
+    def encode(self, value: Point) -> int:
         """Return the number of a point; SpaceError if it is not in the space."""
         try:
             return int(np.ravel_multi_index(tuple(self.digits(value)), self.radix))
@@ -68,41 +78,45 @@ class Codec(ABC):
                 "observation", got=f"{value!r:.80}", expected=f"a point of {self!s:.200}"
             ) from None
 
-    def decode(self, index: int) -> Any:
+    def decode(self, index: int) -> Point:
         """Return the point of a number."""
         return self.point([int(digit) for digit in np.unravel_index(index, self.radix)])
 
 
 @dataclass(frozen=True)
 class Integers(Codec):
-    """Discrete, MultiDiscrete and MultiBinary: an integer, or an array of them, each with its own start and count."""
+    """Discrete, MultiDiscrete and MultiBinary: an integer, or an array of them.
+
+    Each has its own start and count.
+    """
 
     radix: tuple[int, ...]
     starts: tuple[int, ...]
     shape: tuple[int, ...] = ()  # of an integer
 
-    def digits(self, value: Any) -> Sequence[int]:
+    def digits(self, value: Point) -> Sequence[int]:
         """Return the entries, counted from their starts."""
-        array = _numbers(value, "biu" if self.shape else "iu")
+        array = np.asarray(value)
+        if array.dtype.kind not in ("biu" if self.shape else "iu"):
+            raise TypeError("other kinds of numbers")
         if array.shape != self.shape:
             raise ValueError("another shape")
         return [int(entry) - start for entry, start in zip(array.ravel(), self.starts, strict=True)]
 
-    def point(self, digits: Sequence[int]) -> Any:
+    def point(self, digits: Sequence[int]) -> Point:
         """Return the integer or the array."""
         entries = [digit + start for digit, start in zip(digits, self.starts, strict=True)]
-        return np.array(entries).reshape(self.shape) if self.shape else entries[0]
+        if not self.shape:
+            return entries[0]
+        return np.array(entries).reshape(self.shape)
 
     def __str__(self) -> str:
-        ranges = [
-            f"{low} to {low + count - 1}"
-            for low, count in zip(self.starts, self.radix, strict=True)
-        ]
-        return (
-            f"the integers from {ranges[0]}"
-            if not self.shape
-            else f"arrays of integers, from {', '.join(ranges)}"
-        )
+        ranges = []
+        for start, count in zip(self.starts, self.radix, strict=True):
+            ranges.append(f"{start} to {start + count - 1}")
+        if not self.shape:
+            return f"the integers from {ranges[0]}"
+        return f"arrays of integers, from {', '.join(ranges)}"
 
 
 @dataclass(frozen=True)
@@ -117,21 +131,21 @@ class Product(Codec):
         """The sizes of the parts."""
         return tuple(part.size for part in self.parts)
 
-    def digits(self, value: Any) -> Sequence[int]:
+    def digits(self, value: Point) -> Sequence[int]:
         """Return the parts' numbers."""
-        values = (
-            value
-            if self.keys is None or isinstance(value, tuple)
-            else [value[key] for key in self.keys]
-        )
         if len(value) != len(self.parts):
             raise ValueError("other parts")
-        return [part.encode(each) for part, each in zip(self.parts, values, strict=True)]
+        values = value
+        if self.keys is not None and not isinstance(value, tuple):
+            values = [value[key] for key in self.keys]
+        return [part.encode(entry) for part, entry in zip(self.parts, values, strict=True)]
 
-    def point(self, digits: Sequence[int]) -> Any:
+    def point(self, digits: Sequence[int]) -> Point:
         """Return the tuple or dict of the parts."""
         values = [part.decode(digit) for part, digit in zip(self.parts, digits, strict=True)]
-        return tuple(values) if self.keys is None else dict(zip(self.keys, values, strict=True))
+        if self.keys is None:
+            return tuple(values)
+        return dict(zip(self.keys, values, strict=True))
 
 
 @dataclass(frozen=True)
@@ -160,12 +174,13 @@ class Discretiser(Codec):
     shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        shape = (len(self.edges),) if self.shape is None else tuple(int(n) for n in self.shape)
-        if len(self.edges) == 0 or math.prod(shape) != len(self.edges):
+        count = len(self.edges)
+        shape: tuple[int, ...] = (count,)
+        if self.shape is not None:
+            shape = tuple(int(n) for n in self.shape)
+        if count == 0 or math.prod(shape) != count:
             raise ParameterError(
-                "edges",
-                got=f"{len(self.edges)} dimensions",
-                expected=f"those of shape {self.shape}",
+                "edges", got=f"{count} dimensions", expected=f"those of shape {self.shape}"
             )
         for i, row in enumerate(self.edges):
             array = np.asarray(row)
@@ -174,100 +189,98 @@ class Discretiser(Codec):
                 raise ParameterError(
                     "edges", index=(i,), got=row, expected="two or more increasing numbers"
                 )
-        object.__setattr__(
-            self, "edges", tuple(tuple(float(edge) for edge in row) for row in self.edges)
-        )
+        edges = tuple(tuple(float(edge) for edge in row) for row in self.edges)
+        object.__setattr__(self, "edges", edges)
         object.__setattr__(self, "shape", shape)
 
     @classmethod
     def uniform(cls, space: spaces.Space[Any], cells: int | Sequence[int]) -> Discretiser:
         """Return equal cells over a bounded Box, ``cells`` in each dimension."""
         if not isinstance(space, spaces.Box) or not np.isfinite([space.low, space.high]).all():
-            expected = "a Box with finite bounds, or Discretiser(edges) with your own"
-            raise SpaceError("space", got=f"{space}, without bounds", expected=expected)
-        counts = [cells] * space.low.size if isinstance(cells, int) else list(cells)
-        if len(counts) != space.low.size:
-            raise ParameterError(
-                "cells",
-                got=f"{len(counts)} numbers",
-                expected=f"{space.low.size}, one per dimension",
+            raise SpaceError(
+                "space",
+                got=f"{space}, without bounds",
+                expected="a Box with finite bounds, or Discretiser(edges) with your own",
             )
-        ends = (end.astype(np.float64).ravel() for end in (space.low, space.high))
-        many = [require_integer("cells", count, 1) + 1 for count in counts]
-        return cls(
-            [np.linspace(*each).tolist() for each in zip(*ends, many, strict=True)],
-            shape=space.shape,
-        )
+        size = space.low.size
+        counts = [cells] * size if isinstance(cells, int) else list(cells)
+        if len(counts) != size:
+            got = f"{len(counts)} numbers"
+            raise ParameterError("cells", got=got, expected=f"{size}, one per dimension")
+        lows = space.low.astype(np.float64).ravel()
+        highs = space.high.astype(np.float64).ravel()
+        edges = []
+        for low, high, count in zip(lows, highs, counts, strict=True):
+            edges.append(np.linspace(low, high, require_integer("cells", count, 1) + 1).tolist())
+        return cls(edges, shape=space.shape)
 
     @property
     def radix(self) -> tuple[int, ...]:  # type: ignore[override]  # derived
         """The number of cells in each dimension."""
         return tuple(len(row) - 1 for row in self.edges)
 
-    def digits(self, value: Any) -> Sequence[int]:
+    def digits(self, value: Point) -> Sequence[int]:
         """Return the cell of a point in every dimension."""
-        point = _numbers(value, "biuf").ravel().tolist()
-        for x, row in zip(point, self.edges, strict=True):
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise TypeError("other kinds of numbers")
+        cells = []
+        for x, row in zip(array.ravel().tolist(), self.edges, strict=True):
             if not row[0] <= x <= row[-1]:
                 raise ValueError("outside")
-        return [
-            int(np.searchsorted(row[1:-1], x, side="right"))
-            for x, row in zip(point, self.edges, strict=True)
-        ]
+            cells.append(int(np.searchsorted(row[1:-1], x, side="right")))
+        return cells
 
-    def point(self, digits: Sequence[int]) -> Any:
+    def point(self, digits: Sequence[int]) -> Point:
         """Return the middle of a cell (its finite edge, where the other is infinite)."""
-        cells = [row[i : i + 2] for row, i in zip(self.edges, digits, strict=True)]
-        ends = [[edge for edge in cell if math.isfinite(edge)] for cell in cells]
-        return np.array([sum(each) / max(len(each), 1) for each in ends], dtype=np.float32).reshape(
-            self.shape or ()
-        )
+        middle = []
+        for row, digit in zip(self.edges, digits, strict=True):
+            ends = [edge for edge in row[digit : digit + 2] if math.isfinite(edge)]
+            middle.append(sum(ends) / max(len(ends), 1))
+        return np.array(middle, dtype=np.float32).reshape(self.shape or ())
 
 
 @dataclass(frozen=True)
 class Renamed(Codec):
-    """A space whose points are the names of a model's states or actions, numbered as the model does."""
+    """A space whose points are the names of a model's states or actions, numbered as there."""
 
     codec: Codec
     radix: tuple[int, ...]
     numbers: dict[int, int]  # by the point's own number
 
-    def digits(self, value: Any) -> Sequence[int]:
+    def digits(self, value: Point) -> Sequence[int]:
         """Return the model's number."""
         return [self.numbers[self.codec.encode(value)]]
 
-    def point(self, digits: Sequence[int]) -> Any:
+    def point(self, digits: Sequence[int]) -> Point:
         """Return the point that has the model's number."""
-        return next(
-            self.codec.decode(own) for own, number in self.numbers.items() if number == digits[0]
-        )
+        points = {number: point for point, number in self.numbers.items()}
+        return self.codec.decode(points[digits[0]])
 
     def __str__(self) -> str:
         return "those that your models list; allow it there"
 
 
-def renamed(codec: Codec, names: Sequence[Any], rests: Sequence[bool]) -> Codec:
-    """Return the codec of a model's names; as it is unless every name, of states where nothing rests, is a point."""
+def renamed(codec: Codec, names: Sequence[Hashable], absorbing: Sequence[bool]) -> Codec:
+    """Return the codec of a model's names, if all of them are points of the space.
+
+    Only states in which an episode rests need not be.
+    """
     numbers = {}
     for i, name in enumerate(names):
         try:
             numbers[codec.encode(name)] = i
         except SpaceError:
-            if not rests[i]:
+            if not absorbing[i]:
                 return codec
-    return Renamed(codec, (len(names) - bool(rests[-1]),), numbers)
-
-
-def _numbers(value: Any, kinds: str) -> NDArray[Any]:
-    array = np.asarray(value)
-    if array.dtype.kind not in kinds:
-        raise TypeError("other kinds of numbers")
-    return array
+    size = len(names)
+    if absorbing[-1]:
+        size -= 1
+    return Renamed(codec, (size,), numbers)
 
 
 def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -> Codec:
-    """Return how the points of a space are numbered; SpaceError if it is not finite, or a Box without a discretiser."""
-    codec: Codec
+    """Return how the points of a space are numbered; SpaceError if it is not finite."""
     if discretiser is not None:
         require_kind("discretiser", discretiser, Discretiser)
         if not isinstance(space, spaces.Box) or space.shape != discretiser.shape:
@@ -277,28 +290,25 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
                 expected=f"only a Box of shape {discretiser.shape}",
             )
         return discretiser
+    codec: Codec
     match space:
         case spaces.Discrete():
             codec = Integers((int(space.n),), (int(space.start),))
         case spaces.MultiDiscrete():
-            codec = Integers(
-                tuple(space.nvec.ravel().tolist()),
-                tuple(space.start.ravel().tolist()),
-                space.nvec.shape,
-            )
+            counts = tuple(space.nvec.ravel().tolist())
+            codec = Integers(counts, tuple(space.start.ravel().tolist()), space.nvec.shape)
         case spaces.MultiBinary():
             entries = math.prod(space.shape)
             codec = Integers((2,) * entries, (0,) * entries, space.shape)
         case spaces.Tuple():
             codec = Product(tuple(codec_of(part) for part in space.spaces))
         case spaces.Dict():
-            codec = Product(
-                tuple(codec_of(part) for part in space.spaces.values()), tuple(space.spaces)
-            )
+            parts = tuple(codec_of(part) for part in space.spaces.values())
+            codec = Product(parts, tuple(space.spaces))
         case _:
-            expected = "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them"
-            expected += (
-                "; a Box needs discretiser=Discretiser.uniform(space, cells), or cells of your own"
+            expected = (
+                "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them; a Box needs "
+                "discretiser=Discretiser.uniform(space, cells), or cells of your own"
             )
             raise SpaceError("space", got=f"{space}", expected=expected)
     if codec.size > LARGEST:
@@ -306,13 +316,14 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
     return codec
 
 
+# Environments -------------------------------------------------------------------------------------
+
+
 class Step(NamedTuple):
     """What the environment did in one step."""
 
     next_state: int
-    reward: (
-        float  # in [0, 1]; a known one as it is known, so that rounding does not become a target
-    )
+    reward: float  # in [0, 1]; a known one as it is known, so that rounding is no target
     earned: float  # in the environment's own unit
     terminated: bool
     truncated: bool
@@ -320,7 +331,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class EnvironmentInfo:
-    """The Gymnasium environment of a run: enough to go on, or to act, without the environment object."""
+    """The environment of a run: enough to go on, or to act, without the environment object."""
 
     name: str
     rewards: RewardMap
@@ -330,7 +341,7 @@ class EnvironmentInfo:
     why_not: str = ""
 
     def names(self, kind: str, size: int) -> list[str]:
-        """Return what the ``size`` states or actions are called: the observations themselves; the end has a number."""
+        """Return what the ``size`` states or actions are called; the end is its number."""
         codec = self.observation if kind == "states" else self.action
         return [str(codec.decode(i) if i < codec.size else i) for i in range(size)]
 
@@ -360,7 +371,7 @@ class FiniteEnvironment:
 
     def __init__(
         self,
-        env: gym.Env[Any, Any],
+        env: Environment,
         *,
         known: Known | None = None,
         horizon: int | None = None,
@@ -368,85 +379,96 @@ class FiniteEnvironment:
         discretiser: Discretiser | None = None,
     ) -> None:
         if not isinstance(env, gym.Env):
-            expected = "a Gymnasium environment, gymnasium.make(...); for a problem or FiniteMDP, call occamrl.run"
+            expected = (
+                "a Gymnasium environment, gymnasium.make(...); "
+                "for a problem or FiniteMDP, call occamrl.run"
+            )
             raise ParameterError("env", got=type(env).__name__, expected=expected)
         if known is not None:
             require_kind("known", known, Known)
         self.env = env
         self.observation = codec_of(env.observation_space, discretiser)
         self.action = codec_of(env.action_space)
-        found = getattr(env.unwrapped, "mdp", None)
-        own = found if isinstance(found, FiniteMDP) else None  # of a problem of this package
-        self.ends: dict[
-            int, int
-        ] = {}  # where episodes of a model rest, by the state that they end in
-        if known is not None and known.names is not None and own is None:
-            names, rests = known.names, known.absorbing.tolist()
-            self.observation = renamed(self.observation, names.states, rests)
-            self.action = renamed(self.action, names.actions, [False] * known.actions)
-            number = {name: s for s, name in enumerate(names.states)}
-            ends = {s: number.get(f"{name} (end)", s) for name, s in number.items()}
-            self.ends = {s: end for s, end in ends.items() if rests[end]}
-        steps = self._horizon(known, horizon, own)
-        self.mdp: FiniteMDP | None = None
+        self.ends: dict[int, int] = {}  # where episodes of a model rest, by the state they end in
+        if known is not None and not isinstance(env.unwrapped, ProblemEnv):
+            self._take_names(known)
+        steps = self._horizon(known, horizon)
         if reward_range is None and known is not None and known.unit != UNIT:
             reward_range = tuple(known.unit)
-        self.rewards, why_not = reward_map(reward_range), ""
+        self.rewards = reward_map(reward_range)
+        self.mdp: FiniteMDP | None = None
+        why_not = ""
         try:
-            if own is not None:
-                require_harmless_wrappers(env)
-                if own.horizon != steps:
-                    raise ParameterError(
-                        "horizon", got=steps, expected=f"{own.horizon}, the problem's own"
-                    )
-                self.mdp, self.rewards = own, getattr(env.unwrapped, "rewards", self.rewards)
-            elif isinstance(self.observation, Renamed):
-                raise TableError(
-                    "env", got="the states of a model", expected="the table's own, for exact regret"
-                )
-            else:
-                self.mdp, self.rewards = mdp_from_env(env, horizon=steps, reward_range=reward_range)
+            self._read_truth(steps, reward_range)
         except TableError as error:
             if known is None:
                 raise
             why_not = str(error)
         truth = None if self.mdp is None else self.mdp.known
-        given = cast(Known, truth if known is None else known)  # one of the two is there
-        self.known = replace(
-            given, initial=None if truth is None else truth.initial, unit=self.rewards
-        )
-        sizes, n = (self.known.states, self.known.actions), self.observation.size
-        states = (n, n + 1) if self.mdp is None else (self.mdp.states,)
-        if sizes[0] not in states or sizes[1] != self.action.size:
-            expected = f"{' or '.join(str(each) for each in states)} (with one for the end), and {self.action.size}"
-            raise ShapeError(
-                "known", got=f"{sizes[0]} states and {sizes[1]} actions", expected=expected
-            )
-        self.end = n if self.known.states > n else -1
-        self.scatter = not self.known.rewards_known or (
-            self.mdp is not None and self.mdp.reward_noise is not None
-        )
-        if (
-            self.end >= 0
-            and not self.known.rewards_known
-            and not self.rewards.low <= 0.0 <= self.rewards.high
-        ):
-            raise ParameterError(
-                "reward_range", got=tuple(self.rewards), expected="0 in it, earned after the end"
-            )
-        name = str(env.spec.id) if env.spec is not None else type(env.unwrapped).__name__
+        given = cast(Known, known or truth)  # without either, what is missing was raised
+        # Where episodes begin is known of the environment itself, never of a model of it.
+        initial = None if truth is None else truth.initial
+        self.known = replace(given, initial=initial, unit=self.rewards)
+
+        self._require_sizes()
+        size = self.observation.size
+        self.end = size if self.known.states > size else -1
+        # Random rewards cannot be held against known ones.
+        noisy = self.mdp is not None and self.mdp.reward_noise is not None
+        self.scatter = noisy or not self.known.rewards_known
+        if self.end >= 0 and not self.known.rewards_known:
+            low, high = self.rewards
+            if not low <= 0.0 <= high:
+                raise ParameterError(
+                    "reward_range", got=(low, high), expected="0 in it, earned after the end"
+                )
+        name = type(env.unwrapped).__name__ if env.spec is None else str(env.spec.id)
+        exact = self.mdp is not None
         self.info = EnvironmentInfo(
-            name, self.rewards, self.observation, self.action, self.mdp is not None, why_not
+            name, self.rewards, self.observation, self.action, exact, why_not
         )
         self.resting = self._resting_states()
-        self._left: set[int] = set()  # states that a step was made from
+        self._departures: set[int] = set()  # states that a step was made from
         self._ended: set[int] = set()  # states of the environment's own where an episode ended
 
-    def _horizon(self, known: Known | None, horizon: int | None, own: FiniteMDP | None) -> int:
-        """Return H: what is known or given, otherwise the problem's own or the time limit, which it may not exceed."""
-        limits, layer = [], self.env
+    def _take_names(self, known: Known) -> None:
+        """Count states and actions as a model does whose names are those of the environment."""
+        if known.names is None:
+            return
+        absorbing = known.absorbing.tolist()
+        self.observation = renamed(self.observation, known.names.states, absorbing)
+        self.action = renamed(self.action, known.names.actions, [False] * known.actions)
+        numbers = {name: s for s, name in enumerate(known.names.states)}
+        for name, s in numbers.items():
+            end = numbers.get(f"{name} (end)", s)
+            if absorbing[end]:
+                self.ends[s] = end
+
+    def _read_truth(self, steps: int, reward_range: Sequence[float] | None) -> None:
+        """Set ``mdp`` and ``rewards`` where the environment tells its law; else a TableError."""
+        env = self.env
+        if isinstance(env.unwrapped, ProblemEnv):
+            require_harmless_wrappers(env)
+            self.mdp = env.unwrapped.mdp
+            self.rewards = self.mdp.known.unit
+            if self.mdp.horizon != steps:
+                raise ParameterError(
+                    "horizon", got=steps, expected=f"{self.mdp.horizon}, the problem's own"
+                )
+        elif isinstance(self.observation, Renamed):
+            raise TableError(
+                "env", got="the states of a model", expected="the table's own, for exact regret"
+            )
+        else:
+            self.mdp, self.rewards = mdp_from_env(env, horizon=steps, reward_range=reward_range)
+
+    def _horizon(self, known: Known | None, horizon: int | None) -> int:
+        """Return H: what is known or given, otherwise the problem's own or the time limit."""
+        limits = []
+        layer: Environment = self.env
         while isinstance(layer, gym.Wrapper):
-            limits += [layer._max_episode_steps] if isinstance(layer, wrappers.TimeLimit) else []
+            if isinstance(layer, wrappers.TimeLimit):
+                limits.append(layer._max_episode_steps)
             layer = layer.env
         if known is not None:
             if horizon not in (None, known.horizon):
@@ -454,26 +476,51 @@ class FiniteEnvironment:
                     "horizon", got=horizon, expected=f"{known.horizon}, that of `known`"
                 )
             horizon = known.horizon
+        elif horizon is None and isinstance(layer, ProblemEnv):
+            horizon = layer.mdp.horizon
         elif horizon is None:
-            horizon = min(limits, default=None) if own is None else own.horizon
+            horizon = min(limits, default=None)
         if horizon is None:
             raise ParameterError(
                 "horizon", got=None, expected="horizon=H, or known=...: there is no time limit"
             )
         if require_integer("horizon", horizon, 1) > min(limits, default=horizon):
-            expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"
-            raise ParameterError("horizon", got=horizon, expected=expected)
+            longer = f"gymnasium.make(..., max_episode_steps={horizon})"
+            raise ParameterError(
+                "horizon",
+                got=horizon,
+                expected=f"at most the time limit {min(limits)}, or {longer}",
+            )
         return int(horizon)
 
-    def _resting_states(self) -> frozenset[int]:
-        """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done.
+    def _require_sizes(self) -> None:
+        """Refuse a learner that counts other states or actions than the environment has."""
+        size = self.observation.size
+        possible = [size, size + 1]
+        if self.mdp is not None:
+            possible = [self.mdp.states]
+        known = self.known
+        if known.states not in possible or known.actions != self.action.size:
+            got = f"{known.states} states and {known.actions} actions"
+            states = " or ".join(map(str, possible))
+            raise ShapeError(
+                "known",
+                got=got,
+                expected=f"{states} (with one for the end), and {self.action.size}",
+            )
 
-        None where there is no table but a state for the end, to which every termination then leads.
+    def _resting_states(self) -> frozenset[int]:
+        """Return the states where, by the known rewards, nothing more is earned.
+
+        None where there is no table but a state for the end, to which every termination leads.
         """
-        if self.mdp is None and (self.end >= 0 or not self.known.rewards_known):
+        known = self.known
+        if self.mdp is None and (self.end >= 0 or not known.rewards_known):
             return frozenset()
-        known = self.known if self.known.rewards_known or self.mdp is None else self.mdp.known
-        quiet = np.abs(known.base_reward - self.rewards.to_unit(0.0)).max(axis=1) <= ROUNDING
+        if self.mdp is not None and not known.rewards_known:
+            known = self.mdp.known
+        distance = np.abs(known.base_reward - self.rewards.to_unit(0.0))
+        quiet = distance.max(axis=1) <= ROUNDING
         if known.transition_rewards is not None:
             table = known.transition_rewards
             quiet[table.pair[table.bonus > ROUNDING] // known.actions] = False
@@ -488,9 +535,10 @@ class FiniteEnvironment:
         return self.observation.encode(observation)
 
     def step(self, s: int, a: int) -> Step:
-        """Do a in s and return what followed; what the environment may not do is an EnvironmentFault."""
+        """Do a in s and return what followed; EnvironmentFault is what the environment may not."""
         observation, reward, terminated, truncated, _ = self.env.step(self.action.decode(a))
-        earned, s2 = float(reward), self.observation.encode(observation)
+        earned = float(reward)
+        observed = self.observation.encode(observation)
         mapped = self.rewards.to_unit(earned)
         if not -ROUNDING <= mapped <= 1.0 + ROUNDING:  # not a number is neither
             low, high = self.rewards
@@ -498,59 +546,65 @@ class FiniteEnvironment:
                 f"a number in [{low:g}, {high:g}]; reward_range=(low, high) states another range"
             )
             raise EnvironmentFault("reward", got=earned, expected=expected)
-        after = self._arrive(s, s2, bool(terminated))
-        mapped = self._checked(s, a, after, min(1.0, max(0.0, mapped)))
-        return Step(after, mapped, earned, bool(terminated), bool(truncated))
+        next_state = self._arrive(s, observed, bool(terminated))
+        mapped = self._known_reward(s, a, next_state, min(1.0, max(0.0, mapped)))
+        self._require_outcome(s, a, next_state, mapped)
+        return Step(next_state, mapped, earned, bool(terminated), bool(truncated))
 
     def at_rest(self, s: int, a: int) -> float:
         """Return what is earned in a state after the end of an episode, in [0, 1]."""
-        return (
-            float(self.known.base_reward[s, a])
-            if self.known.rewards_known
-            else self.rewards.to_unit(0.0)
+        if self.known.rewards_known:
+            return float(self.known.base_reward[s, a])
+        return float(self.rewards.to_unit(0.0))
+
+    def _known_reward(self, s: int, a: int, s2: int, mapped: float) -> float:
+        """Return the known reward of a transition, or refuse another; what came where none is."""
+        if self.scatter:
+            return mapped
+        known = self.known
+        listed = bonuses(known.transition_rewards, s * known.actions + a, s2)
+        if not listed.size:
+            return mapped  # no model knows this outcome: what was seen is what it pays
+        rewards = float(known.base_reward[s, a]) + listed
+        nearest = float(rewards[np.abs(rewards - mapped).argmin()])
+        if abs(nearest - mapped) <= ROUNDING:
+            return nearest
+        paid = [f"{self.rewards.total(reward, 1):.9g}" for reward in rewards.tolist()]
+        step = (
+            f"state {known.state_name(s)!r}, action {known.action_name(a)!r}, "
+            f"next state {known.state_name(s2)!r}"
+        )
+        raise EnvironmentFault(
+            "reward",
+            got=self.rewards.total(mapped, 1),
+            expected=f"{' or '.join(paid)}, the known reward of {step}{_RANDOM}",
         )
 
-    def _checked(self, s: int, a: int, s2: int, mapped: float) -> float:
-        """Return the reward of a transition, the known one where there is one; or refuse it."""
-        if not self.scatter:
-            base = float(self.known.base_reward[s, a])
-            listed = bonuses(self.known.transition_rewards, s * self.known.actions + a, s2)
-            if listed.size:  # otherwise no model knows this outcome: what was seen is what it pays
-                nearest = base + float(listed[np.abs(base + listed - mapped).argmin()])
-                if abs(nearest - mapped) > ROUNDING:
-                    each = " or ".join(
-                        f"{self.rewards.total(base + bonus, 1):.9g}" for bonus in listed.tolist()
-                    )
-                    where, after = self.known.state_name(s), self.known.state_name(s2)
-                    step = f"state {where!r}, action {self.known.action_name(a)!r}, next state {after!r}"
-                    expected = f"{each}, the known reward of {step}{_RANDOM}"
-                    raise EnvironmentFault(
-                        "reward", got=self.rewards.total(mapped, 1), expected=expected
-                    )
-                mapped = nearest
-        if self.mdp is not None:
-            pair = s * self.known.actions + a
-            rewards = self.mdp.base_reward[pair] + bonuses(self.mdp.outcomes, pair, s2)
-            if not (
-                rewards.size
-                if self.mdp.reward_noise
-                else (np.abs(rewards - mapped) <= ROUNDING).any()
-            ):
-                got = f"state {s2} with reward {self.rewards.total(mapped, 1):g} after ({s}, {a})"
-                raise TableError(
-                    self.info.name, got=got, expected="an outcome of the environment's own table"
-                )
-        return mapped
+    def _require_outcome(self, s: int, a: int, s2: int, mapped: float) -> None:
+        """Refuse what the environment's own table excludes."""
+        if self.mdp is None:
+            return
+        pair = s * self.known.actions + a
+        rewards = self.mdp.base_reward[pair] + bonuses(self.mdp.outcomes, pair, s2)
+        if self.mdp.reward_noise is None:
+            rewards = rewards[np.abs(rewards - mapped) <= ROUNDING]
+        if not rewards.size:
+            got = f"state {s2} with reward {self.rewards.total(mapped, 1):g} after ({s}, {a})"
+            raise TableError(
+                self.info.name, got=got, expected="an outcome of the environment's own table"
+            )
 
     def _arrive(self, s: int, s2: int, terminated: bool) -> int:
-        """Return the state that a step led to: the one for the end if the episode ended elsewhere than at rest."""
+        """Return the state that a step led to; the one for the end if it ended not at rest."""
         if terminated and s2 in self.ends:
             return self.ends[s2]
-        self._left.add(s)
+        # Without a table, an end is one only if no episode goes on from there.
+        self._departures.add(s)
         if terminated and s2 in self.resting:
             self._ended.add(s2)
-        if self.mdp is None and not self._left.isdisjoint(self._ended):
-            got = f"state {min(self._left & self._ended)}, where an episode ended and another one went on"
+        both = self._departures & self._ended
+        if self.mdp is None and both:
+            got = f"state {min(both)}, where an episode ended and another one went on"
             raise TableError(self.info.name, got=got, expected=_ONE_MORE)
         if not terminated or s2 in self.resting:
             return s2
@@ -563,28 +617,34 @@ class FiniteEnvironment:
 
 
 def bonuses(table: Outcomes | None, pair: int, s2: int) -> Floats:
-    """Return the bonuses that outcomes list for a pair s*A + a and s'; 0 where rewards depend on the pair alone."""
+    """Return the bonuses that outcomes list for a pair s*A + a and s'.
+
+    0 where rewards depend on the pair alone.
+    """
     if table is None:
         return np.zeros(1)
-    at = slice(*table.start[pair:][:2])
-    return np.asarray(table.bonus[at][table.next_state[at] == s2])
+    listed = slice(table.start[pair], table.start[pair + 1])
+    return np.asarray(table.bonus[listed][table.next_state[listed] == s2])
 
 
-def make_environment(field: str, name: str, options: dict[str, Any]) -> gym.Env[Any, Any]:
+def make_environment(field: str, name: str, options: dict[str, Any]) -> Environment:
     """Return a registered environment; whatever goes wrong is told of ``field``."""
     try:
         return gym.make(name, **options)
     except Exception as fault:  # of someone else's constructor, which may raise anything
-        expected = "a registered environment (--import names a module that registers it), and options that it takes"
+        expected = (
+            "a registered environment (--import names a module that registers it), "
+            "and options that it takes"
+        )
         got = f"{type(fault).__name__}: {fault}, from {name} with {options}"
         raise ParameterError(field, got=got, expected=expected) from fault
 
 
-def require_finite(env: Any, **about: Any) -> FiniteEnvironment:
+def require_finite(env: FiniteEnvironment | Environment, **options: Any) -> FiniteEnvironment:
     """Return a FiniteEnvironment as it is, or one made from a Gymnasium environment."""
     if not isinstance(env, FiniteEnvironment):
-        return FiniteEnvironment(env, **about)
-    for name, value in about.items():
+        return FiniteEnvironment(env, **options)
+    for name, value in options.items():
         if value is not None:
             raise ParameterError(
                 name, got=value, expected="none: the FiniteEnvironment has its own"

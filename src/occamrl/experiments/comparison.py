@@ -31,7 +31,7 @@ from occamrl.experiments.checkpoints import (
     earlier_result,
     play_from_checkpoint,
 )
-from occamrl.experiments.pool import Event, Listener, Pool, follow, processors
+from occamrl.experiments.pool import Event, Listener, Pool, follow, require_workers
 from occamrl.experiments.records import locked
 from occamrl.experiments.tables import Runs, Tables
 from occamrl.files import make_folder
@@ -81,7 +81,7 @@ class Comparison(Tables):
 
         The baseline is the first agent by default.
         """
-        name = next(iter(self.results)) if baseline is None else baseline
+        name = baseline or next(iter(self.results))
         if name not in self.results:
             raise ParameterError(
                 "baseline", got=repr(baseline), expected=f"one of {list(self.results)}"
@@ -128,7 +128,10 @@ def play_run(
 
     ``who`` is both, or in another process the file that holds them.
     """
-    agent, mdp = read_objects(Path(who)) if isinstance(who, str) else who
+    if isinstance(who, str):
+        agent, mdp = read_objects(Path(who))
+    else:
+        agent, mdp = who
     seconds = CHECKPOINT_SECONDS
     result = play_from_checkpoint(
         agent, mdp, seed, episodes, Path(path), seconds=seconds, say=say, stop=stop
@@ -189,28 +192,32 @@ def compare(
         )
     for agent in agents.values():
         require_learner(agent)
-    numbers = seeds if isinstance(seeds, Iterable) else range(require_integer("seeds", seeds, 1))
-    every_seed = [require_integer("seeds", seed, 0) for seed in numbers]
+    if not isinstance(seeds, Iterable):
+        seeds = range(require_integer("seeds", seeds, 1))
+    every_seed = [require_integer("seeds", seed, 0) for seed in seeds]
     if not every_seed or len(set(every_seed)) < len(every_seed):
         raise ParameterError(
             "seeds", got=f"{every_seed!r:.80}", expected="different seeds, at least one"
         )
-    count = require_integer("workers", processors() if workers is None else workers, 1)
+    count = require_workers(workers)
 
     with tempfile.TemporaryDirectory(prefix="occamrl-") as scratch:
         kept = as_path("folder", scratch if folder is None else folder)
         make_folder(kept)
         with locked(kept) as lock:
             files = RunFiles(kept.resolve(), agents, mdp, episodes)
-            jobs = [(name, seed) for seed in every_seed for name in agents]
-            jobs = [job for job in jobs if files.finished(*job) is None]
+            jobs = []
+            for seed in every_seed:
+                jobs += [(name, seed) for name in agents if files.finished(name, seed) is None]
             count = min(count, max(1, len(jobs)))
+            # In this process agents are handed over as they are, to others in files.
             who: Mapping[str, Any] = {name: (agent, mdp) for name, agent in agents.items()}
             modules: list[str] = []
             if count > 1:
                 try:
                     who, modules = hand_over(agents, mdp, Path(scratch))
-                except CheckpointError:  # another process cannot be told of an agent
+                except CheckpointError:
+                    # A class of a script, or a parameter that no file can hold.
                     count = 1
             tasks = [
                 [who[name], str(files.path(name, seed)), seed, episodes] for name, seed in jobs
@@ -222,7 +229,9 @@ def compare(
     complete = [None not in row for row in zip(*results.values(), strict=True)]
     comparison = None
     if any(complete):
-        title = "problem" if isinstance(problem, FiniteMDP) else type(problem).__name__
+        title = type(problem).__name__
+        if isinstance(problem, FiniteMDP):
+            title = "problem"
         compared = {name: list(compress(row, complete)) for name, row in results.items()}
         comparison = Comparison(title, cast(dict[str, list[Result]], compared))
     if comparison is None or stopped:

@@ -18,10 +18,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from occamrl.errors import ParameterError, RecordError, require_integer
+from occamrl.errors import ParameterError, RecordError
 from occamrl.experiments import checkpoints, records
 from occamrl.experiments.checkpoints import play_from_checkpoint
-from occamrl.experiments.pool import Event, Listener, Pool, TaskPool, follow, processors
+from occamrl.experiments.pool import Event, Listener, Pool, TaskPool, follow, require_workers
 from occamrl.experiments.records import CURVE, Cell, Folder, Record, Records, locked
 from occamrl.experiments.resolver import Resolver, make_problem
 from occamrl.experiments.spec import as_data, check, read_spec
@@ -30,7 +30,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.problems.mdp import as_mdp
-from occamrl.protocols import Learner, Problem
+from occamrl.protocols import Learner, Problem, Rule
 from occamrl.running.identity import changes, identity
 from occamrl.running.result import Result
 from occamrl.running.storage import write_sealed
@@ -54,7 +54,8 @@ def play_cell(
     """Play a cell of the experiment in a folder and write its record; return a few facts."""
     folder = Folder(path)
     cell = Cell(**content)
-    record = folder.record_of(cell)  # perhaps of a worker that was killed before it could say so
+    # A worker may have been killed after it wrote the record, before it could say so.
+    record = folder.record_of(cell)
     checkpoint = folder.cells / f"{cell.id}.npz"
     if record is None or record["status"] != "done":
         problem = make_problem(cell.problem["name"], json.dumps(cell.problem["parameters"]))
@@ -79,6 +80,7 @@ def summarise(result: Result, thinning: int) -> dict[str, Any]:
     if thinning and episode.size > thinning:
         spaced = np.geomspace(1, episode.size, thinning).astype(np.int64) - 1
         episode = np.union1d(episode[spaced], episode[-1:])
+    # At these episodes only: the curves of a run may have a million points.
     sizes = np.array(result.blocks.episodes)
     block = np.searchsorted(np.cumsum(sizes), episode)
     cumulative = result.regret_at(episode)
@@ -110,9 +112,12 @@ def describe_agent(agent: Learner, problem: Problem) -> dict[str, Any]:
     """Return an agent's parameters in plain data, what is proved of it, and what is true."""
     described: dict[str, Any] = {}
     if is_dataclass(agent):
-        described = {each.name: to_json(getattr(agent, each.name)) for each in fields(agent)}
-    bases = agent.bases if isinstance(agent, Arena) else ()
-    proved: Any = agent.rule if isinstance(agent, Arena) else agent
+        described = {field.name: to_json(getattr(agent, field.name)) for field in fields(agent)}
+    proved: Learner | Rule = agent
+    bases: Sequence[Learner] = ()
+    if isinstance(agent, Arena):  # of which the rule is what something is proved of
+        proved = agent.rule
+        bases = agent.bases
     guarantee = str(getattr(proved, "guarantee", "not stated"))
     scaled = any(getattr(part, "scale", 1.0) != 1.0 for part in (proved, *bases))
     if scaled and guarantee not in ("none", "not stated"):
@@ -208,6 +213,7 @@ class Experiment:
         self.data = data
         self.name: str = data["name"]
         self.imports = list(imports)
+        # Other versions may draw or round differently: their results are not mixed.
         numbers = {f"{name} version": versions()[name] for name in ("occamrl", "numpy")}
         self.code = {key: {**numbers, **parts} for key, parts in identities.items()}
 
@@ -263,7 +269,7 @@ class Experiment:
             raise ParameterError(
                 "workers", got=workers, expected="none: the Dask scheduler has its own"
             )
-        count = require_integer("workers", processors() if workers is None else workers, 1)
+        count = require_workers(workers)
         stored = Folder(folder)
         make_folder(stored.path)
         with locked(stored.path) as lock:
@@ -285,6 +291,7 @@ class Experiment:
             function = f"{__name__}:play_cell"
             pool: TaskPool = Pool(function, min(count, max(len(todo), 1)), self.imports, [lock])
             if scheduler is not None:
+                # An extra: most installations do not have Dask.
                 from occamrl.experiments.dask import DaskPool
 
                 pool = DaskPool(function, scheduler, stored, self.imports)

@@ -21,6 +21,7 @@ def right_class(record: Record) -> float | None:
     """
     resolved = record["resolved"]
     phases = record["phases"]
+    # With the scope "all" every class that is left is played, not a chosen one.
     if resolved.get("scope") == "all" or not phases:
         return None
     base = resolved.get("true_base")
@@ -28,6 +29,7 @@ def right_class(record: Record) -> float | None:
         plays = phases[-1]["plays"]
         return float(plays[base] / max(1, sum(plays)))
     truth = resolved.get("true_class", resolved.get("true_support"))
+    # Episodes of estimation play whatever shows the most, by design.
     choices = [row for row in phases if row.get("label") != "estimation" and "chosen" in row]
     if truth is None or not choices:
         return None

@@ -32,7 +32,7 @@ from typing import IO, Any, Literal, Protocol, Required, TypedDict, cast
 import scipy.linalg  # noqa: F401  # loads SciPy's BLAS: only what is loaded can be limited
 from threadpoolctl import threadpool_limits
 
-from occamrl.errors import OccamRLError, Stopped, StorageError
+from occamrl.errors import OccamRLError, Stopped, StorageError, require_integer
 from occamrl.registry import import_modules
 from occamrl.running.progress import Progress, ctrl_c
 
@@ -105,9 +105,11 @@ def work() -> None:
     When it ends while a task is played, the pool wants to stop, or has been killed: the task stops
     at a block boundary, or after some grace with the process, so that nobody is left behind.
     """
+    # Answers go where the parent reads; what a task prints is not one, and goes to its errors.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what anybody prints is not an answer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    os.dup2(2, 1)
+    # Ctrl-C is the parent's, which asks for a stop by ending the input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     stopping = threading.Event()
     lines = queue.SimpleQueue[str | None]()
     last_report = 0.0
@@ -117,15 +119,18 @@ def work() -> None:
             lines.put(line)
         stopping.set()
         lines.put(None)
+        # The parent has killed a worker by then that does not stop; it may be dead itself.
         time.sleep(2.0 * GRACE_SECONDS)
         os._exit(1)
 
     def say(event: Event) -> None:
         nonlocal last_report
+        # A block may take less time than a report of it.
         if event["event"] == "progress" and time.monotonic() - last_report < PROGRESS_SECONDS:
             return
         last_report = time.monotonic()
-        with suppress(OSError):  # nobody listens any more
+        # If nobody listens any more, the input has ended, too.
+        with suppress(OSError):
             answers.write(json.dumps(event) + "\n")
             answers.flush()
 
@@ -174,7 +179,8 @@ class Worker:
         self.task = number
         self.heard = time.monotonic()
         stream = cast(IO[bytes], self.process.stdin)
-        with suppress(OSError):  # that it died is heard
+        # That it died before it could read is heard by the thread.
+        with suppress(OSError):
             stream.write(json.dumps(arguments).encode() + b"\n")
             stream.flush()
 
@@ -227,7 +233,8 @@ class Pool:
                 continue
             yield number, {"event": "begin"}
             event = call(self.function, arguments, lambda news: None, pressed)
-            stopped = event["event"] == "stopped"  # a run hears Ctrl-C itself
+            # A run hears Ctrl-C itself, so that ``pressed`` may not know of it.
+            stopped = event["event"] == "stopped"
             yield number, event
 
     def _play_in_processes(self, tasks: Sequence[Arguments], pressed: Callable[[], bool]) -> Events:
@@ -251,6 +258,7 @@ class Pool:
             except queue.Empty:
                 continue
             worker.heard = time.monotonic()
+            # Without a task it was stopped after its last one.
             playing = worker.task
             if event["event"] != "progress":
                 worker.task = None
@@ -325,7 +333,8 @@ def follow(
         with closing(pool.play(tasks)) as events:
             for number, event in events:
                 take(number, event)
-                if event["event"] == "storage":  # nothing can be written: the others stop as well
+                if event["event"] == "storage":
+                    # The disk is full, say: others would fail one after the other.
                     cause = OSError(event["errno"], os.strerror(event["errno"] or 0))
                     raise StorageError(event["path"], cause)
                 if event["event"] in ("done", "failed"):
@@ -336,6 +345,13 @@ def follow(
     finally:
         bar.close()
     return stopped
+
+
+def require_workers(workers: int | None) -> int:
+    """Return the number of processes: as many as there are processors by default."""
+    if workers is None:
+        return processors()
+    return require_integer("workers", workers, 1)
 
 
 def processors() -> int:

@@ -157,6 +157,7 @@ class Folder:
 
     def record_of(self, cell: Cell) -> Record | None:
         """Return the record of a finished or failed cell; None: there is none yet."""
+        # The id is a hash of the content, but a file can be given another name.
         path = self.cells / f"{cell.id}.json"
         if not path.exists():
             return None
@@ -340,6 +341,7 @@ def load(folder: str | Path) -> Records:
         Naming the file that is damaged; ``occamrl verify`` takes it out.
     """
     standing = status(folder)
+    # One is enough: `occamrl verify` lists all.
     for error in standing.damaged.values():
         raise error
     return standing

@@ -27,6 +27,7 @@ from occamrl.errors import Fault, InvalidInput, ParameterError, UnknownName, req
 from occamrl.models.families import AggregationFamily, FiniteFamily, LinearFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
+from occamrl.problems import named
 from occamrl.problems.mdp import as_mdp
 from occamrl.running.identity import identity, identity_of_problem
 from occamrl.selectors.references import largest, on_class, oracle, smallest
@@ -85,9 +86,11 @@ def noting(faults: list[Fault], key: str) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        faults += [fault_of(each, key, Named.model_fields) for each in error.errors()]
+        faults += [fault_of(details, key, Named.model_fields) for details in error.errors()]
     except InvalidInput as error:
-        where = error.where if error.where.startswith(key) else f"{key}.{error.where}"
+        where = error.where
+        if not where.startswith(key):
+            where = f"{key}.{where}"
         faults.append(Fault(where, f"{error.got}", str(error.expected)))
     except Exception as error:  # whatever a class makes of values that it does not expect
         got = f"{type(error).__name__}: {error}"
@@ -138,7 +141,7 @@ def parameters_of(kind: Kind) -> dict[str, inspect.Parameter]:
 @lru_cache(maxsize=4)
 def make_problem(name: str, parameters: str) -> Value:
     """Return a problem, its parameters given as JSON; cells that follow each other share it."""
-    problem = registry.make_problem(name, **json.loads(parameters))
+    problem = named.make_problem(name, **json.loads(parameters))
     as_mdp(problem)
     return problem
 
@@ -196,6 +199,7 @@ class Resolver:
                 built[name] = self._value(parameter, parameters.get(name), inside, built)
                 if built[name] is None and required:
                     raise ParameterError(inside, got="nothing", expected="a value: it is required")
+        # A class that is given what is wrong would complain about it once more.
         if len(self.faults) == faults_before:
             with noting(self.faults, key):
                 return kind(**built)
@@ -206,8 +210,7 @@ class Resolver:
     ) -> Value:
         """Return what a value stands for, by the annotation or the name of its parameter."""
         name = parameter.name
-        annotation = parameter.annotation
-        annotation = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        annotation = str(parameter.annotation)  # a class's has the name of the class in it
         if "FeatureMap" in annotation:
             return self._features(key, value)
         if "FiniteMDP" in annotation:
@@ -254,8 +257,11 @@ class Resolver:
         if parts[2] == "sqrt(SA)":
             return factor * math.sqrt(self.mdp.states * self.mdp.actions)
         theta = getattr(self.problem, "theta", None)
-        if isinstance(features, FeatureMap) and features.groups > 1:  # one-hot: theta is the kernel
-            theta = self.mdp.kernel() if self.mdp.stationary else None
+        if isinstance(features, FeatureMap) and features.groups > 1:
+            # Of one-hot features theta is the kernel, if there is one for all steps.
+            theta = None
+            if self.mdp.stationary:
+                theta = self.mdp.kernel()
         if theta is None:
             raise ParameterError(
                 key, got=repr(value), expected=f"a number: {self.title} has no theta"

@@ -113,7 +113,8 @@ class AgentEntry(Entry):
         if self.bases:
             bases = []
             for base in self.bases:
-                bases += [{"name": base.name, "parameters": each} for _, each in base.variants()]
+                for _, parameters in base.variants():
+                    bases.append({"name": base.name, "parameters": parameters})
             self.parameters = {**self.parameters, "bases": bases}
         if self.rule is not None:
             self.parameters = {**self.parameters, "rule": self.rule.model_dump()}
@@ -182,10 +183,10 @@ def as_data(spec: dict[str, Value]) -> tuple[dict[str, Value], list[str]]:
         if kind is thing:
             return name
         parameters = {}
-        for each in fields(kind):
-            value = getattr(thing, each.name)
-            if each.init and value is not each.default:
-                parameters[each.name] = value
+        for field in fields(kind):
+            value = getattr(thing, field.name)
+            if field.init and value is not field.default:
+                parameters[field.name] = value
         return {"name": name, "parameters": parameters}
 
     try:
@@ -247,9 +248,12 @@ def check(
                 limited = agent.only and {entry.name, label}.isdisjoint(agent.only)
                 if agent.name == _UNKNOWN or limited:
                     continue
-                seeds = [*spec.seeds, *spec.tuning_seeds] if agent.sweep else spec.seeds
+                seeds = [*spec.seeds]
+                if agent.sweep:
+                    seeds += spec.tuning_seeds
                 for who, options in agent.variants():
                     if problem is None:
+                        # Names can be checked without it.
                         faults += misnamed(agent.name, options, f"agent[{i}]")
                         continue
                     resolver = Resolver(problem, episodes)
@@ -272,9 +276,10 @@ def _validated(data: dict[str, Value]) -> tuple[Spec, list[Fault]]:
 
     What is wrong is left out, so that the rest can be looked at.
     """
-    of_spec = [each.alias or name for name, each in Spec.model_fields.items()]
+    of_spec = [field.alias or name for name, field in Spec.model_fields.items()]
     of_entries = [*ProblemEntry.model_fields, *AgentEntry.model_fields]
     faults: list[Fault] = []
+    # Pydantic stops at what it cannot read, so it is asked again without that.
     while True:
         try:
             return Spec.model_validate(data), faults
@@ -298,14 +303,15 @@ def _inconsistent(spec: Spec) -> Iterator[Fault]:
     seeds = [*spec.seeds, *spec.tuning_seeds]
     if len(set(seeds)) < len(seeds):
         yield Fault("seeds", f"{seeds!r:.100}", "each seed once, those of tuning_seeds included")
-    problems = Counter(label for entry in spec.problem for label, _ in entry.variants())
-    agents = Counter(label for entry in spec.agent for label, _ in entry.variants())
+    problems = count_labels(spec.problem)
+    agents = count_labels(spec.agent)
     for key, labels in (("problem", problems), ("agent", agents)):
         for label, count in labels.items():
             if count > 1 and label != _UNKNOWN:
                 yield Fault(f"{key}.label", f"{label!r} twice", "a label that no other entry has")
+    # A label that is looked for may be that of an entry that is wrong.
     if any(entry.name == _UNKNOWN for entry in (*spec.problem, *spec.agent)):
-        return  # the label may be that of an entry that is wrong
+        return
     names = {*problems, *(entry.name for entry in spec.problem)}
     for i, agent in enumerate(spec.agent):
         for j, only in enumerate(agent.only):
@@ -313,6 +319,14 @@ def _inconsistent(spec: Spec) -> Iterator[Fault]:
                 yield _no_label(f"agent[{i}].only[{j}]", only, names)
     if spec.baseline and spec.baseline not in agents:
         yield _no_label("baseline", spec.baseline, agents)
+
+
+def count_labels(entries: Sequence[Entry]) -> Counter[str]:
+    """Return how often each label occurs."""
+    counts = Counter[str]()
+    for entry in entries:
+        counts.update(label for label, _ in entry.variants())
+    return counts
 
 
 def _no_label(key: str, label: str, known: Iterable[str]) -> Fault:

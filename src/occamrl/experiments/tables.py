@@ -127,7 +127,8 @@ class Tables(ABC):
                 lines.append(r"\midrule")
             ends = interval_text(row["low"], row["high"])
             cells = [row["agent"], shown(row["regret"]), ends, shown(row["worst"])]
-            if len(self.runs) > 1:  # the name of a problem stands beside its first agent only
+            # The name of a problem stands beside its first agent only.
+            if len(self.runs) > 1:
                 cells.insert(0, row["problem"] if first else "")
             lines.append(" & ".join(cell.translate(_LATEX) for cell in cells) + r" \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])

@@ -2,7 +2,8 @@
 
 A :class:`Log` makes whole episodes of the batches of a :class:`Table`: labels of any kind become
 codes, rows are put in order, next states are filled in. What a label means is decided when a
-problem is given: :meth:`Log.flows` looks it up among the names of states and actions.
+problem is given: :meth:`Log.flows` looks it up among the names of states and actions
+(``logs/repairs.py``).
 
 Only counts of a block are kept, so that a file may be larger than memory; rows that have to be
 sorted are held, about 40 bytes each. The order of episodes matters: a policy that learned from
@@ -12,17 +13,16 @@ came. Sorted episodes come by when they begin, then by name.
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from occamrl.addresses import stream
 from occamrl.answers.wording import count_of
+from occamrl.arrays import Ints
 from occamrl.errors import (
     ParameterError,
     UnknownName,
@@ -31,69 +31,45 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.logs import table as cells
-from occamrl.logs.table import END, MISSING, Episodes, Labels, LogError, Table, open_table, refuse
-from occamrl.models.model import ELSEWHERE
+from occamrl.logs.repairs import Matching, Steps, count_rows
+from occamrl.logs.table import (
+    END,
+    MISSING,
+    Array,
+    Columns,
+    Episodes,
+    Labels,
+    LogError,
+    Table,
+    open_table,
+    refuse,
+)
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp
-from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
+from occamrl.protocols import Flow, Known, Outcomes, Problem
 from occamrl.running.flow import simulate
 
 GROWTH = 0.1  # of the data from one flow to the next
 _LABELS = ("episode", "state", "action", "next_state")
 _ROLES = (*_LABELS, "reward", "terminated", "truncated", "step")
-_DECIDES = 1e-3  # how far a reward may be from a listed one unless a tolerance is given, in the unit of [0, 1]
 _SAID = {
     "sorted": "rows were put in order",
     "next_state_filled": "next states came from the next row",
     "no_next_state": "last rows without a next state were dropped",
-    "unlisted": "rows with a state, action or reward that is missing or not in the models were dropped",
+    "unlisted": "rows with a state, action or reward that is missing or not in the models "
+    "were dropped",
     "rewards_replaced": "rewards were not near the one that the models list, which was taken",
     "ended": "episodes ended",
     "truncated": "episodes were truncated before the horizon",
     "split": "pieces of the length of the horizon were cut from longer episodes",
 }
 
-Rows = dict[str, NDArray[Any]]  # by role
-Roles = Mapping[str, Sequence[str]]  # the columns of each
+Rows: TypeAlias = dict[str, Array]  # by role; "row" is the number of each row in the table
+Roles: TypeAlias = Mapping[str, Sequence[str]]  # the columns of each
+Counts: TypeAlias = dict[str, int]  # of rows that were dropped or mended, by what was done
 
 
 class _Disorder(LogError):
     """Rows that would have to be sorted."""
-
-
-class Steps(NamedTuple):
-    """Whole episodes of a log, in codes."""
-
-    episode: Ints
-    step: Ints
-    state: Ints
-    action: Ints
-    next_state: Ints
-    reward: Floats  # NaN where it is missing
-    terminated: NDArray[np.bool_]
-    row: Ints  # the number of each row in the table
-
-    def where(self, kept: NDArray[np.bool_]) -> Steps:
-        """Return some of the rows."""
-        columns: list[Any] = [column[kept] for column in self]
-        return Steps(*columns)
-
-    @property
-    def begin(self) -> Ints:
-        """The rows at which episodes begin, and where the last one ends."""
-        return np.append(np.flatnonzero(np.diff(self.episode, prepend=-1)), self.episode.size)
-
-    def flow(self, first: int = 0, last: int | None = None) -> Flow:
-        """Return what was counted in the episodes from ``first`` up to ``last``."""
-        begin = self.begin[first : None if last is None else last + 1]
-        rows = slice(int(begin[0]), int(begin[-1]))
-        what = (
-            self.step[rows],
-            self.state[rows],
-            self.action[rows],
-            self.next_state[rows],
-            self.reward[rows],
-        )
-        return Flow.joined([Flow(*what, np.ones(what[0].size, np.int64), begin.size - 1)])
 
 
 class Log:
@@ -112,22 +88,21 @@ class Log:
         unlisted: str,
         split: bool,
     ) -> None:
-        self.source, self.tolerance, self.unlisted, self.split = (
-            table.source,
-            tolerance,
-            unlisted,
-            split,
-        )
-        self.report: dict[str, int] = {}
-        self.coded = (
-            False  # whether states and actions are numbers of the models, and rewards in [0, 1]
-        )
-        self.states, self.actions = Labels(), Labels()
-        self._table, self._roles, self._order_by = table, roles, order_by
+        self.source = table.source
+        self.tolerance = tolerance
+        self.unlisted = unlisted
+        self.split = split
+        self.report: Counts = {}
+        self.coded = False  # whether labels are numbers of the models, and rewards in [0, 1]
+        self.states = Labels()
+        self.actions = Labels()
+        self.roles = roles
+        self._table = table
+        self._order_by = order_by
         self._sorted: Rows | None = None
+        if order_by is not None:
+            self._sorted = self._sort()
         try:
-            if order_by is not None:
-                self._sorted = self._sort()
             self._count()
         except _Disorder:
             if "step" not in roles or self._sorted is not None:
@@ -137,92 +112,97 @@ class Log:
 
     def _count(self) -> None:
         """Read all of it once."""
-        self.rows = self.episodes = self.longest = 0
-        counted = dict[str, int]()
-        for block in self.blocks(counted):
-            self.rows, self.episodes = (
-                self.rows + block.step.size,
-                self.episodes + block.begin.size - 1,
-            )
+        self.rows = 0
+        self.episodes = 0
+        self.longest = 0
+        counts: Counts = {}
+        for block in self.blocks(counts):
+            self.rows += block.step.size
+            self.episodes += block.begin.size - 1
             self.longest = max(self.longest, int(block.step.max(initial=-1)) + 1)
         if not self.rows:
-            expected = "at least one row with a state, an action and a next state, in its own or in the next row"
-            raise LogError("rows", got="no step", expected=expected)
-        self.report |= counted
-
-    def _pieces(self, episodes: Episodes) -> Iterator[Rows]:
-        """Read it: rows in codes, as they come, or sorted ones from memory."""
-        roles, first = self._roles, 0
-        if self._sorted is not None:
-            for first in range(0, self._sorted["row"].size, cells.BLOCK):
-                yield {
-                    name: column[first : first + cells.BLOCK].copy()
-                    for name, column in self._sorted.items()
-                }
-            return
-        wanted = dict.fromkeys(chain(*roles.values(), [self._order_by] if self._order_by else []))
-        for batch in self._table.batches(list(wanted)):
-            if not (size := len(batch[roles["state"][0]])):
-                continue
-            rows: Rows = {
-                "row": np.arange(first, first + size),
-                "episode": np.zeros(size, np.int64),
-            }
-            for role, names in roles.items():
-                if role == "reward":
-                    rows[role] = cells.floats(
-                        names[0], batch[names[0]], first, "a number, or nothing"
-                    )
-                elif role in ("terminated", "truncated"):
-                    rows[role] = cells.flags(names[0], batch[names[0]], first)
-                elif role == "step":
-                    rows[role] = cells.floats(
-                        names[0], batch[names[0]], first, expected := "a whole number >= 0"
-                    )
-                    bad = ~((rows[role] >= 0) & (rows[role] == np.floor(rows[role])))
-                    refuse(names[0], bad, rows[role], expected, first)
-                else:
-                    coder = (
-                        episodes
-                        if role == "episode"
-                        else self.actions
-                        if role == "action"
-                        else self.states
-                    )
-                    rows[role] = coder.encode(names, batch, first).astype(
-                        np.int64 if role == "episode" else np.int32
-                    )
-            refuse(
-                self.field("episode"),
-                rows["episode"] == MISSING,
-                [None] * size,
-                "a label in every row",
-                first,
+            expected = (
+                "at least one row with a state, an action and a next state, "
+                "in its own or in the next row"
             )
-            if self._order_by:
-                rows["order"] = cells.ordered(self._order_by, batch[self._order_by], first)
+            raise LogError("rows", got="no step", expected=expected)
+        self.report |= counts
+
+    # Reading rows ---------------------------------------------------------------------------------
+
+    def _pieces(self) -> Iterator[Rows]:
+        """Yield rows in codes, some at a time: as they come, or sorted ones from memory."""
+        if self._sorted is None:
+            yield from self._read(Episodes())
+            return
+        for first in range(0, self._sorted["row"].size, cells.BLOCK):
+            rows = slice(first, first + cells.BLOCK)
+            yield {name: column[rows].copy() for name, column in self._sorted.items()}
+
+    def _read(self, episodes: Episodes) -> Iterator[Rows]:
+        """Yield rows in codes, as they come."""
+        wanted = dict.fromkeys(chain.from_iterable(self.roles.values()))
+        if self._order_by is not None:
+            wanted[self._order_by] = None
+        first = 0
+        for batch in self._table.batches(list(wanted)):
+            size = len(batch[self.roles["state"][0]])
+            if not size:
+                continue
+            rows: Rows = {"row": np.arange(first, first + size), "episode": np.zeros(size, int)}
+            for role in self.roles:
+                rows[role] = self._read_role(role, batch, first, episodes)
+            missing = rows["episode"] == MISSING
+            refuse(self.field("episode"), missing, None, "a label in every row", first)
+            if self._order_by is not None:
+                rows["order"] = cells.read_order(self._order_by, batch[self._order_by], first)
             yield rows
             first += size
+
+    def _read_role(self, role: str, batch: Columns, first: int, episodes: Episodes) -> Array:
+        """Return a role of some rows: codes of labels, numbers or flags."""
+        names = self.roles[role]
+        if role == "episode":
+            return episodes.encode(names, batch, first)
+        if role in _LABELS:
+            labels = self.actions if role == "action" else self.states
+            # Half of the memory: there are no more labels than that.
+            return labels.encode(names, batch, first).astype(np.int32)
+        (name,) = names
+        if role == "reward":
+            return cells.read_numbers(name, batch[name], first, "a number, or nothing")
+        if role == "step":
+            expected = "a whole number >= 0"
+            steps = cells.read_numbers(name, batch[name], first, expected)
+            whole = (steps >= 0) & (steps == np.floor(steps))
+            refuse(name, ~whole, steps, expected, first)
+            return steps
+        return cells.read_flags(name, batch[name], first)
 
     def _sort(self) -> Rows:
         """Return all rows in order: episodes by their first row, then by name."""
         episodes = Episodes()
-        pieces = list(self._pieces(episodes))
+        pieces = list(self._read(episodes))
         if not pieces:
             return {"row": np.zeros(0, np.int64)}
-        rows = {
-            name: np.concatenate([piece.pop(name) for piece in pieces]) for name in list(pieces[0])
-        }
-        key = rows.pop("order") if self._order_by else rows["step"]
-        ranks = episodes.ranks() if "episode" in self._roles else np.zeros(1, np.int64)
+        rows: Rows = {}
+        for name in list(pieces[0]):  # one after another, since they may be large
+            rows[name] = np.concatenate([piece.pop(name) for piece in pieces])
+        key = rows["step"] if self._order_by is None else rows.pop("order")
+
+        ranks = np.zeros(1, np.int64)
+        if "episode" in self.roles:
+            ranks = episodes.ranks()
         start = np.full(ranks.size, key.max(), key.dtype)
         np.minimum.at(start, rows["episode"], key)
-        place = np.empty_like(ranks)
-        place[np.lexsort((ranks, start))] = np.arange(ranks.size)
-        rows["episode"] = place[rows["episode"]]
+        position = np.empty_like(ranks)
+        position[np.lexsort((ranks, start))] = np.arange(ranks.size)
+        rows["episode"] = position[rows["episode"]]
+
         order = np.lexsort((key, rows["episode"]))
-        _tell(self.report, sorted=np.full(order.size, (np.diff(order) < 0).any()))
-        for name in rows:  # one after another, since they may be large
+        if (np.diff(order) < 0).any():
+            self.report["sorted"] = order.size
+        for name in rows:
             rows[name] = rows[name][order]
         key = key[order]
         same = np.append(False, (np.diff(key) == 0) & (np.diff(rows["episode"]) == 0))
@@ -234,311 +214,211 @@ class Log:
 
     def field(self, role: str) -> str:
         """Return the columns of a role, as errors name them."""
-        filled = role == "next_state" and role not in self._roles
-        return ", ".join(map(str, self._roles.get("state" if filled else role, (role,))))
+        if role == "next_state" and role not in self.roles:
+            role = "state"  # of the next row
+        return ", ".join(map(str, self.roles.get(role, (role,))))
 
-    def blocks(self, report: dict[str, int] | None = None) -> Iterator[Steps]:
-        """Read it: whole episodes in codes, about 100,000 rows in each block; ``report`` counts what was mended."""
-        held, last, count, told = list[Rows](), -1, 0, {} if report is None else report
-        for piece in chain(self._pieces(Episodes()), [None]):
-            if (
-                piece is not None and "episode" not in self._roles
-            ):  # one sequence, cut after rows that end it
-                none = np.zeros(piece["row"].size, bool)
-                ends = piece.get("terminated", none) | piece.get("truncated", none)
-                piece["episode"] += count + np.append(0, np.cumsum(ends)[:-1])
-                count += int(ends.sum())
-            held += [piece] if piece else []
-            size = sum(each["row"].size for each in held)
-            if not size or (
-                piece and (size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1])
-            ):
+    # Whole episodes -------------------------------------------------------------------------------
+
+    def blocks(self, report: Counts | None = None) -> Iterator[Steps]:
+        """Yield whole episodes in codes, about 100,000 rows in each block.
+
+        ``report`` counts what was mended.
+        """
+        counts: Counts = {} if report is None else report
+        held: list[Rows] = []
+        last = -1  # the episode of the last row of the block before
+        ended = 0
+        for piece in self._pieces():
+            if "episode" not in self.roles:
+                ended += self._number_episodes(piece, ended)
+            held.append(piece)
+            size = sum(rows["row"].size for rows in held)
+            if size < cells.BLOCK or held[0]["episode"][0] == piece["episode"][-1]:
                 continue
-            rows = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
-            episode = rows["episode"]
-            later = "the rows of an episode together; or name what orders them: order_by=, or a column step"
-            refuse(
-                self.field("episode"),
-                np.diff(episode, prepend=last) < 0,
-                episode,
-                later,
-                rows["row"],
-                _Disorder,
-            )
-            whole = (
-                episode.size if piece is None else int(np.argmax(episode == episode[-1]))
-            )  # the last one may go on
-            if whole:
-                yield self._steps({name: column[:whole] for name, column in rows.items()}, told)
-            last, held = int(episode[-1]), [{name: column[whole:] for name, column in rows.items()}]
+            rows = self._joined(held, last)
+            last = int(rows["episode"][-1])
+            whole = int(np.argmax(rows["episode"] == last))  # the last one may go on
+            yield self._steps({name: column[:whole] for name, column in rows.items()}, counts)
+            held = [{name: column[whole:] for name, column in rows.items()}]
+        if held:
+            yield self._steps(self._joined(held, last), counts)
 
-    def _steps(self, rows: Rows, report: dict[str, int]) -> Steps:
-        """Return whole episodes with the next state of each row; refuse wrong steps, and states that are no chain."""
-        number, state, size = rows["row"], rows["state"].astype(np.int64), rows["row"].size
+    def _number_episodes(self, rows: Rows, first: int) -> int:
+        """Give episodes of one sequence, cut after rows that end it, numbers; return how many end."""
+        ends = np.zeros(rows["row"].size, bool)
+        for role in ("terminated", "truncated"):
+            if role in rows:
+                ends |= rows[role]
+        rows["episode"] += first + np.append(0, np.cumsum(ends)[:-1])
+        return int(ends.sum())
+
+    def _joined(self, pieces: Sequence[Rows], last: int) -> Rows:
+        """Return pieces as one; refuse an episode that comes back after others."""
+        rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+        episode = rows["episode"]
+        back = np.diff(episode, prepend=last) < 0
+        expected = (
+            "the rows of an episode together; or name what orders them: order_by=, or a column step"
+        )
+        refuse(self.field("episode"), back, episode, expected, rows["row"], _Disorder)
+        return rows
+
+    def _steps(self, rows: Rows, counts: Counts) -> Steps:
+        """Return whole episodes with the next state of each row; refuse what is no chain."""
+        number = rows["row"]
+        size = number.size
         new = np.append(True, np.diff(rows["episode"]) != 0)
-        last, begin = np.append(new[1:], True), np.flatnonzero(new)
+        last = np.append(new[1:], True)
+        step = self._step_numbers(rows, np.flatnonzero(new))
+        terminated = rows.get("terminated", np.zeros(size, bool))
+        for role in ("terminated", "truncated"):
+            flag = rows.get(role, terminated)
+            expected = (
+                "true on the last row of an episode only; "
+                "without an episode column rows are cut there"
+            )
+            refuse(self.field(role), flag & ~last, flag, expected, number)
+
+        state = rows["state"].astype(np.int64)
+        action = rows["action"].astype(np.int64)
+        told = rows.get("next_state", np.full(size, MISSING)).astype(np.int64)
+        at_end = np.where(terminated, END, MISSING)
+        next_row = np.where(last, at_end, np.append(state[1:], MISSING))
+        next_state = np.where(told == MISSING, next_row, told)
+        broken = ~new & (state != np.roll(next_state, 1))
+        if broken.any():
+            expected = f"the {self.field('next_state')} of the row before"
+            refuse(self.field("state"), broken, self.states.decode(state), expected, number)
+
+        if self.unlisted == "error":
+            kept = next_state != MISSING
+            for role, codes in (("state", state), ("action", action)):
+                expected = 'a label in every row, or unlisted="drop"'
+                refuse(self.field(role), kept & (codes == MISSING), None, expected, number)
+        else:
+            kept = ~last | (told != MISSING) | terminated
+        filled = kept & (told == MISSING) & (next_state >= 0)
+        count_rows(counts, no_next_state=~kept, next_state_filled=filled, ended=terminated)
+        reward = rows.get("reward", np.full(size, math.nan))
+        episode = rows["episode"]
+        steps = Steps(episode, step, state, action, next_state, reward, terminated, number)
+        return steps.where(kept)
+
+    def _step_numbers(self, rows: Rows, begin: Ints) -> Ints:
+        """Return the number of each row in its episode; refuse a column that says another."""
+        size = rows["row"].size
         due = np.arange(size) - np.repeat(begin, np.diff(np.append(begin, size)))
         step = rows.get("step", due)
         expected = "0, 1, 2, ... in every episode; name a column that only orders rows in order_by="
-        refuse(self.field("step"), step != due, step, expected, number, _Disorder)
-        ended = rows.get("terminated", np.zeros(size, bool))
-        expected = (
-            "true on the last row of an episode only; without an episode column rows are cut there"
-        )
-        for role in ("terminated", "truncated"):
-            flag = rows.get(role, ended)
-            refuse(self.field(role), flag & ~last, flag, expected, number)
-        given = rows.get("next_state", np.full(size, MISSING)).astype(np.int64)
-        following = np.where(last, np.where(ended, END, MISSING), np.append(state[1:], MISSING))
-        filled = np.where(given == MISSING, following, given)
-        broken = ~new & (state != np.roll(filled, 1))
-        expected = f"the {self.field('next_state')} of the row before"
-        if broken.any():
-            refuse(self.field("state"), broken, self.states.decoded(state), expected, number)
-        kept = (
-            filled != MISSING if self.unlisted == "error" else ~(last & (given == MISSING) & ~ended)
-        )
-        action, reward = (
-            rows["action"].astype(np.int64),
-            rows.get("reward", np.full(size, math.nan)),
-        )
-        if self.unlisted == "error":
-            for role, codes in (("state", state), ("action", action)):
-                bad, expected = (
-                    kept & (codes == MISSING),
-                    'a label in every row, or unlisted="drop"',
-                )
-                refuse(self.field(role), bad, [None] * size, expected, number)
-        _tell(
-            report,
-            no_next_state=~kept,
-            next_state_filled=kept & (given == MISSING) & (filled >= 0),
-            ended=ended,
-        )
-        return Steps(rows["episode"], due, state, action, filled, reward, ended, number).where(kept)
+        refuse(self.field("step"), step != due, step, expected, rows["row"], _Disorder)
+        return due
+
+    # What a log is used for -----------------------------------------------------------------------
 
     def flows(
         self, known: Known, outcomes: Outcomes | None = None, rewards: RewardMap | None = None
     ) -> Iterator[Flow]:
-        """Return its episodes as flows that a learner of ``known`` can learn from; each is a tenth of those before.
+        """Yield its episodes as flows that a learner of ``known`` can learn from.
 
-        States and actions are looked up in ``known.names``; without names they are the integers
-        from 0. Rewards are those that ``known`` lists for what happened: the log's own are looked
-        at to tell outcomes with one next state apart, and are NaN where they are missing and not
-        known. ``outcomes`` is what the models allow (``features.attach(known)``), ``rewards`` or
-        ``known.unit`` the unit of the log.
+        Each is a tenth of those before. States and actions are looked up in ``known.names``;
+        without names they are the integers from 0. Rewards are those that ``known`` lists for what
+        happened: the log's own are looked at to tell outcomes with one next state apart, and are
+        NaN where they are missing and not known. ``outcomes`` is what the models allow
+        (``features.attach(known)``), ``rewards`` or ``known.unit`` the unit of the log.
         """
-        done, parts = 0, list[Flow]()
-        match = _Match(self, known, outcomes, rewards)
         for name in ("unlisted", "rewards_replaced", "truncated", "split"):
             self.report.pop(name, None)
+        matching = Matching(self, known, outcomes, rewards)
+        done = 0
+        parts: list[Flow] = []
         for codes in self.blocks():
-            block = match.rewarded(match.cut(match.named(codes)))
-            episodes, first = block.begin.size - 1, 0
+            block = matching.match(codes)
+            episodes = block.begin.size - 1
+            first = 0
             while first < episodes:
-                held, due = sum(part.episodes for part in parts), max(1, math.ceil(done * GROWTH))
+                due = max(1, math.ceil(done * GROWTH))
+                held = sum(part.episodes for part in parts)
                 last = min(episodes, first + due - held)
                 parts.append(block.flow(first, last))
-                first, held = last, held + last - first
-                if held == due:
+                if held + last - first == due:
                     yield Flow.joined(parts)
-                    done, parts = done + due, []
+                    done += due
+                    parts = []
+                first = last
         if parts:
             yield Flow.joined(parts)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, Array]:
         """Return all of it in memory, by column; episodes are numbered from 0."""
-        blocks = list(self.blocks())
-        found = {
-            name: np.concatenate([getattr(block, name) for block in blocks])
-            for name in Steps._fields[:-1]
+        parts = zip(*self.blocks(), strict=True)
+        columns = {
+            name: np.concatenate(part) for name, part in zip(Steps._fields, parts, strict=True)
         }
-        for name, labels in (
-            ("state", self.states),
-            ("action", self.actions),
-            ("next_state", self.states),
-        ):
-            found[name] = labels.decoded(found[name])
-        return found
+        del columns["row"]
+        columns["state"] = self.states.decode(columns["state"])
+        columns["action"] = self.actions.decode(columns["action"])
+        columns["next_state"] = self.states.decode(columns["next_state"])
+        return columns
 
     def __repr__(self) -> str:
-        return f"Log({self.source}: {count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')})"
+        sizes = f"{count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')}"
+        return f"Log({self.source}: {sizes})"
 
     def __str__(self) -> str:
-        told = [
-            f"{self.report[name]:,} {words}"
-            for name, words in _SAID.items()
-            if self.report.get(name)
-        ]
         sizes = f"{count_of(self.episodes, 'episode')}, {count_of(self.rows, 'step')}"
-        return "; ".join([f"{self.source}: {sizes}", *told])
-
-
-def _tell(report: dict[str, int], **marked: Any) -> None:
-    """Count rows that are marked."""
-    for name, rows in marked.items():
-        if total := int(np.count_nonzero(rows)):
-            report[name] = report.get(name, 0) + total
-
-
-class _Match:
-    """What takes blocks of a log to the states, actions and rewards of some models."""
-
-    def __init__(
-        self, log: Log, known: Known, outcomes: Outcomes | None, rewards: RewardMap | None
-    ) -> None:
-        names, sizes = (
-            None if log.coded else known.names,
-            {"state": known.states, "action": known.actions},
-        )
-        self.names = {
-            role: getattr(names, role + "s", None) or range(size) for role, size in sizes.items()
-        }
-        self.labels = {"state": log.states, "action": log.actions}
-        self.index = {role: self.labels[role].look_up(self.names[role]) for role in sizes}
-        nothing = Outcomes(
-            np.zeros(known.states * known.actions + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)
-        )
-        self.log, self.known, self.outcomes = (
-            log,
-            known,
-            outcomes or known.transition_rewards or nothing,
-        )
-        self.rewards = rewards or (RewardMap() if log.coded else RewardMap(*known.unit))
-        self.tolerance = _DECIDES if log.tolerance is None else log.tolerance / self.rewards.scale
-        origin = self.outcomes.pair // known.actions
-        self.stirs = np.zeros(known.states, bool)  # states that can be left
-        self.stirs[origin[self.outcomes.next_state != origin]] = True
-
-    def named(self, block: Steps) -> Steps:
-        """Look labels up; those that the models do not have are refused, or their rows dropped."""
-        kept, found = np.ones(block.row.size, bool), dict[str, Any]()
-        for role, kind in (("state", "state"), ("action", "action"), ("next_state", "state")):
-            codes: Ints = getattr(block, role)
-            found[role] = self.index[kind][codes]
-            bad = found[role] == MISSING
-            if role == "next_state":  # where an episode ends, its name does not matter
-                found[role], bad = (
-                    np.where(bad & block.terminated, END, found[role]),
-                    bad & ~block.terminated,
-                )
-            if self.log.unlisted == "error" and bad.any():
-                decoded = self.labels[kind].decoded(codes)
-                label = decoded[int(np.argmax(bad))]
-                refuse(self.log.field(role), bad, decoded, self._expected(kind, label), block.row)
-            kept &= ~bad
-        return self._drop(block._replace(**found), ~kept)
-
-    def _expected(self, kind: str, label: Hashable) -> str:
-        """Return the names of the models that are nearest to a label, and what to do."""
-        names = self.names[kind]
-        listed = f"one of 0 to {len(names) - 1}, as in the models"
-        if not isinstance(names, range):
-            names = [name for name in names if name != ELSEWHERE]
-            due, got = (len(each) if isinstance(each, tuple) else 1 for each in (names[0], label))
-            if due != got:
-                shape = f"a tuple of {due}" if due > 1 else "one value"
-                columns = f"{count_of(due, 'column')} in columns={{{kind!r}: ...}}"
-                return f"{shape}, as the {kind}s of the models are: name {columns}"
-            texts = [repr(name) for name in names[:10_000]]
-            near = difflib.get_close_matches(repr(label), texts, n=3, cutoff=0.3) or texts[:3]
-            listed = f"one of the {len(names)} {kind}s of the models, such as {', '.join(near)}"
-        return f'{listed}; add it to the models, or leave such rows out with unlisted="drop"'
-
-    def _drop(self, block: Steps, bad: NDArray[np.bool_]) -> Steps:
-        _tell(self.log.report, unlisted=bad)
-        return block.where(~bad) if bad.any() else block
-
-    def cut(self, block: Steps) -> Steps:
-        """Cut episodes that are longer than the horizon, or refuse them; count those that are shorter."""
-        horizon, log = self.known.horizon, self.log
-        piece, step = np.divmod(block.step, horizon)
-        advice = f"at most {horizon} steps, from 0: a problem with horizon={log.longest}, or read_log(..., split=True)"
-        if not log.split:
-            refuse(log.field("step"), piece > 0, block.step, advice, block.row)
-        new = (np.diff(block.episode, prepend=-1) != 0) | (np.diff(piece, prepend=0) != 0)
-        last = np.append(new[1:], True)[: new.size]
-        _tell(
-            log.report,
-            split=new & (piece > 0),
-            truncated=last & ~block.terminated & (step < horizon - 1),
-        )
-        return block._replace(episode=np.cumsum(new) - 1, step=step)
-
-    def rewarded(self, block: Steps) -> Steps:
-        """Move ends into the last state, where the models end, and put the rewards of the models in place."""
-        known, outcomes, log = self.known, self.outcomes, self.log
-        ends = block.terminated & (
-            (block.next_state == END) | self.stirs[np.maximum(block.next_state, 0)]
-        )
-        if self.stirs[-1]:
-            expected = "no end where the models go on, or models whose last state is an end"
-            refuse(log.field("terminated"), ends, block.terminated, expected, block.row)
-        block = block._replace(next_state=np.where(ends, known.states - 1, block.next_state))
-        pair = block.state * known.actions + block.action
-        base, paid = known.base_reward.ravel()[pair], self.rewards.to_unit(block.reward)
-        sought = (
-            np.full(pair.size, -1e9),
-            np.full(pair.size, 1e9),
-            np.nan_to_num(paid - base),
-        )  # below and above all
-        low, high, found = (
-            outcomes.index_of(pair, block.next_state, bonus, known.states) for bonus in sought
-        )
-        bonuses = np.append(outcomes.bonus, 0.0)  # 0 where an outcome is not listed
-        listed, far = (
-            base + bonuses[found],
-            ~(np.abs(paid - base - bonuses[found]) <= self.tolerance),
-        )
-        vague = far & (bonuses[high] - bonuses[low] > _DECIDES)
-        if log.unlisted == "error":
-            expected = "one that the models list, as it tells outcomes apart here; if it is rounded, tolerance="
-            if "reward" not in log._roles:
-                expected = (
-                    "a reward column, columns={'reward': ...}: rewards tell outcomes apart here"
-                )
-            refuse(log.field("reward"), vague, block.reward, expected, block.row)
-        if known.rewards_known:
-            _tell(log.report, rewards_replaced=far & ~vague & ~np.isnan(paid))
-        fill = known.rewards_known | (np.isnan(paid) & (found >= 0) & outcomes.bonus.any())
-        return self._drop(block._replace(reward=np.where(fill, listed, paid)), vague)
+        parts = [f"{self.source}: {sizes}"]
+        for name, words in _SAID.items():
+            if self.report.get(name):
+                parts.append(f"{self.report[name]:,} {words}")
+        return "; ".join(parts)
 
 
 # Reading ------------------------------------------------------------------------------------------
 
 
 def _roles_of(
-    columns: Mapping[str, Any] | None, names: Sequence[str]
+    columns: Mapping[str, str | Sequence[str] | None] | None, names: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the columns of each role that a table has."""
-    asked, roles = dict(columns or {}), dict[str, tuple[str, ...]]()
+    asked = dict(columns or {})
     for key in asked:
         require_choice("columns", key, (*_ROLES, "ended"))
     if "ended" in asked or ("terminated" not in names and "ended" in names):
         asked.setdefault("terminated", asked.pop("ended", "ended"))
+    roles: dict[str, tuple[str, ...]] = {}
     for role in _ROLES:
         value = asked.get(role, role if role in names else None)
         if value is None:
-            if role in ("state", "action") or (role == "episode" and role not in asked):
-                expected = f"its name, given under columns; there are {', '.join(map(str, names))}"
-                expected += "; None if the table is one sequence" * (role == "episode")
-                raise LogError(role, got="no such column", expected=expected)
+            _require_optional(role, role in asked, names)
             continue
-        parts = (value,) if isinstance(value, str) or value in names else tuple(value)
+        # A name need not be a string: the columns of a data frame may be numbers.
+        single = isinstance(value, str) or value in names
+        parts = (cast(str, value),) if single else tuple(value)
         if not parts or (len(parts) > 1 and role not in _LABELS):
-            raise ParameterError(
-                f"columns[{role!r}]", got=repr(value), expected="the name of one column"
-            )
+            expected = "the name of one column"
+            raise ParameterError(f"columns[{role!r}]", got=repr(value), expected=expected)
         for part in parts:
             if part not in names:
                 raise UnknownName(f"columns[{role!r}]", got=part, known=map(str, names))
         roles[role] = parts
     if "next_state" in roles and len(roles["next_state"]) != len(roles["state"]):
-        expected = f"as many columns as the state has, {len(roles['state'])}; or None, for those of the next row"
-        raise ParameterError(
-            "columns['next_state']", got=repr(roles["next_state"]), expected=expected
+        expected = (
+            f"as many columns as the state has, {len(roles['state'])}; "
+            "or None, for those of the next row"
         )
+        got = repr(roles["next_state"])
+        raise ParameterError("columns['next_state']", got=got, expected=expected)
     return roles
+
+
+def _require_optional(role: str, asked: bool, names: Sequence[str]) -> None:
+    """Refuse that there is no column of a role that is needed."""
+    if role in ("state", "action") or (role == "episode" and not asked):
+        expected = f"its name, given under columns; there are {', '.join(map(str, names))}"
+        if role == "episode":
+            expected += "; None if the table is one sequence"
+        raise LogError(role, got="no such column", expected=expected)
 
 
 def read_log(
@@ -550,11 +430,15 @@ def read_log(
     unlisted: str = "error",
     split: bool = False,
 ) -> Log:
-    """Return the log in a file, a data frame or a dataset, whatever its columns are called; every row is checked.
+    """Return the log in a file, a data frame or a dataset, whatever its columns are called.
+
+    Every row is checked.
 
     >>> import occamrl as orl
-    >>> days = {"store": ["A", "B", "A", "B"], "day": [1, 1, 2, 2], "stock": [4, 2, 3, 0], "order": ["no", "yes"] * 2}
-    >>> log = orl.read_log(days, {"episode": "store", "state": "stock", "action": "order"}, order_by="day")
+    >>> days = {"store": ["A", "B", "A", "B"], "day": [1, 1, 2, 2], "stock": [4, 2, 3, 0]}
+    >>> days["order"] = ["no", "yes", "no", "yes"]
+    >>> columns = {"episode": "store", "state": "stock", "action": "order"}
+    >>> log = orl.read_log(days, columns, order_by="day")
     >>> log
     Log(log: 2 episodes, 2 steps)
     >>> log.report["no_next_state"]  # print(log) says all that was dropped or mended
@@ -596,17 +480,21 @@ def read_log(
     return Log(table, _roles_of(columns, table.names), order_by, tolerance, unlisted, split)
 
 
-def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0) -> Log:
+def simulate_log(mdp: FiniteMDP | Problem, *, episodes: int, seed: int = 0) -> Log:
     """Return a log of simulated episodes of full length, by a uniformly random policy."""
-    problem, draw = as_mdp(mdp), stream(seed, "log")
-    allowed = problem.known.allowed / problem.known.allowed.sum(axis=1, keepdims=True)
-    chances = np.tile(allowed, (problem.horizon, 1, 1))
-    flows = [
-        simulate(problem, chances, 1, draw) for _ in range(require_integer("episodes", episodes, 1))
-    ]
-    names = ("state", "action", "next_state", "reward")
-    columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
-    columns["episode"] = np.repeat(np.arange(episodes), problem.horizon)
+    problem = as_mdp(mdp)
+    draw = stream(seed, "log")
+    allowed = problem.known.allowed
+    chances = np.tile(allowed / allowed.sum(axis=1, keepdims=True), (problem.horizon, 1, 1))
+    require_integer("episodes", episodes, 1)
+    flows = [simulate(problem, chances, 1, draw) for _ in range(episodes)]
+    columns = {
+        "episode": np.repeat(np.arange(episodes), problem.horizon),
+        "state": np.concatenate([flow.state for flow in flows]),
+        "action": np.concatenate([flow.action for flow in flows]),
+        "next_state": np.concatenate([flow.next_state for flow in flows]),
+        "reward": np.concatenate([flow.reward for flow in flows]),
+    }
     log = read_log(columns)
     log.source = f"simulated, seed {seed}"
     log.coded = True

@@ -1,4 +1,4 @@
-"""Tables as they come, and their cells: batches of columns, and codes, numbers, flags and dates made of them.
+"""Tables as they come, and their cells: batches of columns, in codes, numbers, flags and dates.
 
 A table is anything that has columns: a Parquet or CSV file, an Arrow table, a data frame of pandas
 or Polars, a mapping of arrays, a list of rows, a Minari dataset. It gives the columns that are
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import csv
 import datetime
-import importlib
 import itertools
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +23,20 @@ from numpy.typing import NDArray
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError
 from occamrl.protocols import Floats, Ints
 
-BLOCK = 2**17  # rows that are read at once
-MISSING, END = (
-    -1,
-    -2,
-)  # codes of what no label was given for: nothing, and the next state of an episode that ended
-_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?")
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from minari import EpisodeData, MinariDataset
 
-Columns = Mapping[str, Any]  # Arrow arrays by column, or lists of objects that Arrow does not take
+BLOCK = 2**17  # rows that are read at once
+MISSING = -1  # the code of a cell without a label
+END = -2  # the code of the next state of an episode that ended
+_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+Array: TypeAlias = NDArray[Any]  # of whatever a user's table holds
+Values: TypeAlias = Sequence[object] | Array
+Column: TypeAlias = "pa.Array | list[object]"
+Columns: TypeAlias = Mapping[str, Column]
 
 
 class LogError(InvalidInput):
@@ -40,11 +45,13 @@ class LogError(InvalidInput):
     @property
     def where(self) -> str:
         """The column and the row in words."""
-        return self.field if self.index is None else f"{self.field} in row {self.index[0]} (from 0)"
+        if self.index is None:
+            return self.field
+        return f"{self.field} in row {self.index[0]} (from 0)"
 
 
 class Table(NamedTuple):
-    """Something that has columns, and gives those that are asked for in batches, as often as it is asked."""
+    """Something that has columns, and gives those that are asked for in batches, repeatedly."""
 
     names: Sequence[str]
     batches: Callable[[Sequence[str]], Iterable[Columns]]
@@ -52,68 +59,118 @@ class Table(NamedTuple):
 
 
 def refuse(
-    field: str, bad: Any, values: Any, expected: str, rows: Any, error: type[LogError] = LogError
+    field: str,
+    bad: Sequence[bool] | NDArray[np.bool_],
+    values: Values | None,
+    expected: str,
+    rows: int | Ints,
+    error: type[LogError] = LogError,
 ) -> None:
-    """Refuse the first row that is marked; ``rows`` are the numbers of the rows, or that of the first."""
-    for row in np.flatnonzero(bad)[:1].tolist():
-        number = rows + row if isinstance(rows, int) else int(rows[row])
-        value = str(values[row]) if isinstance(values[row], np.datetime64) else values[row]
-        value = value.item() if isinstance(value, np.generic) else value
-        raise error(field, index=(number,), got=f"{value!r:.80}", expected=expected)
+    """Refuse the first row that is marked; ``rows`` are the numbers of all, or of the first.
+
+    Without ``values`` its cell is empty.
+    """
+    marked = np.flatnonzero(bad)
+    if not marked.size:
+        return
+    row = int(marked[0])
+    number = rows + row if isinstance(rows, int) else int(rows[row])
+    value = None if values is None else values[row]
+    # That a number or date is one of NumPy's is of no interest to whoever reads the message.
+    if isinstance(value, np.datetime64):
+        value = str(value)
+    elif isinstance(value, np.generic):
+        value = value.item()
+    raise error(field, index=(number,), got=f"{value!r:.80}", expected=expected)
 
 
 # Labels -------------------------------------------------------------------------------------------
 
 
-def label_of(value: Any) -> Any:
-    """Return a value as a label: a text that is written as a number is that number, what is missing is None.
+class CodedColumn(NamedTuple):
+    """Labels in codes; a code that no row has may stand for None."""
 
-    >>> label_of(" 4.0 ") == label_of("4") == 4, label_of("007"), label_of(("2", "Mon")), label_of(float("nan"))
-    (True, '007', (2, 'Mon'), None)
+    codes: Ints  # of each row; MISSING where its cell is empty
+    labels: Sequence[Hashable]  # that the codes 0, 1, ... stand for
+
+
+def label_of(value: Any) -> Any:
+    """Return a value as a label: a text that is written as a number is that number.
+
+    What is missing is None.
+
+    >>> label_of(" 4.0 ") == label_of("4") == 4, label_of("007"), label_of(("2", "Mon"))
+    (True, '007', (2, 'Mon'))
+    >>> label_of(float("nan")) is None
+    True
     """
     if isinstance(value, str):
-        value = value.strip()
-        if _NUMBER.fullmatch(value):
-            return float(value) if set(value) & set(".eE") else int(value)
-        return {"true": True, "false": False, "": None}.get(value.lower(), value)
+        text = value.strip()
+        if _NUMBER.fullmatch(text):
+            return float(text) if set(text) & set(".eE") else int(text)
+        return {"true": True, "false": False, "": None}.get(text.lower(), text)
     if isinstance(value, tuple):
         return tuple(label_of(part) for part in value)
-    gone = value is None or type(value).__name__ in ("NAType", "NaTType") or value != value  # NaN
-    return None if gone else value
+    # pandas has two objects of its own for what is missing; NaN alone differs from itself.
+    if type(value).__name__ in ("NAType", "NaTType") or value != value:
+        return None
+    return value
 
 
-def coded(field: str, column: Any, first: int) -> tuple[Ints, list[Any]]:
-    """Return a column as codes, MISSING where there is no value, and the label of each code."""
+def read_labels(field: str, column: Column, first: int) -> CodedColumn:
+    """Return a column of labels in codes; dates are refused, as every one of them would be new."""
     if isinstance(column, list):
-        seen: dict[Any, int] = {}
-        plain = [tuple(value) if isinstance(value, list) else value for value in column]
-        try:
-            codes = np.array([seen.setdefault(value, len(seen)) for value in plain], np.int64)
-        except TypeError:
-            bad = [type(value).__hash__ is None for value in plain]
-            refuse(field, bad, plain, "text, numbers, true or false, or tuples of them", first)
-            raise
-        values = list(seen)
+        codes, values = _code_objects(field, column, first)
     else:
-        coded = column.dictionary_encode()
-        codes, values = (
-            coded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False),
-            coded.dictionary.to_pylist(),
+        encoded = column.dictionary_encode()
+        codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
+        values = encoded.dictionary.to_pylist()
+    dates = (datetime.date, datetime.time, datetime.timedelta)
+    # The code MISSING is -1, which picks the entry that is appended.
+    is_date = np.array([*(isinstance(value, dates) for value in values), False])
+    if is_date.any():
+        advice = (
+            "a label: text, a number, true or false; "
+            "name dates in order_by=, and give a weekday or month as a number"
         )
-    advice = "a label: text, a number, true or false; name dates in order_by=, and give a weekday or month as a number"
-    dates = np.array(
-        [
-            isinstance(value, (datetime.date, datetime.time, datetime.timedelta))
-            for value in [*values, 0]
-        ]
-    )
-    if dates.any():
-        refuse(field, dates[codes], [str(values[c]) for c in codes], advice, first)
+        refuse(field, is_date[codes], [str(values[code]) for code in codes], advice, first)
     labels = [label_of(value) for value in values]
-    known = np.array(
-        [*(MISSING if label is None else c for c, label in enumerate(labels)), MISSING]
-    )
-    return known[codes], labels
+    present = np.arange(len(labels) + 1)
+    present[[*(label is None for label in labels), True]] = MISSING
+    return CodedColumn(present[codes], labels)
+
+
+def _code_objects(field: str, column: list[object], first: int) -> tuple[Ints, list[object]]:
+    """Return the codes of objects that Arrow does not take, and the objects that they stand for."""
+    keys = [tuple(value) if isinstance(value, list) else value for value in column]
+    unhashable = [type(key).__hash__ is None for key in keys]
+    refuse(field, unhashable, keys, "text, numbers, true or false, or tuples of them", first)
+    met: dict[object, int] = {}
+    codes = [met.setdefault(key, len(met)) for key in keys]
+    return np.array(codes, np.int64), list(met)
+
+
+def tuple_labels(columns: Sequence[CodedColumn]) -> CodedColumn:
+    """Return several columns as one, whose labels are the tuples of their cells.
+
+    A row with an empty cell in any column has the code MISSING. Tuples are numbered in the order
+    in which they are first met.
+    """
+    complete = np.all([column.codes != MISSING for column in columns], axis=0)
+    # A number for each tuple: comparing numbers is ten times as fast as comparing rows. It is made
+    # small again after every column, so that it cannot overflow.
+    key = np.zeros(np.count_nonzero(complete), np.int64)
+    for column in columns:
+        key = key * len(column.labels) + column.codes[complete]
+        key = np.unique(key, return_inverse=True)[1]
+    first_row = np.unique(key, return_index=True)[1]
+    order = np.argsort(first_row)
+    codes = np.full(complete.size, MISSING)
+    codes[complete] = np.argsort(order)[key]
+    labels = []
+    for row in np.flatnonzero(complete)[first_row[order]]:
+        labels.append(tuple(column.labels[column.codes[row]] for column in columns))
+    return CodedColumn(codes, labels)
 
 
 class Labels:
@@ -124,149 +181,148 @@ class Labels:
 
     def encode(self, names: Sequence[str], batch: Columns, first: int) -> Ints:
         """Return the codes of some rows; those of several columns are those of tuples."""
-        keys, labels = coded(names[0], batch[names[0]], first)
-        for k, name in enumerate(names[1:]):
-            others, more = coded(name, batch[name], first)
-            gone = (keys == MISSING) | (others == MISSING)
-            pairs, keys = np.unique(
-                np.where(gone, MISSING, keys * len(more) + others), return_inverse=True
-            )
-            parts = [None if pair < 0 else divmod(pair, len(more)) for pair in pairs.tolist()]
-            labels = [
-                at and ((*labels[at[0]],) if k else (labels[at[0]],)) + (more[at[1]],)
-                for at in parts
-            ]
-        codes = [
-            MISSING if label is None else self.codes.setdefault(label, len(self.codes))
-            for label in labels
-        ]
-        return np.array([*codes, MISSING], np.int64)[keys]
+        columns = [read_labels(name, batch[name], first) for name in names]
+        column = columns[0] if len(columns) == 1 else tuple_labels(columns)
+        codes = np.full(len(column.labels) + 1, MISSING)  # the last is what MISSING picks
+        for code, label in enumerate(column.labels):
+            if label is not None:
+                codes[code] = self.codes.setdefault(label, len(self.codes))
+        return codes[column.codes]
 
     def look_up(self, names: Sequence[Hashable]) -> Ints:
-        """Return what each code is in a list of names, MISSING where it is not in it; END and MISSING stay."""
-        book = {label_of(name): i for i, name in reversed(list(enumerate(names)))}
-        return np.array(
-            [*(book.get(label, MISSING) for label in self.codes), END, MISSING], np.int64
-        )
+        """Return the index of each code in a list of names, MISSING where it is not in it.
 
-    def decoded(self, codes: Ints) -> NDArray[Any]:
+        END and MISSING stay what they are.
+        """
+        index: dict[Hashable, int] = {}
+        for i, name in enumerate(names):
+            index.setdefault(label_of(name), i)  # of equal names the first
+        return np.array([*(index.get(label, MISSING) for label in self.codes), END, MISSING])
+
+    def decode(self, codes: Ints) -> Array:
         """Return the labels of codes, as integers where all are; None where there is none."""
         labels = list(self.codes)
-        whole = all(isinstance(label, int) for label in labels) and (codes >= 0).all()
-        array = np.empty(len(labels) + 2, np.int64 if whole else object)
-        array[: len(labels)] = labels if whole else np.fromiter(labels, object, len(labels))
-        array[len(labels) :] = 0 if whole else None
-        return array[codes]
+        if all(isinstance(label, int) for label in labels) and (codes >= 0).all():
+            return np.array(labels, np.int64)[codes]
+        objects = np.full(len(labels) + 2, None, object)  # END and MISSING pick the last two
+        for code, label in enumerate(labels):
+            objects[code] = label
+        return objects[codes]
 
 
 class Episodes:
-    """The episodes of a table, numbered as they are met; numbers that never decrease are not kept in a dictionary."""
+    """The episodes of a table, numbered as they are met.
+
+    Whole numbers that never decrease, as most logs have them, are not kept in a dictionary, which
+    would take more memory than the steps themselves.
+    """
 
     def __init__(self) -> None:
-        self.ids, self.count, self.labels = [np.zeros(0, np.int64)], 0, Labels()
+        self.ids: list[Ints] = []  # of whole numbers that never decreased: each once, by batch
+        self.count = 0
+        self.labels = Labels()
 
     def encode(self, names: Sequence[str], batch: Columns, first: int) -> Ints:
         """Return the number of the episode of each row."""
-        column = batch[names[0]]
-        whole = (
-            len(names) == 1
-            and not isinstance(column, list)
-            and str(column.type).startswith(("int", "uint"))
-        )
-        if whole and not column.null_count and not self.labels.codes:
-            ids, last = column.to_numpy(zero_copy_only=False).astype(np.int64), self.ids[-1][-1:]
-            steps = np.diff(ids, prepend=last if last.size else ids[:1] - 1)
+        ids = _whole_numbers(names, batch)
+        if ids is not None and not self.labels.codes:
+            last = self.ids[-1][-1] if self.ids else ids[0] - 1
+            steps = np.diff(ids, prepend=last)
             if (steps >= 0).all():
-                self.ids += [ids[steps > 0]] if steps.any() else []
-                codes = self.count - 1 + np.cumsum(steps > 0)
-                self.count += int((steps > 0).sum())
+                begins = steps > 0
+                codes = self.count - 1 + np.cumsum(begins)
+                if begins.any():
+                    self.ids.append(ids[begins])
+                self.count += int(begins.sum())
                 return codes
-        for known in np.concatenate(self.ids).tolist() if not self.labels.codes else ():
-            self.labels.codes[known] = len(self.labels.codes)
+        # From here on they are labels; those met before keep their numbers.
+        for id_ in itertools.chain.from_iterable(part.tolist() for part in self.ids):
+            self.labels.codes.setdefault(id_, len(self.labels.codes))
+        self.ids.clear()
         return self.labels.encode(names, batch, first)
 
     def ranks(self) -> Ints:
         """Return the place of each episode among all, by name: numbers before texts."""
-        labels = [label if isinstance(label, tuple) else (label,) for label in self.labels.codes]
-        if not labels:
+        if not self.labels.codes:
             return np.arange(self.count)
-        keys = [[(isinstance(part, str), part) for part in label] for label in labels]
+        keys = []
+        for label in self.labels.codes:
+            parts = label if isinstance(label, tuple) else (label,)
+            keys.append([(isinstance(part, str), part) for part in parts])
         return np.argsort(sorted(range(len(keys)), key=keys.__getitem__))
+
+
+def _whole_numbers(names: Sequence[str], batch: Columns) -> Ints | None:
+    """Return a single column of whole numbers without an empty cell; None if it is none."""
+    import pyarrow as pa
+
+    column = batch[names[0]]
+    if len(names) > 1 or isinstance(column, list):
+        return None
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return None
+    return column.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 # Columns of other kinds ---------------------------------------------------------------------------
 
 
-def floats(field: str, column: Any, first: int, expected: str) -> Floats:
+def read_numbers(field: str, column: Column, first: int, expected: str) -> Floats:
     """Return a column of numbers, NaN where one is missing."""
     import pyarrow as pa
 
     try:
-        found = pa.array(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowException:
-        values = [
-            label_of(value)
-            for value in (column if isinstance(column, list) else column.to_pylist())
-        ]
-        bad = [
-            not (value is None or isinstance(value, (int, float, np.number))) for value in values
-        ]
-        refuse(field, bad, values, expected, first)
-        found = np.array([math.nan if value is None else value for value in values], np.float64)
-    refuse(field, np.isinf(found), found, expected, first)
-    return np.asarray(found, np.float64)
+        numbers = pa.array(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowException:  # texts, or numbers of kinds that Arrow does not mix
+        cells = column if isinstance(column, list) else column.to_pylist()
+        values = [label_of(cell) for cell in cells]
+        allowed = (int, float, np.number, type(None))
+        refuse(field, [not isinstance(value, allowed) for value in values], values, expected, first)
+        numbers = np.array([math.nan if value is None else value for value in values], np.float64)
+    refuse(field, np.isinf(numbers), numbers, expected, first)
+    return np.asarray(numbers, np.float64)
 
 
-def flags(field: str, column: Any, first: int) -> NDArray[np.bool_]:
+def read_flags(field: str, column: Column, first: int) -> NDArray[np.bool_]:
     """Return a column of true and false, or 1 and 0."""
-    codes, labels = coded(field, column, first)
-    labels.append(None)
+    codes, labels = read_labels(field, column, first)
+    labels = [*labels, None]  # which MISSING picks
     bad = np.array([label not in (0, 1) for label in labels])
-    refuse(
-        field,
-        bad[codes],
-        [labels[c] for c in codes] if bad[codes].any() else (),
-        "true or false",
-        first,
-    )
+    if bad[codes].any():
+        refuse(field, bad[codes], [labels[code] for code in codes], "true or false", first)
     return np.array([bool(label) for label in labels])[codes]
 
 
-def ordered(field: str, column: Any, first: int) -> NDArray[Any]:
+def read_order(field: str, column: Column, first: int) -> Array:
     """Return a column of numbers or dates as numbers that can be compared."""
     import pyarrow as pa
 
     expected = (
         "a number or a date (as text: 2026-01-31, with a time if needed), in one form in all rows"
     )
-    array: Any = pa.array(column) if isinstance(column, list) else column
-    array = array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
-    refuse(
-        field, array.is_null().to_numpy(zero_copy_only=False), [None] * len(array), expected, first
-    )
-    times = [pa.timestamp("ns"), pa.timestamp("ns", "UTC")]
-    for kind in (
-        times
-        if str(array.type).startswith(("date", "timestamp"))
-        else [pa.int64(), pa.float64(), *times]
-    ):
+    array = pa.array(column)
+    if isinstance(array, pa.DictionaryArray):
+        array = array.dictionary_decode()
+    refuse(field, array.is_null().to_numpy(zero_copy_only=False), None, expected, first)
+    kinds = [pa.timestamp("ns"), pa.timestamp("ns", "UTC")]
+    if not pa.types.is_date(array.type) and not pa.types.is_timestamp(array.type):
+        kinds = [pa.int64(), pa.float64(), *kinds]
+    for kind in kinds:
         try:
             return np.asarray(array.cast(kind).to_numpy(zero_copy_only=False))
         except pa.ArrowException:
             continue
-    values = [str(value) for value in array.to_pylist()]
-    form = (
-        _NUMBER.fullmatch if _NUMBER.fullmatch(values[0]) else re.compile(r"\d{4}-\d\d-\d\d").match
-    )
-    odd = [not form(value) for value in values]
-    refuse(field, odd if any(odd) else [True], values, expected, first)
-    raise AssertionError
+    # No form fits all rows: tell the first that is not written as row 0, or row 0 if all are.
+    texts = [str(value) for value in array.to_pylist()]
+    form = _NUMBER.fullmatch if _NUMBER.fullmatch(texts[0]) else _DATE.match
+    refuse(field, [not form(text) for text in texts], texts, expected, first)
+    raise LogError(field, index=(first,), got=repr(texts[0]), expected=expected)
 
 
 # Tables -------------------------------------------------------------------------------------------
 
 
-def _parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> Table:
     """Read a Parquet file, some rows at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -283,85 +339,111 @@ def _parquet(path: Path) -> Table:
         ) from error
 
 
-def _csv(path: Path) -> Table:
-    """Read a CSV file with a line of names, some rows at a time; every value is text, as it may be a label."""
-    import pyarrow as pa
-
-    reader: Any = importlib.import_module("pyarrow.csv")
+def _csv_header(path: Path) -> list[str]:
+    """Return the names in the first line of a CSV file; other signs than commas are refused."""
     with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
         line = file.readline()
     sign = max(",;\t|", key=line.count)  # a comma unless there are more of another
-    if sign != "," or "\ufffd" in line:
-        got = (
-            "text that is not UTF-8"
-            if sign == ","
-            else f"columns that seem to be separated by {sign!r}"
+    got = ""
+    if sign != ",":
+        got = f"columns that seem to be separated by {sign!r}"
+    elif "\ufffd" in line:
+        got = "text that is not UTF-8"
+    if got:
+        expected = (
+            "commas and UTF-8: export it so, "
+            f"or pass pandas.read_csv(..., sep={sign!r}, encoding=...)"
         )
-        expected = f"commas and UTF-8: export it so, or pass pandas.read_csv(..., sep={sign!r}, encoding=...)"
         raise LogError(str(path), got=got, expected=expected)
-    header = [name.strip() for name in next(csv.reader([line]), [])]
+    return [name.strip() for name in next(csv.reader([line]), [])]
+
+
+def _read_csv(path: Path) -> Table:
+    """Read a CSV file, some rows at a time; every value is text, as it may be a label."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    header = _csv_header(path)
 
     def batches(names: Sequence[str]) -> Iterator[Columns]:
-        texts, nothing = dict.fromkeys(names, pa.string()), ["", "nan", "NaN"]
-        kinds = {
-            "column_types": texts,
-            "include_columns": names,
-            "null_values": nothing,
-            "strings_can_be_null": True,
-        }
-        block = max(BLOCK * 32, 2**12)
-        one_by_one = reader.ReadOptions(
-            use_threads=False, column_names=header, skip_rows=1, block_size=block
+        reading = arrow_csv.ReadOptions(
+            use_threads=False,
+            column_names=header,
+            skip_rows=1,
+            block_size=max(BLOCK * 32, 2**12),  # bytes
+        )
+        converting = arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=names,
+            null_values=["", "nan", "NaN"],
+            strings_can_be_null=True,
         )
         try:
-            with reader.open_csv(
-                path, read_options=one_by_one, convert_options=reader.ConvertOptions(**kinds)
-            ) as rows:
-                for batch in rows:
+            with arrow_csv.open_csv(
+                path, read_options=reading, convert_options=converting
+            ) as reader:
+                for batch in reader:
                     yield {name: batch.column(name) for name in names}
         except (OSError, pa.ArrowException) as error:
-            row = re.search("Row #([0-9]+)", str(error))
-            field, index = ("values", (int(row[1]) - 2,)) if row else (str(path), None)
             expected = "a CSV file in UTF-8, with a value for each name"
-            raise LogError(field, index=index, got=f"{error!s:.200}", expected=expected) from error
+            got = f"{error!s:.200}"
+            row = re.search("Row #([0-9]+)", str(error))
+            if row is None:
+                raise LogError(str(path), got=got, expected=expected) from error
+            # Arrow counts lines from 1, that of the names included.
+            index = (int(row[1]) - 2,)
+            raise LogError("values", index=index, got=got, expected=expected) from error
 
     return Table(header, batches, str(path))
 
 
-def _minari(dataset: Any, source: str = "minari") -> Table:
-    """Read a Minari dataset with Discrete spaces, some episodes at a time; a start other than 0 is taken off."""
-    offsets = []
-    for kind in ("observation_space", "action_space"):
-        if not hasattr(space := getattr(dataset, kind), "n"):
-            raise LogError(kind, got=space, expected="a Discrete space")
-        offsets.append(int(getattr(space, "start", 0)))
-    columns = ("episode", "state", "action", "next_state", "reward", "terminated")
+def _start_of(field: str, space: Any) -> int:
+    """Return the smallest value of a Discrete space; a dataset may bring its own kind of space."""
+    if not hasattr(space, "n"):
+        raise LogError(field, got=space, expected="a Discrete space")
+    return int(getattr(space, "start", 0))
 
-    def rows(k: int, episode: Any) -> tuple[NDArray[Any], ...]:
-        seen, chosen = np.asarray(episode.observations), np.asarray(episode.actions)
-        if seen.ndim != 1 or chosen.ndim != 1 or seen.size != chosen.size + 1:
-            got = f"observations {seen.shape}, actions {chosen.shape}"
+
+def _read_dataset(dataset: MinariDataset, source: str = "minari") -> Table:
+    """Read a dataset with Discrete spaces, some episodes at a time; states are counted from 0."""
+    first_state = _start_of("observation_space", dataset.observation_space)
+    first_action = _start_of("action_space", dataset.action_space)
+    names = ("episode", "state", "action", "next_state", "reward", "terminated")
+
+    def steps_of(k: int, episode: EpisodeData) -> tuple[Array, ...]:
+        observations = np.asarray(episode.observations)
+        actions = np.asarray(episode.actions)
+        one_dimensional = observations.ndim == actions.ndim == 1
+        if not one_dimensional or observations.size != actions.size + 1:
+            got = f"observations {observations.shape}, actions {actions.shape}"
             raise LogError(f"episode {k}", got=got, expected="T + 1 and T whole numbers")
-        states, actions = seen.astype(np.int64) - offsets[0], chosen.astype(np.int64) - offsets[1]
-        about = np.asarray(episode.rewards), np.asarray(episode.terminations)
-        return np.full(actions.size, k), states[:-1], actions, states[1:], *about
+        states = observations.astype(np.int64) - first_state
+        return (
+            np.full(actions.size, k),
+            states[:-1],
+            actions.astype(np.int64) - first_action,
+            states[1:],
+            np.asarray(episode.rewards),
+            np.asarray(episode.terminations),
+        )
 
-    def batches(names: Sequence[str]) -> Iterator[Columns]:
+    def batches(_: Sequence[str]) -> Iterator[Columns]:
         import pyarrow as pa
 
         episodes = enumerate(dataset.iterate_episodes())
-        while held := [rows(*each) for each in itertools.islice(episodes, 1024)]:
-            arrays = [pa.array(np.concatenate(column)) for column in zip(*held, strict=True)]
-            yield dict(zip(columns, arrays, strict=True))
+        while block := list(itertools.islice(episodes, 1024)):
+            steps = [steps_of(k, episode) for k, episode in block]
+            columns = [pa.array(np.concatenate(parts)) for parts in zip(*steps, strict=True)]
+            yield dict(zip(names, columns, strict=True))
 
-    return Table(columns, batches, source)
+    return Table(names, batches, source)
 
 
-def _arrow(column: Any) -> Any:
-    """Return a column in memory as an Arrow array, or as a list where Arrow does not take what it holds."""
+def _arrow(column: Any) -> Column:
+    """Return a column in memory as an Arrow array, or as a list where Arrow does not take it."""
     import pyarrow as pa
 
-    if hasattr(column, "to_arrow"):  # Polars
+    if hasattr(column, "to_arrow"):  # Polars, which need not be installed
         column = column.to_arrow()
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -369,58 +451,64 @@ def _arrow(column: Any) -> Any:
         array = column if isinstance(column, pa.Array) else pa.array(column, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):
         return list(column)
-    return array.to_pylist() if str(array.type).startswith(("list", "struct")) else array
+    if pa.types.is_nested(array.type):
+        return array.to_pylist()
+    return array
 
 
-def _in_memory(source: Any) -> Table:
+def _read_memory(source: Any) -> Table:
     """Read what has columns by name."""
-    if (
-        isinstance(source, (list, tuple))
-        and source
-        and all(isinstance(row, Mapping) for row in source)
-    ):
-        source = {
-            name: [row.get(name) for row in source]
-            for name in dict.fromkeys(n for row in source for n in row)
-        }
-    if not hasattr(source, "__getitem__") or isinstance(source, (list, tuple)):
-        expected = "a path, a data frame, an Arrow table, a mapping of columns or a list of rows (mappings)"
+    rows = isinstance(source, (list, tuple))
+    if rows and source and all(isinstance(row, Mapping) for row in source):
+        every = dict.fromkeys(itertools.chain.from_iterable(source))
+        source = {name: [row.get(name) for row in source] for name in every}
+    elif rows or not hasattr(source, "__getitem__"):
+        expected = (
+            "a path, a data frame, an Arrow table, a mapping of columns "
+            "or a list of rows (mappings)"
+        )
         raise ParameterError("log", got=f"{source!r:.100}", expected=expected)
 
-    def batches(names: Sequence[str]) -> Iterator[Columns]:
-        columns = {name: _arrow(source[name]) for name in names}
+    def batches(wanted: Sequence[str]) -> Iterator[Columns]:
+        columns = {name: _arrow(source[name]) for name in wanted}
         sizes = {name: len(column) for name, column in columns.items()}
         if len({*sizes.values()}) > 1:
-            raise LogError(
-                "rows", got=f"columns of lengths {sizes}", expected="one value per row in each"
-            )
+            got = f"columns of lengths {sizes}"
+            raise LogError("rows", got=got, expected="one value per row in each")
         for first in range(0, max(sizes.values()), BLOCK):
             yield {name: column[first : first + BLOCK] for name, column in columns.items()}
 
-    return Table(list(getattr(source, "column_names", getattr(source, "columns", source))), batches)
+    # Arrow tables have column_names, data frames columns; a mapping is its own list of names.
+    names = getattr(source, "column_names", getattr(source, "columns", source))
+    return Table(list(names), batches)
+
+
+def _load_minari(name: str) -> Table:
+    """Read a Minari dataset that lies on this machine."""
+    try:
+        import minari
+
+        dataset = minari.load_dataset(name.removeprefix("minari:"))
+    except ModuleNotFoundError as error:
+        advice = 'reading Minari datasets needs Minari: pip install "minari[hdf5]"'
+        raise OccamRLError(advice) from error
+    except (ValueError, KeyError, OSError) as error:
+        got = f"{name!r}: {error}"
+        raise LogError("dataset", got=got, expected="a Minari dataset here") from error
+    return _read_dataset(dataset, name)
 
 
 def open_table(source: Any) -> Table:
-    """Return a path, a data frame, an Arrow table, a mapping, a list of rows or a Minari dataset as a table."""
+    """Return a path, data frame, Arrow table, mapping, list of rows or dataset as a table."""
     if isinstance(source, str) and source.startswith("minari:"):
-        try:
-            dataset = importlib.import_module("minari").load_dataset(source.removeprefix("minari:"))
-        except ModuleNotFoundError as error:
-            raise OccamRLError(
-                'reading Minari datasets needs Minari: pip install "minari[hdf5]"'
-            ) from error
-        except (ValueError, KeyError, OSError) as error:
-            raise LogError(
-                "dataset", got=f"{source!r}: {error}", expected="a Minari dataset here"
-            ) from error
-        return _minari(dataset, source)
-    if hasattr(source, "iterate_episodes"):
-        return _minari(source)
+        return _load_minari(source)
+    if hasattr(source, "iterate_episodes"):  # Minari, which need not be installed
+        return _read_dataset(source)
     if isinstance(source, (str, Path)):
         path = Path(source)
         if not path.is_file():
             raise LogError(
                 str(source), got="no such file", expected="a Parquet or CSV file, or minari:ID"
             )
-        return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
-    return _in_memory(source)
+        return _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    return _read_memory(source)

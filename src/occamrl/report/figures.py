@@ -1,4 +1,4 @@
-"""All drawing: results, policies, classes in play, and curves with bands for comparisons and reports.
+"""All drawing: results, policies, classes in play, and curves with bands.
 
 Colours are those of Okabe and Ito. Curves are read off the blocks of a run, at some hundred
 episodes, so that a run of 10^15 episodes is drawn like one of a thousand. Logarithmic axes of
@@ -8,35 +8,30 @@ regret has a curve too. Files carry no date: equal data, equal files.
 
 from __future__ import annotations
 
-import importlib
-import io
 import math
-import re
 import textwrap
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from occamrl.answers.wording import format_number
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.experiments.tables import FEWEST, Runs, interval
-from occamrl.files import make_folder, write_whole
 from occamrl.protocols import Floats, Ints
 from occamrl.running.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+Style: TypeAlias = dict[str, Any]  # options of Matplotlib, which are of all kinds
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
 MARKS = ("o", "s", "^", "D", "v", "P", "h")
-FORMATS = ("pdf", "svg", "png")
-UNDATED: Any = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-SCALES = {
+UNDATED: dict[str, Style] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+LOGARITHMIC = {  # whether the axes of episodes and of regret are
     "linear": (False, False),
     "semilogx": (True, False),
     "semilogy": (False, True),
@@ -45,18 +40,18 @@ SCALES = {
 BANDS = ("bootstrap", "quantiles", "seeds")
 QUANTILES = (0.1, 0.9)  # of the seeds, of a band
 WIDTHS = {"column": 3.3, "page": 6.9}  # inches
-POINTS, EVERY = (
-    200,
-    4,
-)  # of a curve; intervals are computed at some of its points and linear between
+POINTS = 200  # of a curve
+EVERY = 4  # intervals are computed at every fourth point of a curve, and linear between
 DECADES = 6  # that a logarithmic axis of regret shows at most
 MOST_NAMES = 24  # states, classes or coordinates that an axis names
 LONGEST_NAME = 28  # characters
 ROW = 0.17  # inches that a name of small print takes
-COLUMN: Any = {
+COLUMN: Any = {  # newer types of Matplotlib list all keys, older ones have strings
     "font.size": 8,
     "axes.titlesize": "medium",
-    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
     "lines.linewidth": 1.2,
     "lines.markersize": 3.5,
     "pdf.fonttype": 42,
@@ -65,24 +60,36 @@ COLUMN: Any = {
 }
 
 
-def look(i: int) -> dict[str, Any]:
+class Curve(NamedTuple):
+    """Means over seeds at some episodes, with the ends of a band around them, or every seed."""
+
+    episode: Ints  # [n]
+    mean: Floats  # [n]
+    low: Floats | None = None  # [n]
+    high: Floats | None = None  # [n]
+    seeds: Floats | None = None  # [seeds, n]
+
+
+# Axes ---------------------------------------------------------------------------------------------
+
+
+def look(i: int) -> Style:
     """Return colour, dashes and marks of line i; after seven, dashes and marks move on."""
     turn = (i + i // len(COLOURS)) % len(DASHES)
-    places = (0.03 * (1 + i % 6), 0.2)  # apart from those of the neighbours
     return {
         "color": COLOURS[i % len(COLOURS)],
         "linestyle": DASHES[turn],
         "marker": MARKS[turn],
-        "markevery": places,
+        "markevery": (0.03 * (1 + i % 6), 0.2),  # apart from the marks of the neighbours
     }
 
 
 def text_of(name: object) -> str:
     """Return a name as a figure shows it: shortened, with dollar signs that begin no formula."""
     text = str(name)
-    return (text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…").replace(
-        "$", r"\$"
-    )
+    if len(text) > LONGEST_NAME:
+        text = text[: LONGEST_NAME - 1] + "…"
+    return text.replace("$", r"\$")
 
 
 def number(value: float, _: object = None) -> str:
@@ -103,83 +110,34 @@ def dress(axes: Axes, y: str = "cumulative regret", x: str = "episode") -> None:
         axes.locator_params(nbins=6)
 
 
-def name_rows(axes: Axes, names: Sequence[object]) -> None:
+def name_rows(axes: Axes, names: Sequence[object], maximum: int = MOST_NAMES) -> None:
     """Name the rows of a picture; of very many, some."""
-    every = -(-len(names) // MOST_NAMES)
-    axes.set_yticks(
-        range(0, len(names), every), [text_of(name) for name in names[::every]], fontsize="small"
-    )
+    every = math.ceil(len(names) / maximum)
+    shown = [text_of(name) for name in names[::every]]
+    axes.set_yticks(range(0, len(names), every), shown, fontsize="small")
 
 
 def set_scale(axes: Axes, scale: str) -> None:
     """Make axes linear or logarithmic; regret is linear below what has to be told from zero."""
-    log_x, log_y = SCALES[scale]
-    drawn = np.concatenate(
-        [np.zeros(1), *(np.asarray(line.get_ydata(), float) for line in axes.get_lines())]
-    )
+    log_x, log_y = LOGARITHMIC[scale]
+    lines = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
+    drawn = np.concatenate([np.zeros(1), *lines])
     positive = drawn[np.isfinite(drawn) & (drawn > 0.0)]
     if log_x:
         axes.set_xscale("log")
     if not log_y:
         axes.set_ylim(bottom=0.0)
     elif positive.size:
-        least = 10.0 ** np.floor(np.log10(max(positive.min(), positive.max() * 10.0**-DECADES)))
-        axes.set_yscale("symlog", linthresh=least, linscale=0.4)
-        axes.set_ylim(bottom=-0.15 * least)
+        smallest = max(positive.min(), positive.max() * 10.0**-DECADES)
+        threshold = 10.0 ** np.floor(np.log10(smallest))
+        axes.set_yscale("symlog", linthresh=threshold, linscale=0.4)
+        axes.set_ylim(bottom=-0.15 * threshold)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(number)
 
 
-def episodes_of(last: int) -> Ints:
-    """Return episodes from 1 to ``last``, half of them spread evenly, half in the logarithm."""
-    spread = [ends(1, last, POINTS // 2) for ends in (np.linspace, np.geomspace)]
-    return np.unique(np.clip(np.concatenate(spread).round(), 1, last).astype(np.int64))
-
-
-def curve_of(at: Ints, values: Floats, band: str | None = "bootstrap") -> dict[str, Any]:
-    """Return the mean over seeds of values [seeds, episodes] at some episodes, and the ends of a band, or every seed.
-
-    No end falls where all seeds rise: of bootstrap intervals all points have the same draws.
-    """
-    found: dict[str, Any] = {"episode": at, "mean": values.mean(axis=0), "low": None, "high": None}
-    if band == "seeds":
-        return found | {"each": values}
-    if band is None or len(values) < FEWEST:
-        return found
-    some = np.unique(np.append(np.arange(0, at.size, EVERY), at.size - 1))
-    ends = np.quantile(values.T[some], QUANTILES, axis=1)
-    if band == "bootstrap":
-        ends = np.array([interval(column) for column in values.T[some]], dtype=np.float64).T
-    if (np.diff(values) >= 0.0).all():
-        ends = np.maximum.accumulate(ends, axis=1)  # but for rounding they rise already
-    found["low"], found["high"] = (np.interp(at, at[some], side) for side in ends)
-    return found
-
-
-def draw_curves(
-    axes: Axes, curves: Sequence[Mapping[str, Any]], *, scale: str = "linear", **style: Any
-) -> None:
-    """Draw means over seeds with bands; a curve has name, episode, mean, low, high and perhaps each and look."""
-    drawn = len(axes.get_legend_handles_labels()[0])
-    for i, curve in enumerate(curves, start=drawn):
-        own = look(curve.get("look", i))
-        x, mean = np.array(curve["episode"], float), np.array(curve["mean"], float)
-        own["markevery"] = (
-            own["markevery"] if x.size > 1 else None
-        )  # the mark of a point is all there is to see
-        zero = " (0)" if SCALES[scale][1] and not mean.any() else ""
-        (line,) = axes.plot(x, mean, **{**own, "label": text_of(curve["name"]) + zero, **style})
-        for values in curve.get("each", ()):
-            axes.plot(x, values, color=line.get_color(), alpha=0.4, linewidth=0.5)
-        if curve.get("low") is not None:
-            low, high = (np.array(curve[side], float) for side in ("low", "high"))
-            axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    dress(axes)
-    set_scale(axes, scale)
-
-
 def new_axes(width: str | float) -> Axes:
-    """Return axes on a new figure of a journal's width, whose files have embedded fonts and no date."""
+    """Return axes on a new figure of a journal's width; its files embed fonts and have no date."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
     from matplotlib.figure import Figure
@@ -195,13 +153,74 @@ def new_axes(width: str | float) -> Axes:
 
     if isinstance(width, str):
         require_choice("width", width, WIDTHS)
-    inches = WIDTHS[width] if isinstance(width, str) else require_number("width", width, 1.0, 100.0)
-    figure = plt.figure(
-        figsize=(inches, max(2.4, 0.5 * inches)), layout="constrained", FigureClass=Journal
-    )
-    axes = figure.subplots()
+        inches = WIDTHS[width]
+    else:
+        inches = require_number("width", width, 1.0, 100.0)
+    size = (inches, max(2.4, 0.5 * inches))
+    axes = plt.figure(figsize=size, layout="constrained", FigureClass=Journal).subplots()
     axes.tick_params(labelsize=COLUMN["xtick.labelsize"])
     return axes
+
+
+# Curves -------------------------------------------------------------------------------------------
+
+
+def episodes_of(last: int) -> Ints:
+    """Return episodes from 1 to ``last``, half of them spread evenly, half in the logarithm."""
+    evenly = np.linspace(1, last, POINTS // 2)
+    logarithmically = np.geomspace(1, last, POINTS // 2)
+    spread = np.concatenate([evenly, logarithmically]).round()
+    return np.unique(np.clip(spread, 1, last).astype(np.int64))
+
+
+def curve_of(episode: Ints, values: Floats, band: str | None = "bootstrap") -> Curve:
+    """Return the mean over seeds of values [seeds, episodes], and a band or every seed.
+
+    No end falls where all seeds rise: of bootstrap intervals all points have the same draws.
+    """
+    curve = Curve(episode, values.mean(axis=0))
+    if band == "seeds":
+        return curve._replace(seeds=values)
+    if band is None or len(values) < FEWEST:
+        return curve
+    some = np.unique(np.append(np.arange(0, episode.size, EVERY), episode.size - 1))
+    ends = np.quantile(values.T[some], QUANTILES, axis=1)
+    if band == "bootstrap":
+        ends = np.array([interval(column) for column in values.T[some]], dtype=np.float64).T
+    if (np.diff(values) >= 0.0).all():
+        ends = np.maximum.accumulate(ends, axis=1)  # but for rounding they rise already
+    low, high = (np.interp(episode, episode[some], side) for side in ends)
+    return curve._replace(low=low, high=high)
+
+
+def draw_curves(
+    axes: Axes,
+    curves: Mapping[str, Curve],
+    *,
+    scale: str = "linear",
+    looks: Sequence[int] | None = None,
+    **style: Any,
+) -> None:
+    """Draw curves by name, in the looks of some numbers; by default those that come next."""
+    if looks is None:
+        drawn = len(axes.get_legend_handles_labels()[0])
+        looks = range(drawn, drawn + len(curves))
+    for i, (name, curve) in zip(looks, curves.items(), strict=True):
+        options = look(i)
+        if curve.episode.size == 1:
+            options["markevery"] = None  # the mark of a point is all there is to see
+        options["label"] = text_of(name)
+        if LOGARITHMIC[scale][1] and not curve.mean.any():
+            options["label"] += " (0)"
+        x = curve.episode.astype(float)
+        (line,) = axes.plot(x, curve.mean, **{**options, **style})
+        colour = line.get_color()
+        if curve.seeds is not None:
+            axes.plot(x, curve.seeds.T, color=colour, alpha=0.4, linewidth=0.5)
+        if curve.low is not None and curve.high is not None:
+            axes.fill_between(x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+    dress(axes)
+    set_scale(axes, scale)
 
 
 def plot(
@@ -214,50 +233,56 @@ def plot(
     problem: str | None = None,
     **style: Any,
 ) -> Axes:
-    """Draw the cumulative regret of the agents on a problem: of results, comparisons and records of experiments."""
+    """Draw the cumulative regret of the agents on a problem, over the seeds of each."""
     import matplotlib as mpl
 
-    require_choice("scale", scale, SCALES)
+    require_choice("scale", scale, LOGARITHMIC)
     if band is not None:
         require_choice("band", band, BANDS)
-    if problem is None and len(runs) > 1:
-        raise ParameterError("problem", got="none", expected=f"one of {list(runs)}")
     if problem is not None:
         require_choice("problem", problem, runs)
-    title = next(iter(runs)) if problem is None else problem
-    with mpl.rc_context(COLUMN if axes is None else {}):
-        axes, curves = new_axes(width) if axes is None else axes, list[dict[str, Any]]()
-        for name, results in runs[title].items():
+    elif len(runs) > 1:
+        raise ParameterError("problem", got="none", expected=f"one of {list(runs)}")
+    else:
+        (problem,) = runs
+    with mpl.rc_context(COLUMN if axes is None else None):
+        if axes is None:
+            axes = new_axes(width)
+        curves = {}
+        for name, results in runs[problem].items():
             last = min(result.total_episodes for result in results)
-            at = episodes_of(last) if last else np.zeros(1, np.int64)
-            values = np.array([result.regret_at(at) for result in results])
-            curves.append({"name": name, **curve_of(at, values, band)})
+            episode = episodes_of(last) if last else np.zeros(1, np.int64)
+            values = np.array([result.regret_at(episode) for result in results])
+            curves[name] = curve_of(episode, values, band)
         draw_curves(axes, curves, scale=scale, **style)
-        axes.set_title(text_of(title), loc="left", fontsize="medium")
+        axes.set_title(text_of(problem), loc="left", fontsize="medium")
         if len(axes.get_legend_handles_labels()[0]) > 1:
             axes.legend(frameon=False, fontsize="small", handlelength=3.4)
     return axes
 
 
+# Results ------------------------------------------------------------------------------------------
+
+
 def draw_result(
     result: Result, axes: Axes | None = None, *, width: str | float = "column", **options: Any
 ) -> Axes:
-    """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath."""
+    """Draw the cumulative regret; where the truth is not known, returns and the class in play."""
     if result.exact:
         return plot({"": {result.label: [result]}}, axes, width=width, **options)
     for name in ("scale", "band"):  # of regret
         options.pop(name, None)
-    axes = new_axes(width) if axes is None else axes
-    at, mean, error = smoothed(result)
-    (line,) = axes.plot(at, mean, **{"label": text_of(result.label), **options})
-    axes.fill_between(
-        at, mean - 2.0 * error, mean + 2.0 * error, color=line.get_color(), alpha=0.2, linewidth=0
-    )
+    if axes is None:
+        axes = new_axes(width)
+    episode, mean, error = smoothed(result)
+    (line,) = axes.plot(episode, mean, **{"label": text_of(result.label), **options})
+    band: Style = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0}
+    axes.fill_between(episode, mean - 2.0 * error, mean + 2.0 * error, **band)
     dress(axes, "return of an episode")
     if rows := class_rows(result):
-        divider: Any = importlib.import_module("mpl_toolkits.axes_grid1").make_axes_locatable(
-            axes
-        )  # it has no types
+        from mpl_toolkits.axes_grid1 import make_axes_locatable
+
+        divider = make_axes_locatable(axes)
         below = divider.append_axes("bottom", size=0.15 + ROW * len(rows), pad=0.12, sharex=axes)
         draw_classes(result, below)
         axes.set_xlabel("")
@@ -266,69 +291,77 @@ def draw_result(
 
 
 def smoothed(result: Result) -> tuple[Ints, Floats, Floats]:
-    """Return episodes, mean returns and standard errors of a window that moves over a twentieth of what is kept."""
+    """Return episodes, and of a window before each the mean return and its standard error.
+
+    The window is a twentieth of what is kept.
+    """
     returns = result.returns
     width = min(returns.size, max(10, returns.size // 20))
     ends = np.unique(np.linspace(width, returns.size, POINTS).astype(np.int64))
-    windows = [returns[end - width : end] for end in ends if end]
-    mean, spread = np.array([[window.mean(), window.std()] for window in windows]).reshape(-1, 2).T
-    return result.episodes[ends[ends > 0] - 1], mean, spread / math.sqrt(max(1, width - 1))
+    ends = ends[ends > 0]
+    windows = [returns[end - width : end] for end in ends]
+    mean = np.array([window.mean() for window in windows])
+    spread = np.array([window.std() for window in windows])
+    return result.episodes[ends - 1], mean, spread / math.sqrt(max(1, width - 1))
 
 
 def class_rows(result: Result) -> dict[int, str]:
-    """Return the classes that a picture shows, with their names: all; of very many, those that were in play."""
+    """Return the classes that a picture shows, by number; of very many, those that were in play."""
     rows = [row for row in result.phase_rows if isinstance(row.get("chosen"), int)]
     if not rows:
         return {}
-    names = list(
-        rows[-1].get("names")
-        or [f"class {m}" for m in range(1, max(row["chosen"] for row in rows) + 1)]
-    )
     played = {row["chosen"] for row in rows}
-    return {
-        m: names[m - 1] for m in range(1, len(names) + 1) if len(names) <= MOST_NAMES or m in played
-    }
+    names = rows[-1].get("names") or [f"class {m}" for m in range(1, max(played) + 1)]
+    every = dict(enumerate(names, start=1))
+    if len(every) <= MOST_NAMES:
+        return every
+    return {m: name for m, name in every.items() if m in played}
 
 
 def draw_classes(result: Result, axes: Axes) -> Axes:
     """Draw which class was in play in which episodes: a bar beside its name."""
     shown = class_rows(result)
-    places = {m: i for i, m in enumerate(shown)}
+    heights = {m: i for i, m in enumerate(shown)}
     for row in result.phase_rows:
-        if row.get("chosen") in places:
-            i = places[row["chosen"]]
-            axes.broken_barh(
-                [(row["first"] - 0.5, row["episodes"])],
-                (i - 0.36, 0.72),
-                color=COLOURS[i % len(COLOURS)],
-            )
+        if row.get("chosen") in heights:
+            i = heights[row["chosen"]]
+            bar = [(row["first"] - 0.5, row["episodes"])]
+            axes.broken_barh(bar, (i - 0.36, 0.72), color=COLOURS[i % len(COLOURS)])
     name_rows(axes, list(shown.values()))
-    axes.set(
-        xlabel="episode", xlim=(0.5, result.total_episodes + 0.5), ylim=(-0.6, len(shown) - 0.4)
-    )
+    ends = (0.5, result.total_episodes + 0.5)
+    axes.set(xlabel="episode", xlim=ends, ylim=(-0.6, len(shown) - 0.4))
     axes.xaxis.set_major_formatter(number)
     axes.spines[["top", "right"]].set_visible(False)
     return axes
 
 
 def draw_policy(
-    result: Result, axes: Axes | None = None, *, states: Any = None, actions: Any = None
+    result: Result,
+    axes: Axes | None = None,
+    *,
+    states: Sequence[str] | None = None,
+    actions: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw the policy: a row per state, a column per step, a colour per action; ``states`` and ``actions`` name."""
+    """Draw the policy: a row per state, a column per step, a colour per action."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    axes = plt.gca() if axes is None else axes
+    if axes is None:
+        axes = plt.gca()
     policy, state_names, action_names = result.named_policy(states, actions)
+    count = len(action_names)
     colours: list[Any] = list(COLOURS[:-1])
-    if len(action_names) > len(colours):
-        colours = [
-            plt.get_cmap("turbo")(i / (len(action_names) - 1)) for i in range(len(action_names))
-        ]
-    ends: Any = {"vmin": -0.5, "vmax": len(action_names) - 0.5}
-    cmap = ListedColormap(colours[: len(action_names)])
-    axes.imshow(policy.T, aspect="auto", cmap=cmap, interpolation="nearest", **ends)
+    if count > len(colours):
+        colours = [plt.get_cmap("turbo")(i / (count - 1)) for i in range(count)]
+    axes.imshow(
+        policy.T,
+        aspect="auto",
+        cmap=ListedColormap(colours[:count]),
+        interpolation="nearest",
+        vmin=-0.5,
+        vmax=count - 0.5,
+    )
     name_rows(axes, state_names)
     axes.locator_params(axis="x", integer=True)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value + 1:.0f}")
@@ -336,112 +369,18 @@ def draw_policy(
     used = np.unique(policy)
     if used.size <= MOST_NAMES:
         keys = [Patch(color=colours[a], label=text_of(action_names[a])) for a in used]
-        beside: Any = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "title": "action"}
-        axes.legend(handles=keys, frameon=False, fontsize="small", **beside)
+        axes.legend(
+            handles=keys,
+            frameon=False,
+            fontsize="small",
+            loc="upper left",
+            bbox_to_anchor=(1.01, 1.0),
+            title="action",
+        )
     return axes
 
 
-def draw_differences(
-    axes: Axes, model: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> None:
-    """Draw paired differences of total regret from a baseline, with intervals."""
-    for i, row in enumerate(rows):
-        low, high = row["interval"] or (row["mean"], row["mean"])
-        axes.plot([low, high], [i, i], color=COLOURS[0])
-        axes.plot([row["mean"]], [i], "o", color=COLOURS[0])
-    axes.axvline(0.0, color="0.4", linewidth=0.8)
-    sizes = [abs(row["mean"]) for row in rows if row["mean"]] or [1.0]
-    dress(axes, "", f"total regret minus that of {text_of(model['agents'][rows[0]['baseline']])}")
-    if max(sizes) > 30 * min(sizes):  # one agent would push the others onto zero
-        axes.set_xscale("symlog", linthresh=min(sizes))
-    name_rows(axes, [model["agents"][row["agent"]] for row in rows])
-    axes.margins(y=0.15)
-    axes.invert_yaxis()
-
-
-def draw_decisions(axes: Axes, found: Mapping[str, Any]) -> None:
-    """Draw what was in play from which episode on: shares of seeds, or norm bounds."""
-    at = np.array(found["episode"], float)
-    if found["kind"] == "norm":
-        low, high = (np.array(found[side], float) for side in ("low", "high"))
-        axes.plot(at, np.array(found["median"], float), color=COLOURS[0])
-        axes.fill_between(at, low, high, color=COLOURS[0], alpha=0.2, linewidth=0)
-        axes.set_xscale("log")
-        dress(axes, "norm bound")
-        return
-    rows = found["labels"]
-    edges = np.append(at, at[-1] * 1.05 + 1.0)
-    places = np.arange(len(rows) + 1) - 0.5
-    image = axes.pcolormesh(
-        edges, places, np.array(found["share"], float), cmap="Blues", vmin=0.0, vmax=1.0
-    )
-    axes.set_xscale("log")
-    name_rows(axes, rows)
-    axes.invert_yaxis()
-    axes.set(
-        xlabel="episode", ylabel={"class": "class", "base": "base"}.get(found["kind"], "coordinate")
-    )
-    axes.xaxis.set_major_formatter(number)
-    axes.get_figure().colorbar(image, ax=axes, label="share of seeds")  # type: ignore[union-attr]  # it has one
-
-
-def plates(model: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
-    """Yield (file name without ending, figure) for every plot of a report."""
-    from matplotlib.figure import Figure
-
-    def slug(text: str) -> str:
-        return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]
-
-    def made(title: str, height: float = 2.5) -> tuple[Figure, Axes]:
-        figure = Figure(figsize=(WIDTHS["column"], height), layout="constrained")
-        axes = figure.subplots()
-        lines = textwrap.wrap(title, 48, max_lines=3, placeholder="…")
-        axes.set_title("\n".join(lines), loc="left").set_parse_math(
-            False
-        )  # a name may hold a dollar sign
-        return figure, axes
-
-    for p, problem in enumerate(model["problems"], 1):
-        place = f"{p:02d}-{slug(problem['name'])}"
-        agents = [(one["agent"], model["agents"][one["agent"]], one) for one in problem["agents"]]
-        curves = [{**one["curve"], "name": agent, "look": i} for i, agent, one in agents]
-        for name in ("linear", "loglog"):
-            figure, axes = made(problem["name"], 2.5 + 0.08 * len(curves))
-            draw_curves(axes, curves, scale=name)
-            figure.legend(loc="outside lower center", ncols=2, frameon=False, handlelength=3.4)
-            yield f"{place}-regret-{name}", figure
-        if rows := [row for row in problem["differences"] if row["baseline"] == model["baseline"]]:
-            figure, axes = made(problem["name"], 0.9 + 0.22 * len(rows))
-            draw_differences(axes, model, rows)
-            yield f"{place}-differences", figure
-        for i, agent, one in agents:
-            if (found := one["decisions"]) is not None:
-                figure, axes = made(
-                    f"{agent}, {problem['name']}", 1.2 + min(ROW * len(found.get("rows", [])), 4.0)
-                )
-                draw_decisions(axes, found)
-                yield f"{place}-{i + 1:02d}-{slug(agent)}-decisions", figure
-
-
-def write_figures(
-    model: Mapping[str, Any], folder: Path, formats: Sequence[str] = FORMATS
-) -> list[Path]:
-    """Write every plot of a report into a folder, in every format; return the paths."""
-    import matplotlib as mpl
-
-    make_folder(folder)
-    written = []
-    with mpl.rc_context(COLUMN), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        for name, figure in plates(model):
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # it is laid out once, not once per format
-            for ending in formats:
-                drawn = io.BytesIO()
-                figure.savefig(drawn, format=ending, metadata=UNDATED.get(ending))
-                written.append(folder / f"{name}.{ending}")
-                write_whole(written[-1], drawn.getvalue())
-    return written
+# Answers ------------------------------------------------------------------------------------------
 
 
 def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
@@ -485,25 +424,17 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
     return axes
 
 
-def draw_worth(amounts: Mapping[str, Any], unit: str, axes: Axes) -> Axes:
+def draw_worth(amounts: Mapping[str, tuple[float, float, float]], unit: str, axes: Axes) -> Axes:
     """Draw what policies are worth: a point for the best guess, a bar for the range."""
-    names = list(amounts)
-    for i, name in enumerate(names):
-        value, low, high = amounts[name]
+    for i, (value, low, high) in enumerate(amounts.values()):
         if math.isfinite(low):
-            axes.plot(
-                [low, high],
-                [i, i],
-                color="tab:blue",
-                linewidth=6,
-                alpha=0.35,
-                solid_capstyle="butt",
-            )
+            bar: Style = {"linewidth": 6, "alpha": 0.35, "solid_capstyle": "butt"}
+            axes.plot([low, high], [i, i], color="tab:blue", **bar)
         axes.plot([value], [i], "o", color="tab:blue")
-        axes.annotate(
-            format_number(value), (value, i), textcoords="offset points", xytext=(0, 8), ha="center"
-        )
-    axes.set_yticks(range(len(names)), [textwrap.fill(text_of(name), 16) for name in names])
+        above: Style = {"textcoords": "offset points", "xytext": (0, 8), "ha": "center"}
+        axes.annotate(format_number(value), (value, i), **above)
+    names = [textwrap.fill(text_of(name), 16) for name in amounts]
+    axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.7)
     axes.margins(x=0.12)
     axes.locator_params(axis="x", nbins=5)

@@ -17,7 +17,8 @@ from occamrl.errors import as_path
 from occamrl.files import make_folder, write_whole
 from occamrl.protocols import Floats
 from occamrl.report import figures
-from occamrl.report.page import paragraphs, picture, questions, render_static, table
+from occamrl.report.html import paragraphs, picture, render_page, table
+from occamrl.report.page import questions
 
 _MOST_COORDINATES = 6  # of the state that are drawn
 
@@ -105,7 +106,8 @@ def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
         }
         for row in answer.rows
     ]
-    sections, asked = {"Evidence over time": table(shown)}, {}
+    sections: dict[str, str] = {"Evidence over time": table(shown)}
+    asked = {}
     if answer.evidence["steps"]:
         asked = answer.questions(runs)
         sections["Evidence over time"] += picture(answer.plot, "the evidence against each class")
@@ -133,6 +135,6 @@ def write_page(answer: Answer, path: str | Path, runs: int) -> Path:
     place: Any = as_path("path", path)
     make_folder(place.parent)
     write_whole(
-        place, render_static(answer.headline, sections, questions(asked) if asked else "").encode()
+        place, render_page(answer.headline, sections, questions(asked) if asked else "").encode()
     )
     return Path(place)

@@ -199,7 +199,7 @@ def flow_of_visits(mdp: FiniteMDP, visits: Counter[tuple[int, int]], episodes: i
     state, action = np.divmod(pair, mdp.actions)
     next_state = mdp.outcomes.next_state[outcome]
     reward = mean_rewards(mdp, pair, outcome)
-    count = np.array([visits[each] for each in visited])
+    count = np.array([visits[step_outcome] for step_outcome in visited])
     return Flow(step, state, action, next_state, reward, count, episodes)
 
 

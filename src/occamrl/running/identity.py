@@ -83,26 +83,26 @@ def identity(value: Any, name: str = "agent") -> dict[str, str]:
     if isinstance(value, (list, tuple)):
         if all(is_plain(part) for part in value):
             return {name: shortened(repr(list(value)))}
-        found = {name: f"{len(value)} entries"}
+        texts = {name: f"{len(value)} entries"}
         parts = {f"[{i}]": part for i, part in enumerate(value)}
     elif is_plain(value):
         return {name: shortened(repr(value.item() if isinstance(value, np.generic) else value))}
     elif isinstance(value, np.ndarray):
         return {name: f"{value.dtype}{list(value.shape)} {digest(value.tobytes())}"}
     elif isinstance(value, dict):
-        found = {name: f"{len(value)} entries"}
+        texts = {name: f"{len(value)} entries"}
         parts = {f".{key}": value[key] for key in sorted(value, key=str)}
     elif callable(value) and hasattr(value, "__qualname__"):
         return {name: name_of(value), **code_of(value)}
     else:
         kind = type(value)
-        found = {name: name_of(kind)}
+        texts = {name: name_of(kind)}
         parts = {f".{key}": part for key, part in sorted(stored_fields(value).items())}
         if package_of(kind) not in ("occamrl", "builtins", "numpy", "scipy"):
-            found |= code_of(kind)
+            texts |= code_of(kind)
     for key, part in parts.items():
-        found |= identity(part, name + key)
-    return found
+        texts |= identity(part, name + key)
+    return texts
 
 
 def identity_of_problem(known: Known) -> dict[str, str]:

@@ -32,6 +32,7 @@ class Progress:
         self._spoken = False
         self._began = time.perf_counter()
         self._due = self._began
+        # Nobody wants to read that a job of a moment is done.
         if not show:
             self._due += FIRST_AFTER
 
@@ -67,7 +68,8 @@ class Progress:
 def ctrl_c() -> Iterator[threading.Event]:
     """Turn Ctrl-C into a flag while a job is in progress; a second one interrupts it at once."""
     pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
+    # Signals go to the main thread; in another one the flag is never set.
+    if threading.current_thread() is not threading.main_thread():
         yield pressed
         return
 

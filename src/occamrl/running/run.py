@@ -227,10 +227,10 @@ class Run:
         known = self.result.known
         blocks = self.result.blocks
         state = self.result.state
-        at = self.result.at
+        start = self.result.at
         seen: dict[int, Flow] = {}  # what an environment has shown of the block already
         if self.result.cut is not None:  # go back to where the interrupted block began
-            state, at, seen = self.result.cut
+            state, start, seen = self.result.cut
             if not seen:
                 blocks.drop_last()
         first = blocks.total_episodes
@@ -239,13 +239,15 @@ class Run:
         plan = agent.plan(known, state, draw)
         require_plan(plan, known)
         length = min(plan.episodes - episodes_seen, end - first)
-        block = self.source.play(plan, first, length, self.result.seed, stop, at)
+        block = self.source.play(plan, first, length, self.result.seed, stop, start)
+        # Without flows nothing was played: a fault, or a stop, came before the first episode.
         if block.flows:
             flows = joined(seen, block.flows)
             cut = None
             if episodes_seen + block.episodes.sum() < plan.episodes:
-                shown = {} if self.source.environment is None else flows
-                cut = Cut(copy.deepcopy(state), at, shown)
+                cut = Cut(copy.deepcopy(state), start, {})
+                if self.source.environment is not None:  # whose episodes cannot be taken back
+                    cut = cut._replace(flows=flows)
             learn_block(agent, known, state, plan, flows)
             record_block(blocks, plan, block, new=not seen)
             self.result = replace(self.result, state=state, cut=cut, at=block.end)
