@@ -38,9 +38,9 @@ LADDER = MODEL.ladder({"steady": ["rate"], "rushes": ["rate", "rush"]})
 
 def day(draw: Rng, stock: int, order: int, rate: float, rush: float = 0.0) -> tuple[float, int]:
     """Let a day pass: reward and next stock."""
-    nobody, customer = shop(stock, order, rate=rate, rush=rush)
-    came = draw.random() < rate + rush * (stock > 2)
-    _, following, reward, _ = customer if came else nobody
+    outcomes = list(shop(stock, order, rate=rate, rush=rush))
+    customer_came = draw.random() < rate + rush * (stock > 2)
+    _, following, reward, _ = outcomes[int(customer_came)]
     return reward, following
 
 
@@ -59,7 +59,8 @@ def until_alarm(seed: int, alpha: float, rate: float, change: int, steps: int) -
     draw = np.random.default_rng(seed)
     stock = 2
     for step in range(steps):
-        stock = 2 if step % H == 0 else stock
+        if step % H == 0:
+            stock = 2
         order = int(draw.integers(2)) if draw.random() < 0.3 else agent.act(stock)
         reward, following = day(draw, stock, order, 0.37 if step < change else rate)
         agent.observe(stock, order, reward, following)
@@ -113,7 +114,8 @@ def foreign(runs: int) -> None:
         agent = agent_of(seed)
         denying = agent_of(seed)
         for step in range(300):
-            stock = 2 if step % H == 0 else stock
+            if step % H == 0:
+                stock = 2
             planned = agent.act(stock)
             order = planned
             if draw.random() < 0.5:
@@ -135,7 +137,8 @@ def logged_days(draw: Rng) -> list[dict[str, float]]:
     rows = []
     stock = 2
     for step in range(100 * H):
-        stock = 2 if step % H == 0 else stock
+        if step % H == 0:
+            stock = 2
         order = int(draw.integers(2))
         reward, following = day(draw, stock, order, 0.3, 0.25)
         rows.append(
@@ -186,7 +189,11 @@ def warm(seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    first_look = len(sys.argv) > 1
-    warm(2 if first_look else 10)
-    foreign(10 if first_look else 400)
-    alarms(6 if first_look else 200)
+    if len(sys.argv) > 1:  # a first look
+        warm(2)
+        foreign(10)
+        alarms(6)
+    else:
+        warm(10)
+        foreign(400)
+        alarms(200)
