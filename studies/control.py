@@ -37,6 +37,11 @@ QUICK = orl.CEM(candidates=16, elites=4, iterations=1, horizon=8, particles=2)
 TASKS = {**SYSTEMS, "Pendulum-v1": PENDULUM_V1}
 
 
+def of_size(size: Size, tiny: int, full: int) -> int:
+    """Return how much a study plays."""
+    return tiny if size.tiny else full
+
+
 @cache
 def ladder_of(name: str, **options: Any) -> orl.SimulatorLadder:
     """Return the ladder of a system; it is checked once."""
@@ -59,7 +64,7 @@ def played(
 ) -> orl.Result:
     """Return the result of learning in a system; ``options`` are those of the ladder."""
     options = options or {}
-    noise = {"sd": options["sd"]} if "sd" in options else {}
+    noise = {name: value for name, value in options.items() if name == "sd"}
     controller = orl.OccamControl(ladder=ladder_of(name, **options), planner=QUICK)
     world = world_of(name, truth, **noise)
     return orl.learn(controller, world, episodes=episodes, seed=seed, progress=False)
@@ -129,7 +134,7 @@ def reusing() -> Iterator[None]:
     honest = Address.generator
 
     def generator(address: Address, purpose: str) -> Rng:
-        return honest(address, "fits" if purpose == "ranked" else purpose)
+        return honest(address, purpose.replace("ranked", "fits"))
 
     with mock.patch.object(Address, "generator", generator):
         yield
@@ -190,11 +195,11 @@ def spread(values: Floats) -> str:
 def power(size: Size) -> str:
     """Measure real steps until each wrong class is rejected, and a truth outside is noticed."""
     rows = []
-    episodes = 2 if size.tiny else 10
+    episodes = of_size(size, 2, 10)
     for name in size.some(SYSTEMS):
         classes = list(SYSTEMS[name].classes)
         for truth in [*classes[1:], "outside"]:
-            wrong = len(classes) if truth == "outside" else classes.index(truth)
+            wrong = [*classes, "outside"].index(truth)  # classes
 
             def job(
                 i: int, name: str = name, truth: str = truth, wrong: int = wrong
@@ -218,7 +223,7 @@ def sensitivity(size: Size) -> str:
         ("deterministic", {"sd": 0.0}),
     ]
     rows = []
-    episodes = 1 if size.tiny else 5
+    episodes = of_size(size, 1, 5)
     for name in size.some(("pendulum, 2-d", "quadrotor, 6-d")):
         truth = list(SYSTEMS[name].truths)[-1]
         member = SYSTEMS[name].member(truth)
@@ -299,8 +304,8 @@ def on_a_grid(on_grid: OnGrid, columns: tuple[Floats, Floats, Floats]) -> list[f
     history = np.array(orl.select(log, on_grid.ladder, progress=False).history)
     steps = []
     for m in range(3):
-        over = history[:, 1 + m] > np.log(20)
-        steps.append(float(history[over.argmax(), 0]) if over.any() else np.inf)
+        rejected = history[history[:, 1 + m] > np.log(20), 0]
+        steps.append(float(rejected.min(initial=np.inf)))
     return steps
 
 
@@ -352,10 +357,10 @@ def views(size: Size) -> str:
     cases = []
     for name, task in SYSTEMS.items():
         cases += [(name, list(task.truths)[-1]), (name, "outside")]
-    episodes = 1 if size.tiny else 5
+    episodes = of_size(size, 1, 5)
     rows: list[tuple[str, ...]] = []
     for name, truth in size.some(cases):
-        system = seen(name, truth, draws=20 if size.tiny else 200)
+        system = seen(name, truth, draws=of_size(size, 20, 200))
 
         def job(i: int, system: Seen = system) -> list[list[float]]:
             return system.steps(i, episodes)
@@ -442,7 +447,7 @@ def rivals(name: str) -> dict[str, orl.OccamControl | Stubborn]:
 def returns(size: Size) -> str:
     """Compare returns of ten episodes with those of the planner that knows the truth."""
     rows = []
-    episodes = 1 if size.tiny else 10
+    episodes = of_size(size, 1, 10)
     labels: list[str] = []
     for name in size.some(TASKS):
         truth = list(TASKS[name].truths)[-1]
@@ -474,7 +479,7 @@ def baselines(size: Size) -> str:
     learners: Any = importlib.import_module("stable_baselines3")
     evaluation: Any = importlib.import_module("stable_baselines3.common.evaluation")
     options = {"device": "cpu", "policy_kwargs": {"net_arch": [64, 64]}}
-    steps = 200 if size.tiny else 50_000
+    steps = of_size(size, 200, 50_000)
     rows = []
     for name in size.some(TASKS):
         task = TASKS[name]
@@ -559,9 +564,7 @@ def real_log(size: Size) -> str:
         answer = orl.select(log, ladder, progress=False)
         seconds = time.process_time() - began
         judgement = answer.judgement
-        cells = []
-        for steps in judgement.rejected_after:
-            cells.append("-" if steps is None else str(steps))
+        cells = [str(steps or "-") for steps in judgement.rejected_after]
         cells += ["not offered"] * (4 - classes)
         left = f"{judgement.alive[-1]} of {len(ladder.members)}"
         rows.append(("measured", *cells, left, answer.most_plausible))
@@ -586,7 +589,7 @@ def real_log(size: Size) -> str:
 def cost(size: Size) -> str:
     """Measure CPU time a real step for 10, 50 and 200 simulators, the test alone."""
     rows = []
-    steps = 10 if size.tiny else 200
+    steps = of_size(size, 10, 200)
     for name in ("pendulum, 2-d", "quadrotor, 6-d"):
         task = SYSTEMS[name]
         rng = np.random.default_rng(0)
@@ -603,7 +606,9 @@ def cost(size: Size) -> str:
                 action = task.actions.draw(1, rng)
                 following = task.step(state[None], action, rng, wind=0.105)[0]
                 agent.observe(state, action[0], 0.0, following)
-                state = following if np.abs(following).max() < 20 else task.start(rng)
+                state = following
+                if np.abs(following).max() >= 20:
+                    state = task.start(rng)
             taken = 1e3 * (time.process_time() - began) / steps
             cells.append(f"{taken:.1f} ms ({checking:.1f} s to check)")
         rows.append((name, *cells))

@@ -40,7 +40,7 @@ from occamrl.errors import InvalidInput, OccamRLError, Stopped, StorageError
 from occamrl.experiments import checkpoints
 from occamrl.experiments.execution import Experiment, play_cell
 from occamrl.experiments.records import Cell, Folder, load, verify
-from occamrl.running.progress import Progress
+from occamrl.progress import Progress
 
 SPEC = """
 name = "robust"

@@ -59,7 +59,7 @@ def sell(agent: orl.Agent, draw: np.random.Generator, stock: int, order: str, ra
     law = list(shop(stock, order, rate=rate))
     chances = [outcome[0] for outcome in law]
     _, following, reward, ended = law[draw.choice(len(law), p=chances)]
-    agent.observe(stock, order, None if ended else reward, following, ended)
+    agent.observe(stock, order, reward, following, ended)
     return following if agent.step else 2
 
 
@@ -93,7 +93,10 @@ def work(
         if call % 2 == 0:
             acts.append(agent.act(stock))
         else:
-            stock = sell(agent, draw, stock, "none" if call % 3 == 0 else acts[-1], 0.4)
+            order = acts[-1]
+            if call % 3 == 0:
+                order = "none"
+            stock = sell(agent, draw, stock, order, 0.4)
         if path is not None:
             agent.save(path)
             agent = orl.Agent.load(path, occam())
@@ -319,8 +322,8 @@ def watched(seed: int, alpha: float, steps: int, change: Change) -> tuple[orl.Ag
     draw = np.random.default_rng(seed)
     stock = 2
     for step in range(steps):
-        order = "some" if stock < 2 else "none"
-        stock = sell(agent, draw, stock, order, 0.4 if step < change.step else change.rate)
+        rate = 0.4 if step < change.step else change.rate
+        stock = sell(agent, draw, stock, "some" if stock < 2 else "none", rate)
         if agent.alarm is not None:
             if step >= change.step:
                 return agent, step + 1

@@ -30,8 +30,8 @@ from occamrl.experiments import records as records_module
 from occamrl.experiments.league import league
 from occamrl.experiments.records import Folder, Records, locked, status
 from occamrl.intervals import interval
+from occamrl.progress import Progress
 from occamrl.protocols import Floats, State
-from occamrl.running.progress import Progress
 
 LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)"}}
 Options = dict[str, Any]  # of a spec

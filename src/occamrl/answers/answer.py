@@ -30,6 +30,7 @@ from occamrl.arrays import Floats
 from occamrl.errors import NotAvailable, OccamRLError
 from occamrl.evidence.worlds import FiniteWorlds
 from occamrl.policies import Policy
+from occamrl.progress import Progress
 from occamrl.protocols import (
     DoubtfulPair,
     Evidence,
@@ -269,11 +270,19 @@ class Answer:
                 "no worth and no policy: rewards are not known; "
                 "give known=mdp.known, or use orl.Model"
             )
-        return self.weigher.worlds(self.state).sized(self.runs, self.maximum)
+        return self._possible.sized(self.runs, self.maximum)
+
+    @cached_property
+    def _possible(self) -> Worlds:
+        return self.weigher.worlds(self.state)
 
     def simulated(self, runs: int, maximum: int | None = None) -> Answer:
         """Return the same answer with so many simulated episodes behind every worth."""
-        return replace(self, runs=runs, maximum=maximum)
+        answer = replace(self, runs=runs, maximum=maximum)
+        if self.valued:
+            # What was simulated already is not simulated again.
+            vars(answer)["_possible"] = self._possible
+        return answer
 
     @cached_property
     def _best(self) -> World:
@@ -281,11 +290,27 @@ class Answer:
 
     def _interval(self, worth: Worth) -> Interval:
         """Return a worth: in the best model, and its range over all that are possible."""
-        guess = float(worth(self._best).mean())
         if self.misspecified:
-            return Interval(guess, math.nan, math.nan)
-        low, high = self.worlds.extremes(worth)
+            return Interval(float(worth(self._best).mean()), math.nan, math.nan)
+        low, high = self._extremes(worth)
+        guess = float(worth(self._best).mean())
         return Interval(guess, min(low, guess), max(high, guess))
+
+    def _extremes(self, worth: Worth) -> tuple[float, float]:
+        """Return the least and the largest worth; simulating it may take long, and says so."""
+        if self.worlds.exact:
+            return self.worlds.extremes(worth)
+        worlds = min(self.judgement.alive[-1], self.maximum or math.inf)
+        bar = Progress("worth", int(worlds), None, "simulators")
+
+        def shown(world: World) -> Floats:
+            returns = worth(world)
+            bar.update(bar.done + 1)
+            return returns
+
+        extremes = self.worlds.extremes(shown)
+        bar.close()
+        return extremes
 
     @cached_property
     def _recommended(self) -> PolicyRule:
@@ -474,6 +499,8 @@ class Answer:
                 "misfits": self.misfits,
                 "policy": self.policy.rows,
             }
+        if self.most_plausible:
+            data["simulator"] = self.most_plausible
         # numbers that JSON does not have become null
         text = json.dumps(data, default=str)
         plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)

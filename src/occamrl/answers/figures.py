@@ -420,7 +420,8 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
     }
     axes.set_yticks([math.log(each) for each in shown], list(shown.values()), fontsize="small")
     what = "times worse" if answer.evidence == "likelihood" else "evidence against it"
-    axes.set(xscale="log", xlabel="episodes", ylim=(-0.04 * top, 1.04 * top))
+    time = "real steps" if answer.counted_in == "step" else "episodes"
+    axes.set(xscale="log", xlabel=time, ylim=(-0.04 * top, 1.04 * top))
     axes.set_ylabel(what, labelpad=0.0)  # beside long numbers, within the margin of a figure
     axes.legend(fontsize="small")
     return axes

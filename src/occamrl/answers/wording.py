@@ -479,7 +479,10 @@ def simulated_questions(answer: Answer) -> dict[str, list[str]]:
             where = (
                 f"in the {answer.maximum} most plausible of the {alive:,} simulators that are left"
             )
-    earns = f"The planner earns {money_range(answer, answer.worth)} per episode, {where}."
+    worth = money_range(answer, answer.worth)
+    if answer.misspecified:
+        worth = money(answer, answer.value)
+    earns = f"The planner earns {worth} per episode, {where}."
     asked[QUESTIONS["worth"]] = [earns]
     losses = []
     for name, price in answer.price_of_simplicity.items():
@@ -490,6 +493,9 @@ def simulated_questions(answer: Answer) -> dict[str, list[str]]:
 
 def _loss(answer: Answer, price: Interval) -> str:
     """Say what a policy loses."""
+    if math.isnan(price.low):  # no model fits
+        direction = "less" if price.value > 0.0 else "more"
+        return f"earn {money(answer, abs(price.value))} {direction}, if the correction holds"
     if price.low > 0.0:
         return f"earn {money_range(answer, price)} less"
     if price.high < 0.0:

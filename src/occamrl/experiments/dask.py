@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.pool import Arguments, Event, Events, call
 from occamrl.experiments.records import Folder
+from occamrl.progress import ctrl_c
 from occamrl.registry import import_modules
-from occamrl.running.progress import ctrl_c
 
 if TYPE_CHECKING:
     from distributed import Future

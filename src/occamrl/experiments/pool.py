@@ -33,8 +33,8 @@ import scipy.linalg  # noqa: F401  # loads SciPy's BLAS: only what is loaded can
 from threadpoolctl import threadpool_limits
 
 from occamrl.errors import OccamRLError, Stopped, StorageError, require_integer
+from occamrl.progress import Progress, ctrl_c
 from occamrl.registry import import_modules
-from occamrl.running.progress import Progress, ctrl_c
 
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang
 GRACE_SECONDS = 1.0  # from Ctrl-C to the end of workers that do not stop by themselves

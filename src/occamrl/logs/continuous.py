@@ -14,8 +14,8 @@ from occamrl.control.system import Choices
 from occamrl.errors import Interrupted, ShapeError, as_floats
 from occamrl.logs.log import Log, read_log
 from occamrl.logs.table import LogError, open_table, refuse
+from occamrl.progress import Progress, ctrl_c
 from occamrl.protocols import Floats, System, Transition
-from occamrl.running.progress import Progress, ctrl_c
 
 
 class ContinuousEpisode(NamedTuple):

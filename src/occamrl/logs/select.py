@@ -41,8 +41,8 @@ from occamrl.logs.continuous import select_simulators
 from occamrl.logs.log import Log, read_log
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import Model, ParametricLadder
+from occamrl.progress import Progress
 from occamrl.protocols import Evidence, Flow, Known, Outcomes, State
-from occamrl.running.progress import Progress
 from occamrl.selectors.arl_gen import ARLGen
 
 _NOTHING = 1e-9  # a distance that is none

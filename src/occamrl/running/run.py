@@ -22,6 +22,7 @@ from occamrl.addresses import generator
 from occamrl.errors import Interrupted, ParameterError, require_integer
 from occamrl.policies import require_policy
 from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.progress import Progress, ctrl_c
 from occamrl.protocols import (
     MOST_EPISODES,
     Controller,
@@ -36,7 +37,6 @@ from occamrl.protocols import (
 )
 from occamrl.running.flow import PolicyArray, play
 from occamrl.running.identity import changes, identity
-from occamrl.running.progress import Progress, ctrl_c
 from occamrl.running.result import Blocks, Cut, IfReal, Phase, Result
 
 Facts = Mapping[str, Any]  # of a plan, or its diagnostics
