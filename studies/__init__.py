@@ -1,4 +1,4 @@
-"""Studies: what the pages show, measured again by named commands; nothing here is part of the package."""
+"""Studies: what the pages show, measured by named commands; no part of the package."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""From a CSV file to a page: how often the class is right, whether ranges hold, what the recommended policy is worth.
+"""From a CSV file to a page: is the class right, do ranges hold, what is the policy worth.
 
     python -m studies.answers            five truths, ten logs of 2,000 episodes each
     python -m studies.answers --quick    two truths, two logs of 300 episodes each
@@ -52,7 +52,7 @@ COLUMNS = {
 def kiosk(
     state: tuple[int, str], delivery: int, *, mean: float, weekend: float = 0.0, quiet: float = 0.0
 ) -> Iterator[Any]:
-    """Sell crates at 3; a crate costs 1.4, keeping one costs .15 a day, a delivery .5; on quiet days nobody comes."""
+    """Sell crates at 3; one costs 1.4, keeping it .15 a day, a delivery .5; quiet days."""
     crates, day = state
     rate, after = mean + weekend * (day in DAYS[5:]), DAYS[(DAYS.index(day) + 1) % 7]
     have = min(crates + delivery, CRATES)
@@ -83,7 +83,7 @@ class Truth(NamedTuple):
 
 
 def truth_of(number: int) -> Truth:
-    """Draw a class, its parameters, and a mediocre policy: a delivery below some stock, 30 % at random."""
+    """Draw a class, its parameters, and a mediocre policy, 30 % of it at random."""
     draw = np.random.default_rng([number, 27])
     level = int(draw.integers(1, len(CLASSES) + 1))
     point = {name: float(draw.uniform(*DRAWN[name])) for name in list(CLASSES.values())[level - 1]}
@@ -97,7 +97,7 @@ def truth_of(number: int) -> Truth:
 
 
 def write_log(truth: Truth, episodes: int, seed: int, path: Path) -> None:
-    """Write a log in the kiosk's own words: no step, no next state, rewards in cents' precision, days in any order."""
+    """Write a log in the kiosk's own words: no step, no next state, cents, days in any order."""
     draw, known, rows = np.random.default_rng([seed, 28]), truth.mdp.known, []
     for k in range(episodes):
         flow = simulate(truth.mdp, truth.today, 1, draw)
@@ -136,7 +136,7 @@ class Run(NamedTuple):
 
 
 def missed(answer: Any, truth: Truth) -> tuple[int, int, int, int]:
-    """Return how many ranges miss: of the parameters of the true class; of two policies and their difference."""
+    """Return how many ranges miss: of parameters; of two policies and their difference."""
 
     def true(policy: Any) -> float:
         value = truth.mdp.known.amount(truth.mdp.evaluate(policy)[0] @ answer.worlds.law)
@@ -185,7 +185,7 @@ def one(truth: Truth, episodes: int, seed: int) -> Run:
 
 
 def p_value(missed: int, of: int) -> str:
-    """Return the p-value of the exact binomial test that ranges miss no more often than delta allows."""
+    """Return the p-value of the exact test that ranges miss as rarely as delta allows."""
     p = binomtest(missed, of, DELTA, alternative="greater").pvalue
     return f"{p:.2g}" if p > 1e-6 else "below 1e-6"
 
@@ -216,8 +216,9 @@ def logs(size: Size, truths: int = 5, episodes: int = 2_000) -> str:
     )  # by log
     tests = [p_value(int(column.sum()), len(every)) for column in misses.T]
     return (
-        f"{told}\n\nExact tests that some range misses in at most {DELTA:g} of the logs: p = {tests[0]} for "
-        f"parameters, {tests[1]} for worths; for the control, which has to fail, {tests[2]} and {tests[3]}."
+        f"{told}\n\nExact tests that some range misses in at most {DELTA:g} of the logs: "
+        f"p = {tests[0]} for parameters, {tests[1]} for worths; for the control, which has to "
+        f"fail, {tests[2]} and {tests[3]}."
     )
 
 

@@ -1,4 +1,4 @@
-"""The answer: ranges by brute force, what is recommended, coverage, what is said when nothing fits, policy tables."""
+"""The answer: ranges by brute force, what is recommended, coverage, policy tables."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Narrow(ParametricEvidence):
 
 @pytest.mark.parametrize("control", [False, True])
 def test_ranges_cover_the_truth_and_the_control_does_not(control: bool) -> None:
-    """Exact binomial tests on what is recommended, its gain and the parameters, after 30 episodes."""
+    """Exact tests on what is recommended, its gain and the parameters, after 30 episodes."""
     missed, kernel = (
         {"worth": 0, "change": 0, "rate": 0, "rush": 0},
         ladder().model.mdp(**TRUTH).kernels[0],
@@ -203,7 +203,7 @@ def test_a_richer_class_is_asked_for_only_where_finer_values_do_not_fit() -> Non
 
 @pytest.mark.parametrize("strange", [False, True])
 def test_the_pair_that_misfits_comes_first(strange: bool) -> None:
-    """A planted pair, where sales are rarer; or where everything is stolen, which no model allows."""
+    """A planted pair, where sales are rarer; or where all is stolen, which no model allows."""
 
     def planted(stock: int, order: int, *, rate: float) -> Rows:
         if (stock, order) == (3, 1) and strange:

@@ -1,4 +1,4 @@
-"""Every study runs at a tiny scale and gives what its page shows; the tests behind the certificates can fail."""
+"""Every study runs at a tiny scale; the tests behind the certificates can fail."""
 
 from __future__ import annotations
 

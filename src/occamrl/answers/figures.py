@@ -386,7 +386,7 @@ def draw_policy(
 
 
 def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
-    """Draw how many times worse than the best explanation each class explains the data, as these grew."""
+    """Draw how many times worse than the best explanation each class is, as data grew."""
     import matplotlib.pyplot as plt
 
     axes = plt.gca() if axes is None else axes

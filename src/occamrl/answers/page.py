@@ -32,7 +32,7 @@ _MOST_PHASES = 40  # that are listed
 
 
 def render_result(result: Result) -> str:
-    """Return the page of a result of ``run`` or ``learn``: the answer, where there is one, and the run."""
+    """Return the page of a result: the answer, where there is one, and the run."""
     verdict, known = result.verdict, result.finite
     where = "the simulator" if result.environment is None else result.environment.name
     try:
@@ -74,10 +74,12 @@ def render_result(result: Result) -> str:
     states = known.states - (known.names is not None and ELSEWHERE in known.names.states)
     rewards = "known beforehand" if known.rewards_known else "estimated from what came"
     sections["What was assumed"] = paragraphs(
-        f"{states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; rewards {rewards}.",
+        f"{states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; "
+        f"rewards {rewards}.",
         "The next state depends on the state and the action alone.",
         f"Agent: {result.agent!r:.400}",
-        f"Seed {result.seed}, {count_of(result.total_episodes, 'episode')}, {count_of(result.plans, 'plan')}.",
+        f"Seed {result.seed}, {count_of(result.total_episodes, 'episode')}, "
+        f"{count_of(result.plans, 'plan')}.",
     )
     head = f'<p class="note">{html.escape(where)}</p>' + (
         questions(result.answer.questions) if answered else ""
@@ -133,8 +135,8 @@ def answer_sections(answer: Answer) -> dict[str, str]:
         ]
         cut = len(rows) > _MOST_STATES or steps > _MOST_STRETCHES
         more = (
-            f"The table has {len(rows):,} rows and {steps:,} stretches of steps; all are in policy.to_csv(...)."
-            * cut
+            f"The table has {len(rows):,} rows and {steps:,} stretches of steps; "
+            "all are in policy.to_csv(...)." * cut
         )
         sections["What to do"] = table(short) + paragraphs(more)
     models = []
@@ -161,9 +163,11 @@ def answer_sections(answer: Answer) -> dict[str, str]:
         ]
         sections["Where it misfits"] = table(rows)
     sections["Small print"] = paragraphs(
-        f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}; evidence by {answer.evidence}.",
-        f"If one of these models is the truth, then with probability {1.0 - answer.delta:g} its class is never ruled "
-        "out, however often you look, and every range on this page contains the true value. If none of them is the "
+        f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}; "
+        f"evidence by {answer.evidence}.",
+        f"If one of these models is the truth, then with probability {1.0 - answer.delta:g} its "
+        "class is never ruled out, however often you look, and every range on this page contains "
+        "the true value. If none of them is the "
         "truth, nothing is guaranteed.",
         "Ranges over real parameters are found by a search." if answer.parameters else "",
     )
