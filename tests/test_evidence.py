@@ -145,6 +145,7 @@ KINDS = {
     "linear classes": linear_classes,
     "simulators": simulators,
 }
+NO_WORLDS = ("linear classes",)  # which say why
 EVERY_KIND = pytest.mark.parametrize("name", KINDS)
 
 
@@ -171,7 +172,7 @@ def test_a_ladder_says_what_its_classes_are(name: str) -> None:
     ladder = KINDS[name]().ladder
     assert isinstance(ladder, Ladder)
     assert len(ladder.names) == len(ladder.sizes) == 2
-    assert ladder.kind in ("list", "real parameters", "linear", "simulators")
+    assert ladder.kind
 
 
 @EVERY_KIND
@@ -205,7 +206,7 @@ def test_asking_writes_nothing_and_adding_writes_to_the_state_alone(name: str) -
     evidence.parameters(state, 1)
     evidence.misfits(state, 1)
     evidence.describe(state, 1)
-    if name != "linear classes":
+    if name not in NO_WORLDS:
         evidence.worlds(state)
     assert same(before, state)
     # another state of the same evidence is weighed as if it were alone
@@ -244,8 +245,8 @@ def test_parameters_are_intervals_around_their_best_guess(name: str) -> None:
 @EVERY_KIND
 def test_worlds_value_policies_or_say_why_they_cannot(name: str) -> None:
     evidence, state = weighed(KINDS[name]())
-    if name == "linear classes":
-        with pytest.raises(NotAvailable, match="linear classes"):
+    if name in NO_WORLDS:
+        with pytest.raises(NotAvailable, match=name):
             evidence.worlds(state)
         return
     worlds: Worlds = evidence.worlds(state).sized(3, 2)

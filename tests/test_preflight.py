@@ -312,3 +312,8 @@ def test_a_truth_on_the_grid_of_a_queue_is_found_when_promised() -> None:
         times.append(result.verdict["since"] - 1)
     assert report.rejection[0] / 3.0 < np.median(times) < 3.0 * report.rejection[0]
     assert result.total_regret < 0.01 * 500 * 30  # with covers 125 in 2,000 episodes
+
+
+def test_a_rate_so_large_that_one_episode_decides_ends_the_search() -> None:
+    for rate in (1e7, 1e90, 1e300):
+        assert episodes_until(rate, lambda n: 5.0) <= 1.0

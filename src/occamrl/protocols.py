@@ -436,7 +436,7 @@ class Interval(NamedTuple):
 class Judgement(NamedTuple):
     """What the evidence says of the M classes of a ladder, now."""
 
-    against: Floats  # [M] nats of evidence against the best member of each class
+    against: Floats  # [M] Z minus the largest log-likelihood in each class: nats against it
     alive: tuple[int, ...]  # [M] how many members are not ruled out; of real parameters 1 or 0
     rejected_after: tuple[int | None, ...]  # [M] episodes, or steps, since which it is ruled out
     log_mixture: float  # Z: how well the mixture of everything explains the data
@@ -577,7 +577,11 @@ class Evidence(Protocol):
         """
 
     def judge(self, state: State) -> Judgement:
-        """Return what is ruled out; writes nothing."""
+        """Return what is ruled out now; writes nothing.
+
+        A class may be alive again when later data speak for it: what is promised is that the
+        smallest one with the truth is alive at all times at once with probability 1 - delta.
+        """
 
     def parameters(self, state: State, m: int) -> dict[str, Interval]:
         """Return the real parameters of class m, from 0, with intervals; empty if it has none."""
@@ -589,7 +593,10 @@ class Evidence(Protocol):
         """Return where the best member of class m, from 0, misfits, the clearest first."""
 
     def worlds(self, state: State) -> Worlds:
-        """Return what the data leave possible; raises NotAvailable where that cannot be told."""
+        """Return what the data leave possible.
+
+        Raises :class:`occamrl.errors.NotAvailable`, with the reason, where that cannot be told.
+        """
 
 
 @runtime_checkable
@@ -622,7 +629,7 @@ class Ladder(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the members are: "list", "real parameters", "linear", "simulators", ..."""
+        """What the members are, in a word: "list", "real parameters", "linear", "simulators"."""
 
     @property
     def box(self) -> Mapping[str, tuple[float, float]]:

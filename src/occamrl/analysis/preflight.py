@@ -54,6 +54,8 @@ from occamrl.protocols import MOST_EPISODES, Known, Learner
 from occamrl.selectors.arl_gen import ARLGen
 
 _SHARE = 0.01  # of what is at stake: losing less is not much
+_DECISIVE = 1e100  # a rate that one step decides by
+_INSTANT = 1e-6  # episodes: what is decided sooner is decided at once
 _NOTHING = 1e-12  # a rate that is rounding
 _TURNS = 3  # of the policy and the fit of a class with real parameters
 _REMEDIES = {
@@ -183,22 +185,26 @@ def at_stake(kernel: bellman.Kernel, known: Known, start: Floats) -> float:
 
 
 def episodes_until(rate: float, limit: Callable[[float], float]) -> float:
-    """Return the smallest n from which on n d - sqrt(2 n d) exceeds ``limit(n)``; or infinity."""
+    """Return from how many episodes on n d - sqrt(2 n d) exceeds ``limit(n)``.
+
+    Infinity where it does not within the longest run. The limit grows more slowly than n d, so that
+    there is one crossing, which is found by bisection.
+    """
 
     def rejected(n: float) -> bool:
         return n * rate - math.sqrt(2.0 * n * rate) > limit(n)
 
-    if rate == math.inf:
+    if rate > _DECISIVE:
         return 1.0
     if rate <= _NOTHING or not rejected(MOST_EPISODES):
         return math.inf
     low = 0.0
     high = float(MOST_EPISODES)
-    while high - low > 1e-6 * high:
+    while high - low > 1e-6 * high and high > 2.0 * _INSTANT:
         middle = 0.5 * (low + high)
         # the answer may be 1 or 10^15: its logarithm is halved first
         if high > 4.0 * low:
-            middle = math.sqrt(max(low, 1e-6) * high)
+            middle = math.sqrt(max(low, _INSTANT) * high)
         if rejected(middle):
             high = middle
         else:

@@ -198,7 +198,7 @@ def minimal_sets(
     """Return the sets that explain the data although none of their subsets does, by size.
 
     What is ``needed`` is in every set; others are added as long as the sets are not too many. The
-    second result is the size up to which they were not.
+    second result is the largest size of which all sets were looked at.
     """
     minimal: list[Subset] = []
     looked_at = 0

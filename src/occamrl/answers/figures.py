@@ -272,7 +272,8 @@ def draw_result(
     """Draw the cumulative regret; where the truth is not known, returns and the class in play."""
     if result.exact:
         return plot({"": {result.label: [result]}}, axes, width=width, **options)
-    for name in ("scale", "band"):  # of regret
+    # these are of curves of regret, and there is none where the truth is not known
+    for name in ("scale", "band"):
         options.pop(name, None)
     if axes is None:
         axes = new_axes(width)

@@ -42,7 +42,8 @@ def call_checked(
 ) -> Floats:
     """Return what a user's function returns: finite numbers of a shape, or else an error.
 
-    ``kind`` is how it is called: "step", "reward", "view" or "policy"; None stands for any size.
+    ``kind`` is how it is called: "step", "reward", "view" or "policy". A size of None in ``shape``
+    may be any.
     """
     name = name or kind
     expected = f"{_CALLED_AS[kind]}, for every N"

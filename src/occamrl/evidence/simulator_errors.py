@@ -95,11 +95,11 @@ class ErrorForecast:
         self.phi = phi
         views = rows.absolute.shape[1]
         columns = np.broadcast_to(phi[:, None], (members.size, phi.size, 1))
-        leverage = np.linalg.solve(rows.gram[members], columns)[..., 0]
-        shift = np.einsum("mk,mkd->md", leverage, rows.cross[members])
+        solved = np.linalg.solve(rows.gram[members], columns)[..., 0]  # gram^-1 phi
+        shift = np.einsum("mk,mkd->md", solved, rows.cross[members])
         self.shift = shift[:, :views]  # of z
         self.drift = shift[:, views:]  # of r
-        self.width = np.sqrt(1.0 + leverage @ phi)
+        self.width = np.sqrt(1.0 + solved @ phi)
         self.dof = PRIOR + rows.awake[members]
         self.scale = np.sqrt(rows.squares[members] / self.dof[:, None, None])
         self.heavy = rows.absolute[members] / (_MEAN_ABSOLUTE * self.dof[:, None])

@@ -174,6 +174,7 @@ class OccamMixture(Learner):
         else:
             members, weights = self.draw_mixture(state, of_sets, data, draw)
             law = weights @ kernels[members]
+            # reported is the heaviest set, whichever was drawn to be played
             chosen = np.flatnonzero(self.sets[of_sets.argmax()]).tolist()
             misspecified = False
         kernel = bellman.kernel_of(outcomes, law, known)

@@ -75,6 +75,7 @@ def match(members: Floats, among: Floats) -> Ints:
     low = np.searchsorted(targets[order], projected - window)
     high = np.searchsorted(targets[order], projected + window, side="right")
     first = np.full(len(members), len(among))
+    # the windows of all members are walked through side by side, one candidate of each at a time
     for offset in range(int((high - low).max(initial=0))):
         tried = np.flatnonzero(low + offset < high)
         candidate = order[low[tried] + offset]
