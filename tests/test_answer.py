@@ -171,8 +171,8 @@ def test_ranges_cover_the_truth_and_the_control_does_not(control: bool) -> None:
             "change": (own - today, answer.compared_with(answer.today)),
         }
         found |= {
-            name: (TRUTH[name], each)
-            for name, each in answer.weigher.parameters(answer.state, 1).items()
+            name: (TRUTH[name], parameter.interval)
+            for name, parameter in answer.weigher.parameters(answer.state, 1).items()
         }
         for name, (true, each) in found.items():
             missed[name] += not each[1] <= true <= each[2]

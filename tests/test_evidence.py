@@ -17,7 +17,7 @@ import occamrl as orl
 from occamrl.addresses import Address
 from occamrl.errors import NotAvailable
 from occamrl.logs.log import simulate_log
-from occamrl.protocols import Evidence, Flow, Interval, Judgement, Ladder, Transition, Worlds
+from occamrl.protocols import Evidence, Flow, Judgement, Ladder, ParameterRange, Transition, Worlds
 from occamrl.running.storage import Reader, Writer
 
 
@@ -238,7 +238,7 @@ def test_a_state_that_was_stored_goes_on_as_if_it_had_not_been(name: str) -> Non
 def test_parameters_are_intervals_around_their_best_guess(name: str) -> None:
     evidence, state = weighed(KINDS[name]())
     for interval in evidence.parameters(state, 1).values():
-        assert isinstance(interval, Interval)
+        assert isinstance(interval, ParameterRange)
         assert interval.low <= interval.value <= interval.high
 
 

@@ -425,7 +425,7 @@ def test_the_true_class_and_the_truth_are_kept_with_probability_one_less_delta(
         rejected += bool(state["rejected"][0])
         exceeded += highest > math.log(1.0 / delta)
         if not state["rejected"][0]:
-            _, low, high = by.parameters(state, 0)["rate"]
+            _, low, high = by.parameters(state, 0)["rate"].interval
             missed += not low <= 0.37 <= high
     assert rejected <= exceeded
     p = binomtest(exceeded, RUNS, delta, alternative="greater").pvalue

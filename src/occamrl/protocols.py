@@ -433,6 +433,36 @@ class Interval(NamedTuple):
     high: float
 
 
+class ParameterRange(NamedTuple):
+    """A real parameter: a best guess, and the pieces of its range, which cover all modes."""
+
+    value: float
+    pieces: tuple[tuple[float, float], ...]  # disjoint, rising; one where the modes are not apart
+
+    @property
+    def low(self) -> float:
+        """The lower end of the lowest piece."""
+        return self.pieces[0][0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the highest piece."""
+        return self.pieces[-1][1]
+
+    @property
+    def interval(self) -> Interval:
+        """The best guess and the hull of the pieces."""
+        return Interval(self.value, self.low, self.high)
+
+
+class Search(NamedTuple):
+    """Where the best parameters of classes were looked for: a search is not a proof."""
+
+    points: int  # parameters at which the likelihood was evaluated
+    generations: int
+    local_searches: int
+
+
 class Judgement(NamedTuple):
     """What the evidence says of the M classes of a ladder, now."""
 
@@ -445,6 +475,7 @@ class Judgement(NamedTuple):
     outside: bool = False  # whether the truth is no member although members are alive
     added: int = 0  # members beside those that the ladder lists, which no guarantee covers
     only_added: bool = False  # whether all that are alive were added
+    search: Search | None = None  # behind what is ruled out, where a maximum had to be searched for
 
     @property
     def misspecified(self) -> bool:
@@ -583,8 +614,8 @@ class Evidence(Protocol):
         smallest one with the truth is alive at all times at once with probability 1 - delta.
         """
 
-    def parameters(self, state: State, m: int) -> dict[str, Interval]:
-        """Return the real parameters of class m, from 0, with intervals; empty if it has none."""
+    def parameters(self, state: State, m: int) -> dict[str, ParameterRange]:
+        """Return the real parameters of class m, from 0, if it is right; empty if it has none."""
 
     def describe(self, state: State, m: int) -> str:
         """Return the best member of class m, from 0, in words; empty if members have no names."""
@@ -630,6 +661,10 @@ class Ladder(Protocol):
     @property
     def kind(self) -> str:
         """What the members are, in a word: "list", "real parameters", "linear", "simulators"."""
+
+    @property
+    def nested(self) -> bool:
+        """Whether every class contains the one before it."""
 
     @property
     def box(self) -> Mapping[str, tuple[float, float]]:

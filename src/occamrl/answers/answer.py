@@ -190,7 +190,8 @@ class Answer:
     @cached_property
     def parameters(self) -> dict[str, Interval]:
         """The parameters of that model, where they are real numbers: best guess, low, high."""
-        return self.weigher.parameters(self.state, self.chosen - 1)
+        ranges = self.weigher.parameters(self.state, self.chosen - 1)
+        return {name: parameter.interval for name, parameter in ranges.items()}
 
     @property
     def at_bounds(self) -> list[str]:

@@ -76,6 +76,7 @@ class SimulatorLadder:
     """
 
     kind = "simulators"
+    nested = True
     box: Mapping[str, tuple[float, float]] = {}  # of real parameters: there are none
 
     def __init__(

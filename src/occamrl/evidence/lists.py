@@ -63,7 +63,7 @@ from occamrl.evidence.starts import (
 )
 from occamrl.evidence.worlds import Acting, Choice, FiniteWorlds
 from occamrl.models.families import FiniteFamily
-from occamrl.protocols import Flow, Interval, Judgement, Known, Misfit, Outcomes
+from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange
 
 if TYPE_CHECKING:
     from occamrl.models.ladder import Ladder
@@ -276,7 +276,7 @@ class ListEvidence:
             novel=novel_count(state),
         )
 
-    def parameters(self, state: ListState, m: int) -> dict[str, Interval]:
+    def parameters(self, state: ListState, m: int) -> dict[str, ParameterRange]:
         """Return nothing: members of a list have no parameters."""
         return {}
 

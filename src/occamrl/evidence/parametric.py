@@ -59,7 +59,7 @@ from occamrl.evidence.starts import DatedState, begin_starts, count_starts, law_
 from occamrl.evidence.worlds import Acting, Choice, FiniteWorlds
 from occamrl.models.model import spread_points
 from occamrl.problems.mdp import TOLERANCE
-from occamrl.protocols import Flow, Interval, Judgement, Known, Misfit, Outcomes
+from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange
 
 if TYPE_CHECKING:
     from occamrl.models.model import ParametricLadder
@@ -422,7 +422,7 @@ class ParametricEvidence:
             novel=novel_count(state),
         )
 
-    def parameters(self, state: ParametricState, m: int) -> dict[str, Interval]:
+    def parameters(self, state: ParametricState, m: int) -> dict[str, ParameterRange]:
         """Return the projections of the confidence region of class m; nothing if it is ruled out.
 
         An end is where the largest likelihood with the parameter held there meets the threshold.
@@ -435,7 +435,7 @@ class ParametricEvidence:
             low = self._interval_end(state, m, j, 0.0)
             high = self._interval_end(state, m, j, 1.0)
             ends = [float(self.low[j] + share * self.width[j]) for share in (best, low, high)]
-            intervals[self.names[j]] = Interval(*ends)
+            intervals[self.names[j]] = ParameterRange(ends[0], ((ends[1], ends[2]),))
         return intervals
 
     def _interval_end(self, state: ParametricState, m: int, j: int, edge: float) -> float:

@@ -52,10 +52,10 @@ from occamrl.evidence.simulator_worlds import SimulatedWorld, SimulatorWorlds
 from occamrl.protocols import (
     ErrorMisfit,
     Floats,
-    Interval,
     Ints,
     Judgement,
     Misfit,
+    ParameterRange,
     Planner,
     Simulator,
     System,
@@ -328,7 +328,7 @@ class SimulatedEvidence:
             only_added=bool(members.alive.size) and not (listed < 0).any(),
         )
 
-    def parameters(self, state: SimulatedState, m: int) -> dict[str, Interval]:
+    def parameters(self, state: SimulatedState, m: int) -> dict[str, ParameterRange]:
         """Return the numeric keywords of the heaviest member of class m, from 0.
 
         Their ranges are over the members of the class that are alive.
@@ -340,7 +340,7 @@ class SimulatedEvidence:
         intervals = {}
         for name, value in numeric_keywords(simulators[members.heaviest(m)]).items():
             values = [value, *(keywords[name] for keywords in others if name in keywords)]
-            intervals[name] = Interval(value, min(values), max(values))
+            intervals[name] = ParameterRange(value, ((min(values), max(values)),))
         return intervals
 
     def describe(self, state: SimulatedState, m: int) -> str:

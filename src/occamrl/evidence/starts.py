@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -41,6 +42,15 @@ def law_of_starts(known: Known, starts: Ints) -> Floats:
     if counted:
         return np.asarray(starts / starts.sum())
     return np.full(starts.size, 1.0 / starts.size)
+
+
+def acting_level(delta: float, episodes: int) -> float:
+    """Return delta / sqrt(k), the level at which acting takes what is alive after k episodes.
+
+    Verdicts stay at delta. What was excluded comes back as the level falls, so that an unlucky
+    start is not for ever.
+    """
+    return delta / math.sqrt(max(episodes, 1))
 
 
 class DatedState(StartState):

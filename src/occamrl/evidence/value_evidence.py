@@ -43,7 +43,7 @@ from occamrl.evidence.starts import (
 )
 from occamrl.evidence.worlds import FiniteWorlds
 from occamrl.models.families import level, off_grid
-from occamrl.protocols import Flow, Interval, Judgement, Known, Misfit
+from occamrl.protocols import Flow, Judgement, Known, Misfit, ParameterRange
 
 if TYPE_CHECKING:
     from occamrl.models.ladder import Ladder
@@ -143,7 +143,7 @@ class ValueEvidence:
             outside=bool(state["novel"]) or (losses.misfit is not None and losses.misfit > 0.0),
         )
 
-    def parameters(self, state: ValueState, m: int) -> dict[str, Interval]:
+    def parameters(self, state: ValueState, m: int) -> dict[str, ParameterRange]:
         """Return nothing: members have no parameters that a user named."""
         return {}
 

@@ -225,6 +225,7 @@ class Ladder:
         What the classes are called in every answer; F_1, ..., F_M by default.
     """
 
+    nested = True
     classes: int  # M
     names: tuple[str, ...]
     finite: bool  # whether the classes are lists of kernels

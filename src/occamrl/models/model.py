@@ -701,6 +701,7 @@ class ParametricLadder:
 
     finite = False
     kind = "real parameters"
+    nested = True
     draws = 0  # probabilities are computed, not estimated from draws
     classes: int  # the number M of classes
     sizes: list[int]  # how many parameters are free in each
