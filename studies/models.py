@@ -316,8 +316,7 @@ def fit_once(model: orl.Model) -> float:
     state = evidence.begin()
     count(evidence, state, flow)
     began = time.process_time()
-    starts = evidence.starts(state["theta"][1], True)
-    evidence.fit(evidence.counts_of(state), evidence.free[1], starts)
+    evidence.search(evidence.counts_of(state), state["theta"][1], evidence.free[1])
     return time.process_time() - began
 
 

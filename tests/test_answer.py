@@ -349,9 +349,9 @@ def test_the_evidence_of_a_run_crosses_the_threshold_when_a_class_is_ruled_out(
     assert episodes[-1] == 300
     for m in range(1, answer.chosen):
         when = answer.rejected_after(m)
-        assert (against[episodes == when, m - 1] > answer.threshold).all()
         assert when in episodes
-        assert real is False or (against[episodes < when, m - 1] <= answer.threshold).all()
+        # it may have been alive again before, not since
+        assert (against[episodes >= when, m - 1] > answer.threshold).all()
     assert len(pieces) == 1 or answer.history == orl.run(agent, mdp, episodes=300).answer.history
 
 

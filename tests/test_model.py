@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Literal
 
@@ -451,7 +451,7 @@ def test_the_fit_is_that_of_a_fine_grid() -> None:
             top = by.log_likelihood(data, best)
             theta = by.default.copy()
             theta[free] = 0.5
-            fit = by.fit(data, free, by.starts(theta, True))
+            fit = by.search(data, theta, free)
             assert top - 1e-6 <= fit.likelihood + fit.slack
             assert fit.likelihood < top + 0.05
             np.testing.assert_allclose(fit.theta, best, atol=0.02)
@@ -641,3 +641,72 @@ def test_what_every_parameter_calls_impossible_rules_all_of_them_out() -> None:
     states = [known.state_number(0), known.state_number(4)]
     by.add(state, Flow.of_episode(states, [0], [0.5]))
     assert state["rejected"].all()
+
+
+# Likelihoods with several modes, or steps ---------------------------------------------------------
+
+
+def season(day: int, action: int, *, level: float, period: float) -> Iterator[Any]:
+    """Yield how a season of unknown length moves the days on: its likelihood has many modes."""
+    chance = level + 0.25 * math.sin(2.0 * math.pi * day / period)
+    yield chance, (day + 1) % 60, 1.0, False
+    yield 1.0 - chance, (day + 2) % 60, 0.0, False
+
+
+class FromLastFit(ParametricEvidence):
+    """A control: a search that climbs from the last fit alone."""
+
+    def search(self, data: Any, theta: Any, free: list[int]) -> Any:
+        return self.fit(data, free, [theta])
+
+
+@pytest.mark.parametrize("kind", [ParametricEvidence, FromLastFit])
+def test_the_right_class_is_kept_where_the_likelihood_has_many_modes(
+    kind: type[ParametricEvidence],
+) -> None:
+    bounds = {"level": (0.26, 0.7), "period": (3.0, 30.0)}
+    model = orl.Model(season, start=0, actions=[0], horizon=40, parameters=bounds)
+    ladder = model.ladder({"season": ["level", "period"]})
+    truth = model.mdp(level=0.4, period=11.3)
+    runs = 12
+    ruled_out = 0
+    for seed in range(runs):
+        evidence = kind(ladder, model.known, 0.05)
+        state = evidence.begin()
+        for flow in simulate_log(truth, episodes=20, seed=seed).flows(model.known, model.layout):
+            evidence.add(state, flow)
+        ruled_out += evidence.judge(state).misspecified
+    p = binomtest(ruled_out, runs, 0.05, alternative="greater").pvalue
+    if kind is FromLastFit:
+        assert p < 1e-4
+    else:
+        assert p > 0.01
+
+
+def test_intervals_hold_all_modes_of_a_mirrored_likelihood() -> None:
+    def mirrored(state: int, action: int, *, x: float) -> Iterator[Any]:
+        chance = 0.2 + abs(x - 0.5)
+        yield chance, 1 - state, 1.0, False
+        yield 1.0 - chance, state, 0.0, False
+
+    model = orl.Model(mirrored, start=0, actions=[0], horizon=20, parameters={"x": (0.0, 1.0)})
+    for seed in range(5):
+        log = simulate_log(model.mdp(x=0.8), episodes=20, seed=seed)
+        _, low, high = orl.select(log, model.ladder({"mirror": ["x"]})).parameters["x"]
+        # x and 1 - x are equally likely, so that the ends mirror each other
+        assert low + high == pytest.approx(1.0, abs=2e-3)
+        assert high - low > 0.4
+
+
+def test_the_range_of_a_worth_holds_its_maximum_inside_the_region() -> None:
+    def bump(state: int, action: int, *, p: float) -> Iterator[Any]:
+        yield p * (1.0 - p), 1, 1.0, False
+        yield 1.0 - p * (1.0 - p), 0, 0.0, False
+
+    model = orl.Model(bump, start=0, actions=[0], horizon=20, parameters={"p": (0.0, 1.0)})
+    for seed in range(5):
+        log = simulate_log(model.mdp(p=0.5), episodes=20, seed=seed)
+        answer = orl.select(log, model.ladder({"bump": ["p"]}))
+        _, low, high = answer.parameters["p"]
+        if low <= 0.5 <= high:
+            assert answer.interval[1] == pytest.approx(0.25 * 20, abs=1e-6)

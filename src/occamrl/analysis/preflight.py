@@ -489,7 +489,7 @@ class ParametricRates:
             seen = np.flatnonzero(count > 0.0)
             rows = np.flatnonzero(steps).tolist()
             data = Counts(rows, seen, count[seen], np.log(law[seen]), np.zeros(steps.size))
-            fit = evidence.fit(data, free, evidence.starts(theta, True))
+            fit = evidence.search(data, theta, free)
             theta = fit.theta
 
         price = math.log((evidence.classes + 1) / evidence.delta)

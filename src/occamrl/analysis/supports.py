@@ -461,12 +461,11 @@ def _parameter_sets(source: Result | Log, ladder: ParametricLadder, delta: float
     data = evidence.counts_of(state)
     least = evidence.least(state)
     every = list(range(len(evidence.names)))
-    best = evidence.fit(data, every, evidence.starts(state["theta"][-1], True)).likelihood
+    best = evidence.search(data, state["theta"][-1], every).likelihood
     fits: dict[Subset, Fit] = {}
 
     def explains(subset: Subset) -> bool:
-        starts = evidence.starts(evidence.default, True)
-        fits[subset] = evidence.fit(data, list(subset), starts)
+        fits[subset] = evidence.search(data, evidence.default, list(subset))
         return fits[subset].likelihood + fits[subset].slack >= least
 
     # a parameter without a default has to have some value

@@ -15,11 +15,20 @@ the sum of :math:`\log q_m` over all that was seen, Q_KT that of the counts alon
 on everything before: by Ville's inequality :math:`Z \le \ell(P^*) + \log(1/\delta)` at all times at
 once with probability :math:`1 - \delta`.
 
-**The test.** Class m is ruled out, for good, when :math:`\max_{\Theta_m} \ell < Z -
-\log(1/\delta)`; and :math:`\{\theta : \ell(\theta) \ge Z - \log(1/\delta)\}` is a confidence region
-at all times, whose projections are intervals for the parameters. No grid, no cover, no sum over
-members. The maximum has to be found: by L-BFGS-B from several starts, then by Fisher scoring; what
-a last scoring step still promises, half of :math:`g^\top I^{-1} g`, is added.
+**The test.** Class m is ruled out while :math:`\max_{\Theta_m} \ell < Z - \log(1/\delta)`; and
+:math:`\{\theta : \ell(\theta) \ge Z - \log(1/\delta)\}` is a confidence region at all times, whose
+projections are intervals for the parameters. No grid, no cover, no sum over members.
+
+**The search.** One point of the region keeps its class: a witness suffices. Before a class is ruled
+out, the likelihood is evaluated at a fixed cloud of 256 points (half of the coordinates spread
+evenly over the box, the others ever closer to one of its edges), and climbed from the best of
+these, by Fisher scoring and L-BFGS-B, and by Nelder and Mead's simplex where the likelihood has
+steps. What a last scoring step still promises, half of :math:`g^\top I^{-1} g`, is added. The
+search is made again when the data have grown by half, and a class for which it then finds a witness
+is alive again. A narrow peak that no point of the cloud leads to is missed all the same.
+
+**Several modes.** Intervals and worths begin at every mode that climbs from the cloud lead to, not
+at the best fit alone. A worth is also looked at inside the region, where it may be extreme.
 
 **Acting.** By the best *fit*; by *optimism*, the largest value over draws from the boundary of the
 region; by *sampling*, a fit to counts that are replaced by Gamma(c, 1) (a Bayesian bootstrap:
@@ -59,7 +68,7 @@ from occamrl.evidence.starts import DatedState, begin_starts, count_starts, law_
 from occamrl.evidence.worlds import Acting, Choice, FiniteWorlds
 from occamrl.models.model import spread_points
 from occamrl.problems.mdp import TOLERANCE
-from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange
+from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange, Search
 
 if TYPE_CHECKING:
     from occamrl.models.model import ParametricLadder
@@ -69,11 +78,17 @@ _REJECTED_GROWTH = 1.5  # the same for a class that is ruled out
 _TINY = 1e-300  # probabilities are not taken to be smaller in logarithms
 _SMALL = 1e-12  # nor in derivatives
 _STEP = 1e-5  # of differences, as a share of the box
-_INSIDE = 3  # further starts of a thorough search
+_CLOUD = 256  # points of the box at which a thorough search looks
+_CLIMBED = 3  # of them, the best, from which it climbs
+_MODES = 8  # the same for intervals and worths
+_CLOSEST = 4.0  # decades by which points of the cloud come close to an edge
+_SIMPLEX = 200  # evaluations of a simplex search, at most
 _FLAT = 1e-2  # information, in shares of the box, that is always there
 _MANY = 40  # points of a region that answers look at
 _SLOPE = 1e-3  # of differences of a worth
 _TURNS = 2  # of the search for an end of the region
+_OUTSIDE = 1e18  # larger than any worth; infinity would make differences undefined
+_POLISHED = 80  # evaluations of the search for an extreme worth, at most
 _HALVINGS = 8
 _DRAWS = 12  # points of the region that optimism looks at
 _SHORTENED = (1.0, 0.85, 0.7, 0.5, 0.25)  # a step until it is in the region
@@ -84,12 +99,13 @@ _ENOUGH = 1e-4  # the promise of a step that is not worth it
 
 
 class ParametricState(CountState, DatedState):
-    """What the evidence for real parameters keeps; ``rejected`` is for good here."""
+    """What the evidence for real parameters keeps."""
 
     theta: Floats  # [M, p] the last fit of every class, as shares of the box
     fitted: Ints  # [M] the number of outcomes that it was fitted to
     score: Floats  # [M] Q, minus the likelihood of the frequencies
     likelihood: Floats  # [M] of the best fit, minus that of the frequencies
+    searched: Ints  # [2] points of clouds that were looked at, and climbs from the best of them
 
 
 class Fit(NamedTuple):
@@ -188,6 +204,7 @@ class ParametricEvidence:
             "fitted": np.zeros(self.classes, np.int64),
             "score": np.zeros(self.classes),
             "likelihood": np.zeros(self.classes),
+            "searched": np.zeros(2, np.int64),
         }
 
     # The likelihood -------------------------------------------------------------------------------
@@ -306,11 +323,55 @@ class ParametricEvidence:
         fits = [climb(start[free]) for start in starts]
         return max(fits, key=lambda fit: fit.likelihood)
 
-    def starts(self, theta: Floats, thorough: bool) -> list[Floats]:
-        """Return where a search begins: at the last fit; to be thorough, also all over the box."""
-        if not thorough:
-            return [theta]
-        return [theta, *spread_points(theta.size, _INSIDE)]
+    def starts(self, data: Counts, theta: Floats, free: list[int], count: int) -> list[Floats]:
+        """Return where a thorough search begins: at a fit, and at the best points of the cloud."""
+        points = self.cloud(theta, free)
+        likelihoods = np.array([self.log_likelihood(data, point) for point in points])
+        best = np.argsort(-likelihoods, kind="stable")[:count]
+        return [theta, *points[best]]
+
+    def cloud(self, theta: Floats, free: list[int]) -> Floats:
+        """Return a fixed cloud of points [256, p], the parameters that are not free as in theta."""
+        spread = np.array(spread_points(len(free), _CLOUD)).reshape(_CLOUD, len(free))
+        edge = 10.0 ** (-_CLOSEST * spread)
+        # Coordinates take turns: twice evenly, once towards either edge.
+        turn = (np.arange(_CLOUD)[:, None] // 2 ** np.arange(len(free))) % 4
+        shares = np.select([turn < 2, turn == 2], [spread, edge], 1.0 - edge)
+        points = np.tile(theta, (_CLOUD, 1))
+        points[:, free] = shares
+        return points
+
+    def search(self, data: Counts, theta: Floats, free: list[int]) -> Fit:
+        """Maximise the likelihood thoroughly: from the cloud, then by a simplex."""
+        starts = self.starts(data, theta, free, _CLIMBED)
+        fit = self.fit(data, free, starts)
+
+        def objective(share: Floats) -> float:
+            point = fit.theta.copy()
+            point[free] = np.clip(share, 0.0, 1.0)
+            return -self.log_likelihood(data, point)
+
+        best = fit.theta.copy()
+        best[free] = _simplex(objective, fit.theta[free], _SIMPLEX)
+        likelihood = self.log_likelihood(data, best)
+        if likelihood <= fit.likelihood:
+            return fit
+        return Fit(best, likelihood, 0.0)
+
+    def modes(self, state: ParametricState, m: int) -> list[Floats]:
+        """Return points of the region of class m: the best fit, climbs, points of the cloud."""
+        data = self.counts_of(state)
+        least = self.least(state)
+        free = self.free[m]
+        best = state["theta"][m]
+        starts = self.starts(data, best, free, _MODES)
+        points = [*starts[1:], *self.cloud(best, free)]
+        points += [self.fit(data, free, [start]).theta for start in starts[1:]]
+        inside = [best]
+        for point in points:
+            if self.log_likelihood(data, point) >= least:
+                inside.append(point)
+        return inside
 
     # Learning -------------------------------------------------------------------------------------
 
@@ -363,26 +424,17 @@ class ParametricEvidence:
         return self.log_mixture(state) - math.log(1.0 / self.delta)
 
     def _test(self, state: ParametricState) -> None:
-        """Fit the classes, and rule out those whose best parameters are not likely enough."""
+        """Fit the classes; rule out those for which a search finds no parameters likely enough."""
         data = self.counts_of(state)
         least = self.least(state)
         best = -math.inf  # of the classes so far, which are nested
         for m in range(self.classes):
-            if state["rejected"][m]:
-                self._refit_rejected(state, m, data)
-                continue
             best = max(best, self._likelihood_bound(state, m, data, least))
-            if best < least:
+            if best >= least:
+                state["rejected"][m] = 0
+            elif not state["rejected"][m]:
                 # 0 would mean that it is not ruled out; the first episode may be open
                 state["rejected"][m] = max(state["episodes"], 1)
-
-    def _refit_rejected(self, state: ParametricState, m: int, data: Counts) -> None:
-        """Fit a class that is ruled out now and then, to say how badly it fits at its best."""
-        theta = state["theta"][m]
-        state["likelihood"][m] = self.log_likelihood(data, theta)
-        total = int(state["count"].sum())
-        if total >= _REJECTED_GROWTH * int(state["fitted"][m]):
-            self._keep_fit(state, m, self.fit(data, self.free[m], [theta]), total)
 
     def _likelihood_bound(
         self, state: ParametricState, m: int, data: Counts, least: float
@@ -393,12 +445,16 @@ class ParametricEvidence:
         total = int(state["count"].sum())
         likelihood = self.log_likelihood(data, theta)
         state["likelihood"][m] = likelihood
-        if total < _GROWTH * fitted and likelihood >= least:
-            return likelihood
+        rejected = bool(state["rejected"][m])
+        growth = _REJECTED_GROWTH if rejected else _GROWTH
+        if total < growth * fitted and (rejected or likelihood >= least):
+            return likelihood if self.allows(data, theta) else -math.inf
+        free = self.free[m]
+        fit = self.fit(data, free, [theta])
         thorough = total.bit_length() // 4 > fitted.bit_length() // 4  # now and then, predictably
-        fit = self.fit(data, self.free[m], self.starts(theta, thorough))
-        if fit.likelihood + fit.slack < least:
-            fit = self.fit(data, self.free[m], self.starts(fit.theta, True))
+        if thorough or fit.likelihood + fit.slack < least:
+            fit = max(fit, self.search(data, fit.theta, free), key=lambda one: one.likelihood)
+            state["searched"] = state["searched"] + np.array([_CLOUD, _CLIMBED + 2])
         self._keep_fit(state, m, fit, total)
         if not self.allows(data, fit.theta):
             return -math.inf
@@ -420,42 +476,48 @@ class ParametricEvidence:
             rejected_after=tuple(int(after) or None for after in state["rejected"]),
             log_mixture=mixture,
             novel=novel_count(state),
+            search=Search(int(state["searched"][0]), 0, int(state["searched"][1])),
         )
 
     def parameters(self, state: ParametricState, m: int) -> dict[str, ParameterRange]:
         """Return the projections of the confidence region of class m; nothing if it is ruled out.
 
-        An end is where the largest likelihood with the parameter held there meets the threshold.
+        An end is where the largest likelihood with the parameter held there meets the threshold,
+        beyond the outermost point of the region that was found in any mode.
         """
         if state["rejected"][m]:
             return {}
         intervals = {}
+        inside = self.modes(state, m)
         for j in self.free[m]:
             best = float(state["theta"][m][j])
-            low = self._interval_end(state, m, j, 0.0)
-            high = self._interval_end(state, m, j, 1.0)
+            lowest = min(inside, key=lambda point: float(point[j]))
+            highest = max(inside, key=lambda point: float(point[j]))
+            low = self._interval_end(state, m, j, lowest, 0.0)
+            high = self._interval_end(state, m, j, highest, 1.0)
             ends = [float(self.low[j] + share * self.width[j]) for share in (best, low, high)]
             intervals[self.names[j]] = ParameterRange(ends[0], ((ends[1], ends[2]),))
         return intervals
 
-    def _interval_end(self, state: ParametricState, m: int, j: int, edge: float) -> float:
-        """Return how far parameter j may go towards an edge of the box, as a share of it."""
+    def _interval_end(
+        self, state: ParametricState, m: int, j: int, start: Floats, edge: float
+    ) -> float:
+        """Return how far parameter j may go from a point towards an edge, as a share of the box."""
         data = self.counts_of(state)
         least = self.least(state)
-        best = state["theta"][m]
         others = [i for i in self.free[m] if i != j]
 
         def excess(share: float) -> float:
-            theta = best.copy()
+            theta = start.copy()
             theta[j] = share
             fit = self.fit(data, others, [theta])
             return fit.likelihood + fit.slack - least
 
         if excess(edge) >= 0.0:
             return edge
-        if excess(best[j]) <= 0.0:
-            return float(best[j])
-        return float(brentq(excess, best[j], edge, xtol=1e-4))
+        if excess(float(start[j])) <= 0.0:
+            return float(start[j])
+        return float(brentq(excess, float(start[j]), edge, xtol=1e-4))
 
     def describe(self, state: ParametricState, m: int) -> str:
         """Return nothing: members have no names."""
@@ -530,10 +592,13 @@ class ParametricEvidence:
         data = self.counts_of(state)
         least = self.least(state)
         likelihood, _, information = self.derivatives(data, state["theta"][m], self.free[m])
+        # at a bound of the box rounding may leave directions without information
+        finite = np.nan_to_num(information, posinf=1.0 / _SMALL, neginf=0.0)
+        sizes, directions = np.linalg.eigh(0.5 * (finite + finite.T))
         # as wide as the box if nothing is known
-        shape = np.linalg.inv(information + _FLAT * np.eye(len(self.free[m])))
+        lengths = 1.0 / np.sqrt(np.maximum(sizes, 0.0) + _FLAT)
         scale = math.sqrt(2.0 * max(likelihood - least, 0.0))
-        return Region(data, least, np.linalg.cholesky(shape) * scale)
+        return Region(data, least, directions * lengths * scale)
 
     def moved(self, theta: Floats, m: int, step: Floats) -> Floats:
         """Return parameters after a step of those that are free in class m, cut to the box."""
@@ -561,17 +626,22 @@ class ParametricEvidence:
     def draws(
         self, state: ParametricState, m: int, draw: np.random.Generator, count: int
     ) -> list[Floats]:
-        """Return the best fit of class m, and points near the boundary of its region."""
+        """Return points of the region of class m: of its modes, of its boundary and between."""
         region = self.region(state, m)
-        best = state["theta"][m]
-        points = [best]
-        for way in draw.standard_normal((count, len(self.free[m]))):
-            step = region.root @ way / np.linalg.norm(way)
+        modes = self.modes(state, m)
+        points = [*modes]
+        ways = draw.standard_normal((count, len(self.free[m])))
+        for way, depth in zip(ways, draw.random(count), strict=True):
+            mode = modes[len(points) % len(modes)]
+            step = region.root @ way / max(float(np.linalg.norm(way)), _SMALL)
             for share in _SHORTENED:
-                theta = self.moved(best, m, share * step)
+                theta = self.moved(mode, m, share * step)
                 if self.log_likelihood(region.data, theta) >= region.least:
                     points.append(theta)
                     break
+            inner = self.moved(mode, m, depth * step)
+            if self.log_likelihood(region.data, inner) >= region.least:
+                points.append(inner)
         return points
 
     def worlds(self, state: ParametricState) -> FiniteWorlds:
@@ -592,10 +662,15 @@ class ParametricEvidence:
         likelihoods = [self.log_likelihood(data, theta) for theta in points]
 
         def extreme_kernels(worth: Callable[[bellman.Kernel], float]) -> list[bellman.Kernel]:
-            return [
-                self.kernel(self._extreme(state, m, sign, worth))
-                for m, sign in itertools.product(ends, (1.0, -1.0))
-            ]
+            worths = np.array([worth(kernel) for kernel in kernels])
+            extreme = []
+            for m, sign in itertools.product(ends, (1.0, -1.0)):
+                of_class = np.flatnonzero(np.array(levels) == m)
+                best = of_class[int(np.argmax(sign * worths[of_class]))]
+                for start in (self._extreme(state, m, sign, worth), points[best]):
+                    polished = self._polished(state, m, start, sign, worth)
+                    extreme.append(self.kernel(polished))
+            return extreme
 
         return FiniteWorlds(
             self.known,
@@ -639,12 +714,37 @@ class ParametricEvidence:
             theta = self.edge(state, m, region.root @ along / norm, region)
         return np.asarray(theta)
 
+    def _polished(
+        self,
+        state: ParametricState,
+        m: int,
+        start: Floats,
+        sign: float,
+        worth: Callable[[bellman.Kernel], float],
+    ) -> Floats:
+        """Return where a worth is extreme in the region near a point, by a simplex: a search."""
+        data = self.counts_of(state)
+        least = self.least(state)
+        free = self.free[m]
+
+        def point(share: Floats) -> Floats:
+            theta = start.copy()
+            theta[free] = np.clip(share, 0.0, 1.0)
+            return theta
+
+        def objective(share: Floats) -> float:
+            theta = point(share)
+            if self.log_likelihood(data, theta) < least:
+                return _OUTSIDE
+            return -sign * worth(self.kernel(theta))
+
+        return point(_simplex(objective, start[free], _POLISHED))
+
     def _best_kernel(self, state: ParametricState, m: int) -> bellman.Kernel:
         """Return the best fit of class m; one that is ruled out is searched for thoroughly."""
         theta = state["theta"][m]
         if state["rejected"][m]:
-            starts = self.starts(theta, True)
-            theta = self.fit(self.counts_of(state), self.free[m], starts).theta
+            theta = self.search(self.counts_of(state), theta, self.free[m]).theta
         return self.kernel(theta)
 
     # Single outcomes ------------------------------------------------------------------------------
@@ -670,6 +770,20 @@ class ParametricEvidence:
             return row, -1
         bonus = reward if self.known.rewards_known else 0.0
         return row, symbol_at(self.outcomes, row, next_state, bonus)
+
+
+def _simplex(objective: Callable[[Floats], float], start: Floats, evaluations: int) -> Floats:
+    """Return where Nelder and Mead's simplex finds an objective smallest in the unit box."""
+    if not start.size:
+        return start
+    lowest = minimize(
+        objective,
+        start,
+        method="Nelder-Mead",
+        bounds=[(0.0, 1.0)] * start.size,
+        options={"maxfev": evaluations, "xatol": 1e-6, "fatol": 1e-9},
+    )
+    return np.clip(lowest.x, 0.0, 1.0)
 
 
 def _scoring_step(share: Floats, gradient: Floats, information: Floats) -> Floats:
