@@ -151,7 +151,7 @@ class Members:
 class Scored(NamedTuple):
     """How well everything in Z explains some counts."""
 
-    count: Ints  # [O] the counts; a block makes a new array of them
+    counts: Ints  # [O] a block makes a new array of them
     scores: Floats  # [members + hulls + 1] log-likelihoods, and what competitors predicted
     mixture: float  # Z
 
@@ -223,7 +223,7 @@ class ListEvidence:
 
     def scored(self, state: ListState) -> Scored:
         """Return the scores and Z, which are computed once for each array of counts."""
-        if self._scored is not None and self._scored.count is state["count"]:
+        if self._scored is not None and self._scored.counts is state["count"]:
             return self._scored
         members = self.members
         novel = float(novel_count(state))
