@@ -92,7 +92,7 @@ class Regret(NamedTuple):
 
 def measured(agent: orl.Learner, mdp: orl.FiniteMDP, episodes: int, seeds: int) -> Regret:
     """Play."""
-    assert mdp.known.initial is not None
+    assert mdp.known.initial is not None  # noqa: S101  # of problems with a known start
     optimal = float(mdp.known.initial @ mdp.optimal_values[0])
     half = episodes // 2
     regrets = []
@@ -100,6 +100,7 @@ def measured(agent: orl.Learner, mdp: orl.FiniteMDP, episodes: int, seeds: int) 
     for seed in range(seeds):
         result = orl.run(agent, mdp, episodes=episodes, seed=seed, progress=False)
         late = result.total_regret - float(result.regret_at(half))
+        late /= mdp.known.unit.scale  # regret is in the user's unit, values are not
         lost += late > _LOST * optimal * (episodes - half)
         regrets.append(result.total_regret)
     return Regret(float(np.mean(regrets)), max(regrets), lost)
