@@ -147,8 +147,9 @@ def missed(answer: Any, truth: Truth) -> tuple[int, int, int, int]:
     pairs.append((own - today, answer.compared_with(truth.today)))
     left = not answer.state["rejected"][truth.level - 1]
     found = answer.weigher.parameters(answer.state, truth.level - 1) if left else {}
+    nothing = Interval(math.nan, math.nan, math.nan)  # of a true class that was ruled out: a miss
     ranges = [
-        (value, Interval(*found.get(name, (math.nan,) * 3))) for name, value in truth.point.items()
+        (value, found[name].interval if left else nothing) for name, value in truth.point.items()
     ]
     count = [
         sum(not each.low - 1e-9 <= value <= each.high + 1e-9 for value, each in part)

@@ -248,7 +248,7 @@ def test_the_truth_stays_possible_whoever_acts(kind: Callable[..., orl.Learner])
         draw = np.random.default_rng(seed)
         honest = orl.Agent(algorithm, known=KNOWN, seed=seed)
         control = orl.Agent(algorithm, known=KNOWN, seed=seed)
-        for _ in range(40):
+        for _ in range(80):
             state = 0
             for _ in range(H):
                 planned = honest.act(state)

@@ -638,9 +638,9 @@ def test_a_ladder_of_a_problem_is_enough_for_references_and_for_the_right_class(
     monkeypatch.setattr(registry, "own", lambda kind: {**package_own(kind), **theirs.get(kind, {})})
     selector = {"selector": "arl-gen"}
     agents: list[object] = [
-        "occam",
-        "ARLGen",
-        {"name": "Occam", "label": "all", "parameters": {"scope": "all"}},
+        {"name": "occam", "label": "Occam", "parameters": {"scope": "smallest"}},
+        {"name": "ARLGen", "parameters": {"scope": "smallest"}},
+        {"name": "Occam", "label": "all"},
     ]
     agents += [{"name": name, "parameters": selector} for name in ("oracle", "largest", "smallest")]
     bases = [{"name": "class", "parameters": {**selector, "m": m}} for m in (1, 2)]

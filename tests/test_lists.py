@@ -309,7 +309,7 @@ def likelihood_excess(seed: int) -> float:
     worst = 0.0
     for block in blocks(agent, mdp, 12, seed):
         scores = evidence.scores(block.state["evidence"])
-        worst = max(worst, evidence.log_mixture(scores) - scores[4])
+        worst = max(worst, evidence.log_mixture(block.state["evidence"]) - scores[4])
     return worst
 
 

@@ -419,8 +419,9 @@ def learn(
         ),
     ] = None,
     scope: Annotated[
-        Scope, typer.Option(help="Be optimistic over the smallest class, or over all.")
-    ] = "smallest",
+        Scope | None,
+        typer.Option(help="Play members of all classes, or of the smallest (the paper's choice)."),
+    ] = None,
     compare: Annotated[
         bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")
     ] = False,
@@ -458,11 +459,11 @@ def learn(
         settings: Any = {"episodes": episodes, "delta": delta, "evidence": evidence}
         forecast = orl.preflight(among, models.known, truths=FEW, members=FEW, **settings)
         tell(*f"preflight: {forecast}".splitlines())
-        if forecast.unidentifiable:
+        if forecast.unidentifiable and scope == "smallest":
             tell("  here: --scope all")
     agents: dict[str, orl.Learner] = {}
     if evidence == "likelihood":
-        agents["Occam"] = orl.Occam(ladder=among, scope=scope, delta=delta)
+        agents["Occam"] = orl.Occam(ladder=among, scope=scope or "all", delta=delta)
     else:
         agents["ARL-GEN"] = orl.ARLGen(ladder=among, scope=scope, delta=delta)
     if compare:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
+SMALLEST_DELTA = 1e-300  # its logarithm and its square root are still ordinary numbers
 
 
 class OccamRLError(Exception):
@@ -228,7 +229,7 @@ def require_number(
 
 def require_delta(value: object) -> float:
     """Return a level of confidence delta: the smallest and the largest are the same everywhere."""
-    return require_number("delta", value, 1e-300, 1.0)
+    return require_number("delta", value, SMALLEST_DELTA, 1.0)
 
 
 def require_integer(

@@ -112,8 +112,7 @@ class Preflight:
             largest = self.ladder.families[-1]
             bounds = {"features": largest.own_features, "norm_bound": largest.norm_bound}
             return UCRLVTRLin(**{**bounds, **options})
-        scope = "all" if self.unidentifiable else "smallest"
-        options = {"ladder": self.ladder, "scope": scope, **options}
+        options = {"ladder": self.ladder, **options}
         if self.evidence == "likelihood":
             return Occam(**options)
         return ARLGen(**options)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -55,6 +55,7 @@ from occamrl.evidence.hulls import (
 )
 from occamrl.evidence.starts import (
     DatedState,
+    acting_level,
     begin_starts,
     count_starts,
     date_rejections,
@@ -135,7 +136,8 @@ class Members:
         likelihoods = np.zeros(self.size)
         for part in self._parts():
             logs = self._log_probability(part) if self._logs is None else self._logs[part]
-            logs = np.maximum(logs, max(impossible, _NEVER))
+            if impossible > _NEVER:
+                logs = np.maximum(logs, impossible)
             rough = logs @ counts - frequency @ counts
             # differences are taken before sums, so that the digits of the best members are not
             # lost at large counts
@@ -144,6 +146,14 @@ class Members:
             rough[near] = (logs[near] - frequency) @ counts
             likelihoods[part] = np.where(rough > 0.5 * _NEVER, rough, -np.inf)
         return likelihoods
+
+
+class Scored(NamedTuple):
+    """How well everything in Z explains some counts."""
+
+    counts: Ints  # [O] a block makes a new array of them
+    scores: Floats  # [members + hulls + 1] log-likelihoods, and what competitors predicted
+    mixture: float  # Z
 
 
 class ListState(HullState, DatedState):
@@ -174,7 +184,7 @@ class ListEvidence:
         self.delta = delta
         self.hulls = hull_sizes(ladder)
         self.log_weights = log_weights(ladder)
-        self._scored: tuple[Ints, Floats] | None = None  # counts, and the scores for them
+        self._scored: Scored | None = None  # the last
 
     @property
     def members(self) -> Members:
@@ -211,11 +221,10 @@ class ListEvidence:
             score_hulls(state, self.outcomes, self.members.hull, before, block)
         count_starts(state, flow)
 
-    def scores(self, state: ListState) -> Floats:
-        """Return the likelihoods of the members, and how well hulls and counts have predicted."""
-        # a block makes a new array of counts: what was scored for this one is still right
-        if self._scored is not None and self._scored[0] is state["count"]:
-            return self._scored[1]
+    def scored(self, state: ListState) -> Scored:
+        """Return the scores and Z, which are computed once for each array of counts."""
+        if self._scored is not None and self._scored.counts is state["count"]:
+            return self._scored
         members = self.members
         novel = float(novel_count(state))
         counted = counted_evidence(state["count"], members.outcomes, novel)
@@ -225,13 +234,16 @@ class ListEvidence:
         else:
             likelihoods = members.likelihoods(state["count"])
             scores = np.concatenate([likelihoods, state["score"], [counted]])
-        self._scored = (state["count"], scores)
-        return scores
+        self._scored = Scored(state["count"], scores, float(logsumexp(self.log_weights + scores)))
+        return self._scored
+
+    def scores(self, state: ListState) -> Floats:
+        """Return the likelihoods of the members, and how well hulls and counts have predicted."""
+        return self.scored(state).scores
 
     def member_scores(self, state: ListState) -> tuple[Floats, float]:
         """Return the likelihoods of all members [m], and the least that a member alive has."""
-        scores = self.scores(state)
-        return scores[: self.members.size], self.least(scores)
+        return self.scores(state)[: self.members.size], self.least(state)
 
     def distances(self, state: ListState, kernels: Ints, reference: int) -> Floats:
         """Return the relative entropies of a member's outcomes to those of others, where data are.
@@ -244,34 +256,30 @@ class ListEvidence:
         likelihoods = members.likelihoods(visits[members.outcomes.pair] * law)
         return np.asarray(likelihoods[reference] - likelihoods[kernels])
 
-    def log_mixture(self, scores: Floats) -> float:
+    def log_mixture(self, state: ListState) -> float:
         """Return Z."""
-        return float(logsumexp(self.log_weights + scores))
+        return self.scored(state).mixture
 
-    def least(self, scores: Floats) -> float:
-        """Return the likelihood below which a member is ruled out."""
-        return self.log_mixture(scores) - math.log(1.0 / self.delta)
+    def least(self, state: ListState, level: float | None = None) -> float:
+        """Return the likelihood below which a member is ruled out, at delta or another level."""
+        return self.log_mixture(state) - math.log(1.0 / (level or self.delta))
 
-    def _alive_members(self, scores: Floats) -> Bools:
-        return np.asarray(scores[: self.ladder.level.size] >= self.least(scores))
-
-    def alive(self, state: ListState) -> Bools:
-        """Return which members are not ruled out [m]."""
-        return self._alive_members(self.scores(state))
+    def alive(self, state: ListState, level: float | None = None) -> Bools:
+        """Return which members are not ruled out [m], at delta or another level."""
+        likelihoods = self.scores(state)[: self.ladder.level.size]
+        return np.asarray(likelihoods >= self.least(state, level))
 
     def judge(self, state: ListState) -> Judgement:
         """Weigh members, hulls and counts."""
-        scores = self.scores(state)
-        mixture = self.log_mixture(scores)
-        likelihoods = scores[: self.members.size]
-        still_open = open_hulls(state, self.outcomes, self.members.hull, self.least(scores))
+        likelihoods = self.scores(state)[: self.members.size]
+        still_open = open_hulls(state, self.outcomes, self.members.hull, self.least(state))
         blends = [m for m, fits in zip(self.hulls, still_open, strict=True) if fits]
-        alive = tuple(self.ladder.count(self._alive_members(scores)))
+        alive = tuple(self.ladder.count(self.alive(state)))
         return Judgement(
-            against=mixture - self.ladder.largest(likelihoods),
+            against=self.log_mixture(state) - self.ladder.largest(likelihoods),
             alive=alive,
             rejected_after=rejected_after(state, alive),
-            log_mixture=mixture,
+            log_mixture=self.log_mixture(state),
             blends=tuple(blends),
             novel=novel_count(state),
         )
@@ -342,7 +350,9 @@ class ListEvidence:
     ) -> int:
         scores = self.scores(state)
         members = self.members.size
-        inside = self._alive_members(scores) & (self.ladder.level < classes)
+        # B13: what acting excludes comes back as the level falls
+        level = acting_level(self.delta, state["episodes"])
+        inside = self.alive(state, level) & (self.ladder.level < classes)
         playable = np.flatnonzero(inside)
         if acting == "sampling":
             # by Gumbel's trick a draw by weight in Z, members that may not be played left out

@@ -17,11 +17,12 @@ class StartState(TypedDict):
 
     episodes: int
     starts: Ints  # [S]
+    next_start: int  # of a continuing problem, where the last episode ended; -1: unknown
 
 
 def begin_starts(known: Known) -> StartState:
     """Return the counts before any data."""
-    return {"episodes": 0, "starts": np.zeros(known.states, np.int64)}
+    return {"episodes": 0, "starts": np.zeros(known.states, np.int64), "next_start": -1}
 
 
 def count_starts(state: StartState, flow: Flow) -> None:
@@ -29,6 +30,23 @@ def count_starts(state: StartState, flow: Flow) -> None:
     begins = flow.step == 0
     np.add.at(state["starts"], flow.state[begins], flow.count[begins])
     state["episodes"] += flow.episodes
+    state["next_start"] = _last_end(flow, state["starts"].size, state["next_start"])
+
+
+def _last_end(flow: Flow, states: int, first: int) -> int:
+    """Return where the last episode of a block ended, if each began where the one before ended.
+
+    Every end but the last is a start, so the ends minus the starts leave the last end minus the
+    first start, and nothing where these are equal. -1: that cannot be told.
+    """
+    begins = flow.step == 0
+    ends = flow.step == flow.step.max(initial=0)
+    surplus = np.bincount(flow.next_state[ends], flow.count[ends], states)
+    surplus -= np.bincount(flow.state[begins], flow.count[begins], states)
+    if surplus.any():
+        chained = surplus.sum() == 0.0 and np.abs(surplus).sum() == 2.0
+        return int(surplus.argmax()) if chained else -1
+    return first
 
 
 def law_of_starts(known: Known, starts: Ints) -> Floats:
@@ -42,6 +60,18 @@ def law_of_starts(known: Known, starts: Ints) -> Floats:
     if counted:
         return np.asarray(starts / starts.sum())
     return np.full(starts.size, 1.0 / starts.size)
+
+
+def law_of_next(known: Known, state: StartState) -> Floats:
+    """Return the law of the first state of the next episode [S], for which plans are optimistic.
+
+    Where episodes continue each other that state is known once one has ended.
+    """
+    if known.continuing and state["next_start"] >= 0:
+        law = np.zeros(known.states)
+        law[state["next_start"]] = 1.0
+        return law
+    return law_of_starts(known, state["starts"])
 
 
 def acting_level(delta: float, episodes: int) -> float:

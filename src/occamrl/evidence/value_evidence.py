@@ -18,6 +18,9 @@ accepted iff
 every (s, a): with probability 1 - delta, L(P*) is at most what the sharp set of that larger class
 allows, be P* in F_M or not. Where even the best of F_M has more, or a transition was seen that F_M
 does not list, the ladder is *misspecified*.
+
+**Two events, one delta.** Classes are tested at delta/2, and F_M at delta/2: with probability 1 -
+delta neither the smallest class with the truth is rejected nor the ladder called misspecified.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from occamrl.evidence import value
 from occamrl.evidence.lists import member_worlds
 from occamrl.evidence.starts import (
     DatedState,
+    acting_level,
     begin_starts,
     count_starts,
     date_rejections,
@@ -79,6 +83,7 @@ class ValueEvidence:
         self.ladder = ladder
         self.known = known
         self.delta = delta
+        self.half = 0.5 * delta  # for the classes; as much for a truth outside them
         self._judged: tuple[Floats, Losses] | None = None  # sums, and the losses for them
 
     def begin(self) -> ValueState:
@@ -132,7 +137,7 @@ class ValueEvidence:
     def judge(self, state: ValueState) -> Judgement:
         """Return twice the excess of the losses in the place of nats."""
         losses = self.losses(state)
-        slack = math.log(1.0 / self.delta)
+        slack = math.log(1.0 / self.half)
         alive = self._alive(state, losses)
         return Judgement(
             against=2.0 * (losses.least - losses.threshold) + slack,
@@ -181,13 +186,7 @@ class ListValueEvidence(ValueEvidence):
 
     def _losses(self, state: ValueState) -> Losses:
         losses = value.losses(self.ladder.family.theta, state["gram"][0], state["xy"][0])
-        threshold = value.sharp_threshold(
-            losses,
-            np.log(self.ladder.prior),
-            self.ladder.family.reach,
-            float(state["rows"][0]),
-            self.delta,
-        )
+        threshold = self._threshold(state, losses, self.half)
         least = -self.ladder.largest(-losses)
         return Losses(least, threshold, self._misfit(state, losses), losses)
 
@@ -203,14 +202,26 @@ class ListValueEvidence(ValueEvidence):
         family = self.ladder.family
         theta = family.theta[losses.argmin()][family.features.group]
         residual = total - (x * theta).sum(axis=1)
-        price = 0.5 * math.log(family.size / level(family.reach, self.delta))
+        price = 0.5 * math.log(family.size / level(family.reach, self.half))
         noise = price + 0.25 * np.log1p(count).sum()
-        between = off_grid(family.reach, float(state["rows"][0]), self.delta)
+        between = off_grid(family.reach, float(state["rows"][0]), self.half)
         return float((residual**2 / (count + 1.0)).sum() - noise - between)
+
+    def _threshold(self, state: ValueState, losses: Floats, level: float) -> float:
+        """Return the largest loss in the sharp set of a level."""
+        prior = np.log(self.ladder.prior)
+        rows = float(state["rows"][0])
+        return value.sharp_threshold(losses, prior, self.ladder.family.reach, rows, level)
 
     def inside(self, state: ValueState) -> Bools:
         """Return which members are in the sharp set [m]; some always are."""
         return np.asarray(self.member_losses(state) <= self.losses(state).threshold)
+
+    def playable(self, state: ValueState) -> Bools:
+        """Return which members are in the set for acting [m], whose level falls (B13)."""
+        losses = self.member_losses(state)
+        level = acting_level(self.half, state["episodes"])
+        return np.asarray(losses <= self._threshold(state, losses, level))
 
     def _alive(self, state: ValueState, losses: Losses) -> tuple[int, ...]:
         return tuple(self.ladder.count(self.inside(state)))
@@ -240,7 +251,7 @@ class LinearEvidence(ValueEvidence):
         xy = state["xy"][0]
         classes = self.ladder.classes
         least = [self.ladder.smallest_loss(m, gram, xy) for m in range(1, classes + 1)]
-        threshold = regression_bound(*self.ladder.statistics(classes, gram, xy), self.delta)
+        threshold = regression_bound(*self.ladder.statistics(classes, gram, xy), self.half)
         return Losses(np.array(least), threshold, self._misfit(state, float(least[-1])))
 
     def _misfit(self, state: ValueState, least: float) -> float | None:
@@ -258,7 +269,7 @@ class LinearEvidence(ValueEvidence):
         across = np.zeros((count.size, xy.size))
         np.put_along_axis(across, columns, x, axis=1)
         whole = np.block([[block_diag(*gram), across.T], [across, np.diag(count)]])
-        return least - regression_bound(whole[None], np.append(xy, total)[None], self.delta)
+        return least - regression_bound(whole[None], np.append(xy, total)[None], self.half)
 
     def _alive(self, state: ValueState, losses: Losses) -> tuple[int, ...]:
         """Return 1 from the smallest class that is accepted on; F_M is, where none is."""

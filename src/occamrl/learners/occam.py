@@ -12,15 +12,18 @@ member, with the prior of the ladder, the mixtures of the members of small class
 counts), or models with real parameters (:class:`occamrl.evidence.parametric.ParametricEvidence`: Z
 has the predictions of the best fits, and plain counts).
 
-**Acting.** By *optimism*: play what is alive with the largest value, in that class or in all. By
-*sampling*: draw what is played by its weight in Z. By the best *fit*: no guarantee, and often good.
+**Acting.** By *optimism*: play what is alive with the largest value, in all classes or in that one.
+By *sampling*: draw what is played by its weight in Z. By the best *fit*: no guarantee, and often
+good. What is alive for acting is so at the level delta/sqrt(k) after k episodes (B13), so that an
+unlucky start is not for ever; classes are ruled out at delta.
 
 **Misspecified.** If nothing is alive, the truth is in no class, except with probability delta. The
 agent then plays draws from the smallest class whose mixtures still fit, or else from the tabular
 class, which also knows the outcomes that are impossible under every member.
 
 **How long a plan lasts.** A member, a tenth of the episodes that it has played before; a draw, or
-real parameters, 2 % of all episodes; a draw from the tabular class, one episode, because rare draws
+real parameters, 2 % of all episodes, and never more than have been played, so that there have been
+log k draws or more after k episodes; a draw from the tabular class, one episode, because rare draws
 are its exploration.
 
 **Covers** are refused. To allow for a truth between the members, each probability would have to be
@@ -45,8 +48,8 @@ from occamrl.errors import (
     require_number,
     require_rewards,
 )
-from occamrl.evidence.starts import law_of_starts
-from occamrl.evidence.worlds import Choice, FiniteEvidence
+from occamrl.evidence.starts import law_of_next
+from occamrl.evidence.worlds import Acting, Choice, FiniteEvidence
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Flow, Judgement, Known, Learner, Plan, State
@@ -83,11 +86,13 @@ class Occam(Learner):
     delta : float
         With probability 1 - delta the smallest class that contains the truth is never ruled out,
         and ``misspecified`` is not reported if there is one.
-    acting : "optimism" | "sampling" | "fit"
-        Sampling has a guarantee on average over the prior alone, the best fit has none.
-    scope : "smallest" | "all"
-        Play members of the smallest class that has one alive, or of all classes. "all" needs no
-        separability: choose it when :func:`occamrl.preflight` finds unidentifiable pairs.
+    acting : "optimism" | "sampling" | "fit", optional
+        By default optimism on lists, where it is proved, and sampling with real parameters, where
+        optimism would be a search. The best fit has no guarantee.
+    scope : "all" | "smallest"
+        Play members of all classes, or of the smallest that has one alive, which is the paper's
+        choice. Its price: regret is linear where the policy of a wrong class never goes where the
+        class is wrong (:func:`occamrl.preflight` looks for such pairs).
     replan : float
         A plan lasts this share of the episodes that its member has played; a draw, a fifth of this
         share of all episodes. 0: plan before every episode.
@@ -107,12 +112,13 @@ class Occam(Learner):
 
     ladder: Ladder | ParametricLadder
     delta: float = 0.05
-    acting: Literal["optimism", "sampling", "fit"] = "optimism"
-    scope: Literal["smallest", "all"] = "smallest"
+    acting: Acting | None = None
+    scope: Literal["smallest", "all"] = "all"
     replan: float = 0.1
 
     def __post_init__(self) -> None:
-        require_choice("acting", self.acting, ("optimism", "sampling", "fit"))
+        if self.acting is not None:
+            require_choice("acting", self.acting, ("optimism", "sampling", "fit"))
         require_choice("scope", self.scope, ("smallest", "all"))
         require_delta(self.delta)
         require_number("replan", self.replan, 0.0, 1e100)
@@ -130,13 +136,19 @@ class Occam(Learner):
     @property
     def guarantee(self) -> str:
         """What is proved of its regret."""
-        if self.acting == "fit":
+        if self.acts == "fit" or isinstance(self.ladder, ParametricLadder):
             return "none"
-        if self.acting == "sampling":
-            return "on average over its prior"
-        if isinstance(self.ladder, ParametricLadder):
-            return "selection valid, optimism searched"
+        if self.acts == "sampling":
+            # members of larger classes have weight 0 in the smallest: no prior is averaged over
+            return "on average over its prior" if self.scope == "all" else "none"
         return "valid" if self.scope == "all" else "valid if separable"
+
+    @property
+    def acts(self) -> Acting:
+        """How it acts: as told, or else as is best for the ladder."""
+        if self.acting is not None:
+            return self.acting
+        return "sampling" if isinstance(self.ladder, ParametricLadder) else "optimism"
 
     def evidence(self, known: Known) -> FiniteEvidence:
         """Return what weighs the classes on a problem."""
@@ -160,8 +172,8 @@ class Occam(Learner):
         judgement = evidence.judge(weighed)
         chosen, playing = self._decide(judgement)
         classes = chosen if self.scope == "smallest" else self.ladder.classes
-        law = law_of_starts(known, weighed["starts"])
-        choice = evidence.choose(weighed, judgement, classes, self.acting, law, draw)
+        law = law_of_next(known, weighed)
+        choice = evidence.choose(weighed, judgement, classes, self.acts, law, draw)
         values, policy = bellman.solve([choice.kernel], known.states, known.horizon)
         return Plan(
             policy=policy,
@@ -199,7 +211,8 @@ class Occam(Learner):
         if choice.lasts == "member":
             played = state["plays"].get(choice.source, 0)
         elif choice.lasts == "draw":
-            played = _OF_ALL * state["evidence"]["episodes"]
+            episodes = state["evidence"]["episodes"]
+            return max(1, int(min(self.replan * _OF_ALL, 1.0) * episodes))
         return max(1, int(self.replan * played))
 
     def _diagnostics(

@@ -6,8 +6,8 @@ The wrapped learner sees a problem whose rewards are known to be
 
 Its regressions keep the targets V_{h+1} alone: a reward never joins them, even if it depends on s',
 so every confidence set stays valid with V planned from estimated rewards, which were fixed before
-the block. Of delta, the share goes to the rewards: give the wrapped learner
-``delta=(1 - share) * delta``. On both events every plan is optimistic.
+the block. Of delta, the share goes to the rewards, and the wrapped learner gets what remains if it
+has a larger delta of its own. On both events every plan is optimistic.
 
 **Widths**, each at level d = share delta/(S A). With n rewards of mean m and sample variance v at
 (s, a),
@@ -24,13 +24,19 @@ depends on s' and the kernel on the step, they are not one number, and nothing i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Literal, TypedDict
 
 import numpy as np
 
 from occamrl.arrays import Floats, Ints
-from occamrl.errors import ParameterError, require_choice, require_delta, require_number
+from occamrl.errors import (
+    SMALLEST_DELTA,
+    ParameterError,
+    require_choice,
+    require_delta,
+    require_number,
+)
 from occamrl.protocols import Flow, Known, Learner, Plan, State
 
 GROWTH = 0.02  # of the data, after which bounds are made anew
@@ -63,11 +69,11 @@ class RewardsPerPair(Learner):
     Parameters
     ----------
     agent : Learner
-        The one that plans; give it the rest of delta.
+        The one that plans; its delta is at most ``(1 - share) * delta``, and lowered to that.
     bound : "bernstein" | "hoeffding"
         The width of the estimate. Bernstein's is meant for rewards that vary little and small gaps.
     delta, share : float
-        ``share * delta`` pays for the rewards.
+        ``share * delta`` pays for the rewards: all that fails does so with probability delta.
     scale : float
         Multiplies the width. Below 1 the guarantee is lost.
     """
@@ -86,6 +92,7 @@ class RewardsPerPair(Learner):
         require_number("share", self.share, 0.0, 1.0, open_low=True)
         require_number("scale", self.scale, 0.0, 1e100)
         require_choice("bound", self.bound, ("bernstein", "hoeffding"))
+        object.__setattr__(self, "agent", within_delta(self.agent, (1.0 - self.share) * self.delta))
 
     def begin(self, known: Known) -> RewardsState:
         """Return a fresh state: no rewards yet, and that of the learner with every reward 1."""
@@ -131,6 +138,18 @@ class RewardsPerPair(Learner):
         # with scale 0 nothing is added to the middle, 1/2, of what a reward can be
         unseen = min(1.0, 0.5 + 0.5 * self.scale)
         return np.asarray(np.where(sums["count"] > 0, upper, unseen))
+
+
+def within_delta(agent: Learner, delta: float) -> Learner:
+    """Return the learner with a delta of at most this; as it is where it has none."""
+    if not is_dataclass(agent) or "delta" not in {field.name for field in fields(agent)}:
+        return agent
+    # no learner takes a delta below the smallest
+    allowed = max(delta, SMALLEST_DELTA)
+    if vars(agent)["delta"] <= allowed:
+        return agent
+    lowered: Learner = replace(agent, delta=allowed)
+    return lowered
 
 
 def hoeffding(n: Ints, level: float) -> Floats:

@@ -51,9 +51,15 @@ from occamrl.errors import (
     require_rewards,
 )
 from occamrl.evidence import value
-from occamrl.evidence.starts import StartState, begin_starts, count_starts, law_of_starts
+from occamrl.evidence.starts import (
+    StartState,
+    begin_starts,
+    count_starts,
+    law_of_next,
+    law_of_starts,
+)
 from occamrl.models.families import FiniteFamily
-from occamrl.protocols import Flow, Known, Learner, Plan, State
+from occamrl.protocols import Flow, Known, Learner, Plan
 
 _TOGETHER = 2**23  # numbers that are worked on at once
 _EQUAL = 9  # digits to which values are compared
@@ -177,7 +183,7 @@ class UCRLVTR(Learner):
     def plan_among(
         self,
         known: Known,
-        state: State,
+        state: Any,
         inside: Bools,
         facts: Mapping[str, Any],
         diagnostics: Mapping[str, Any],
@@ -192,7 +198,8 @@ class UCRLVTR(Learner):
         # the best fit comes first, because argmax takes the first of equal values
         members = members[np.argsort(self.losses(state)[0, members], kind="stable")]
         values = np.round(self.family.first_values(known, members), _EQUAL)  # [members, S]
-        best = int(members[np.round(values @ law, _EQUAL).argmax()])
+        means = values @ law_of_next(known, state)
+        best = int(members[np.round(means, _EQUAL).argmax()])
         whole = self._optimal(known, best, facts, diagnostics)
         # where the law of starts is unknown, only states that were seen have a part of their own
         begins = state["starts"] if known.initial is None else law

@@ -29,7 +29,6 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from occamrl.errors import (
     InvalidInput,
@@ -779,6 +778,8 @@ class ParametricLadder:
 
     def _contains(self, free: tuple[str, ...], target: Floats) -> bool:
         """Return whether free parameters can give these probabilities [O], by least squares."""
+        from scipy.optimize import least_squares  # slow to import, and seldom needed
+
         low, high = bounds_of([self.model.box[name] for name in free])
 
         def gap(values: Floats) -> Floats:

@@ -13,10 +13,11 @@ class that contains the truth is never rejected.
 How classes are tested, lists and linear ones, and how a truth outside all of them is noticed,
 stands in :mod:`occamrl.evidence.value_evidence`.
 
-**Acting.** On lists by UCRL-VTR over the members of the smallest class that are in the sharp set;
-with ``scope="all"`` over all of the sharp set, whatever the class, which needs no separability. On
-linear classes and aggregations by UCRL-VTR-LIN on their part of the sums. A plan lasts until the
-data have grown by a tenth, or det Sigma by the factor 1 + c of lazy planning.
+**Acting.** On lists by UCRL-VTR over all of the sharp set, whatever the class, which needs no
+separability; with ``scope="smallest"``, as in the paper, over its members in the smallest class. On
+linear classes and aggregations by UCRL-VTR-LIN on their part of the sums. The sets for acting have
+the level delta/sqrt(k) after k episodes (B13), verdicts delta. A plan lasts until the data have
+grown by a tenth, or det Sigma by the factor 1 + c of lazy planning.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.evidence import value
+from occamrl.evidence.starts import acting_level
 from occamrl.evidence.value_evidence import (
     LAMBDA,
     ListValueEvidence,
@@ -78,10 +80,11 @@ class ARLGen(Learner):
     delta : float
         The smallest class that contains the true kernel is rejected with probability at most delta,
         over all tests together.
-    scope : "smallest" | "all"
-        Of lists of kernels: be optimistic over the members of the smallest class that are left, or
-        over those of all classes; ``chosen`` is then a report. "all" needs no separability: choose
-        it when :func:`occamrl.preflight` finds unidentifiable pairs.
+    scope : "all" | "smallest", optional
+        Be optimistic over the members that are left of all classes, the default on lists, where
+        ``chosen`` is a report; or of the smallest class, the paper's choice and the only one on
+        linear classes. The price of that: regret is linear where the policy of a wrong class never
+        goes where the class is wrong (:func:`occamrl.preflight` looks for such pairs).
     replan : float, optional
         Of lists: a plan lasts this share of the episodes that its member has played, 0.1 by
         default. Of other classes: c of lazy planning, 0.2 by default. 0: plan before every episode.
@@ -99,12 +102,15 @@ class ARLGen(Learner):
 
     ladder: Ladder
     delta: float = 0.05
-    scope: Literal["smallest", "all"] = "smallest"
+    scope: Literal["smallest", "all"] | None = None
     replan: float | None = None
 
     def __post_init__(self) -> None:
         require_kind("ladder", self.ladder, Ladder)
         require_delta(self.delta)
+        if self.scope is None:
+            scope = "all" if self.ladder.finite else "smallest"
+            object.__setattr__(self, "scope", scope)
         require_choice("scope", self.scope, ("smallest", "all"))
         if self.replan is not None:
             require_number("replan", self.replan, 0.0, 1e100)
@@ -146,7 +152,7 @@ class ARLGen(Learner):
         facts = self._facts(state, judgement.chosen)
         diagnostics = self._diagnostics(known, state, judgement)
         if isinstance(evidence, ListValueEvidence):
-            playable = evidence.inside(state["evidence"])
+            playable = evidence.playable(state["evidence"])
             if self.scope == "smallest":
                 playable &= self.ladder.level < judgement.chosen
             diagnostics["alive"] = list(judgement.alive)
@@ -166,7 +172,8 @@ class ARLGen(Learner):
         gram, xy = self.ladder.statistics(chosen, sums["gram"][0], sums["xy"][0])
         ellipsoid = value.ridge(gram[None], xy[None], LAMBDA)
         logdet = ellipsoid.logdet.sum(axis=1)
-        radius = value.squared_radius(logdet, self.delta, LAMBDA, family.norm_bound)
+        level = acting_level(self.delta, sums["episodes"])
+        radius = value.squared_radius(logdet, level, LAMBDA, family.norm_bound)
         optimistic = optimistic_values(family.own_features, known, ellipsoid, np.sqrt(radius))
         before = state["pace"] if chosen == state["chosen"] else Pace(logdet)
         pace = before.next(logdet, optimistic, 0.2 if self.replan is None else self.replan)
