@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,6 +235,21 @@ class Plan:
         if start is None:
             return self
         return self.starts.get(start, self)
+
+
+class Note(NamedTuple):
+    """What was done to data before they were weighed.
+
+    ``guarantee`` says what that does to the level of the tests. "kept": nothing. "conditional": it
+    holds under a condition that the data cannot show. "void": it is lost.
+    """
+
+    kind: str  # in a word, such as "unlisted"; answers/assumed.py makes a sentence of it
+    affected: int  # how many rows, or episodes
+    of: int  # of how many
+    unit: str = "row"  # what is counted: "row", "episode", "piece" of one
+    example: str = ""  # the first of them, in words
+    guarantee: Literal["kept", "conditional", "void"] = "kept"
 
 
 @dataclass(frozen=True, eq=False)
@@ -759,6 +774,10 @@ class Planner(Protocol):
 @runtime_checkable
 class Logged(Protocol):
     """A log, as agents learn from it: what :func:`occamrl.read_log` returns."""
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was done to its rows so far."""
 
     def flows(self, known: Known, outcomes: Outcomes | None = None) -> Iterator[Flow]:
         """Return its episodes as a learner takes them."""

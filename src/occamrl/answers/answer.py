@@ -39,6 +39,7 @@ from occamrl.protocols import (
     Known,
     Ladder,
     Misfit,
+    Note,
     OutcomeMisfit,
     PolicyRule,
     Selector,
@@ -95,6 +96,7 @@ class Answer:
     reward_error: float = 0.0  # by which rewards that came differ from the system's, per step
     runs: int = 8  # simulated episodes behind a worth, where it is not exact
     maximum: int | None = None  # worlds in which they are run; None: all
+    notes: Sequence[Note] = ()  # what was done to the data before they were weighed
 
     # Which model ----------------------------------------------------------------------------------
 
@@ -518,6 +520,7 @@ def answer_of(result: Result) -> Answer:
         )
     weigher = agent.evidence(result.known)
     state = result.state["evidence"]
+    notes = () if result.drive is None else result.drive.notes
     if isinstance(result.known, System):
         return Answer(
             ladder=agent.ladder,
@@ -530,6 +533,7 @@ def answer_of(result: Result) -> Answer:
             history=state["history"],
             returns=result.returns.tolist(),
             reward_error=state["reward_gap"] / max(1, state["steps"]),
+            notes=notes,
         )
     steps = result.total_episodes * result.known.horizon
     if "count" in state:
@@ -549,6 +553,7 @@ def answer_of(result: Result) -> Answer:
         source="the simulator" if result.environment is None else result.environment.name,
         history=history,
         changed=since > max(result.total_episodes / 2, 1),
+        notes=notes,
     )
 
 

@@ -117,12 +117,15 @@ def times(nats: float) -> str:
 
 def sentences_of(answer: Answer) -> list[Sentence]:
     """Return the answer for a person to read, in the order in which it is printed."""
+    from occamrl.answers.assumed import data_sentences  # which speaks in sentences, too
+
     if nothing_observed(answer):
         return [Sentence("which", "Nothing has been observed yet.")]
     sentences = which_model(answer)
     if answer.valued and answer.worlds.exact:
         sentences += [*what_it_is_worth(answer), *does_it_matter(answer), *how_to_narrow(answer)]
-    return [*sentences, *what_next(answer), *what_was_earned(answer)]
+    sentences += [*what_next(answer), *what_was_earned(answer)]
+    return [*sentences, *data_sentences(answer)]
 
 
 def headline(answer: Answer) -> str:

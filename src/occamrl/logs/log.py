@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.logs import table as cells
-from occamrl.logs.repairs import Matching, Steps, count_rows
+from occamrl.logs.repairs import Matching, Repairs, Steps
 from occamrl.logs.table import (
     END,
     MISSING,
@@ -45,7 +45,7 @@ from occamrl.logs.table import (
     refuse,
 )
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp
-from occamrl.protocols import Flow, Known, Outcomes, Problem, System, Transition
+from occamrl.protocols import Flow, Known, Note, Outcomes, Problem, System, Transition
 from occamrl.running.flow import simulate
 
 GROWTH = 0.1  # of the data from one flow to the next
@@ -63,9 +63,20 @@ _SAID = {
     "split": "pieces of the length of the horizon were cut from longer episodes",
 }
 
+# What is counted, and what that does to the level of the tests.
+_NOTED: dict[str, tuple[str, Literal["kept", "conditional", "void"]]] = {
+    "sorted": ("row", "kept"),
+    "next_state_filled": ("row", "conditional"),
+    "no_next_state": ("row", "conditional"),
+    "unlisted": ("row", "void"),
+    "rewards_replaced": ("row", "kept"),
+    "ended": ("episode", "kept"),
+    "truncated": ("episode", "conditional"),
+    "split": ("piece", "kept"),
+}
+
 Rows: TypeAlias = dict[str, Array]  # by role; "row" is the number of each row in the table
 Roles: TypeAlias = Mapping[str, Sequence[str]]  # the columns of each
-Counts: TypeAlias = dict[str, int]  # of rows that were dropped or mended, by what was done
 
 
 class _Disorder(LogError):
@@ -92,7 +103,7 @@ class Log:
         self.tolerance = tolerance
         self.unlisted = unlisted
         self.split = split
-        self.report: Counts = {}
+        self.repairs = Repairs()
         self.coded = False  # whether labels are numbers of the models, and rewards in [0, 1]
         self.states = Labels()
         self.actions = Labels()
@@ -115,8 +126,8 @@ class Log:
         self.rows = 0
         self.episodes = 0
         self.longest = 0
-        counts: Counts = {}
-        for block in self.blocks(counts):
+        repairs = Repairs()
+        for block in self.blocks(repairs):
             self.rows += block.step.size
             self.episodes += block.begin.size - 1
             self.longest = max(self.longest, int(block.step.max(initial=-1)) + 1)
@@ -126,7 +137,22 @@ class Log:
                 "in its own or in the next row"
             )
             raise LogError("rows", got="no step", expected=expected)
-        self.report |= counts
+        self.repairs.update(repairs)
+
+    @property
+    def report(self) -> dict[str, int]:
+        """How many rows, or episodes, were dropped or mended, by what was done."""
+        return self.repairs.counts
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The same, with an example, and what it does to guarantees."""
+        notes = []
+        for kind, count in self.report.items():
+            unit, guarantee = _NOTED[kind]
+            of = self.repairs.totals[kind]
+            notes.append(Note(kind, count, of, unit, self.repairs.examples[kind], guarantee))
+        return tuple(notes)
 
     # Reading rows ---------------------------------------------------------------------------------
 
@@ -201,7 +227,7 @@ class Log:
 
         order = np.lexsort((key, rows["episode"]))
         if (np.diff(order) < 0).any():
-            self.report["sorted"] = order.size
+            self.repairs.add("sorted", np.full(order.size, True), lambda i: f"row {order[i]}")
         for name in rows:
             rows[name] = rows[name][order]
         key = key[order]
@@ -220,12 +246,12 @@ class Log:
 
     # Whole episodes -------------------------------------------------------------------------------
 
-    def blocks(self, report: Counts | None = None) -> Iterator[Steps]:
+    def blocks(self, repairs: Repairs | None = None) -> Iterator[Steps]:
         """Yield whole episodes in codes, about 100,000 rows in each block.
 
-        ``report`` counts what was mended.
+        ``repairs`` counts what was mended.
         """
-        counts: Counts = {} if report is None else report
+        counted = Repairs() if repairs is None else repairs
         held: list[Rows] = []
         last = -1  # the episode of the last row of the block before
         ended = 0
@@ -239,10 +265,10 @@ class Log:
             rows = self._joined(held, last)
             last = int(rows["episode"][-1])
             whole = int(np.argmax(rows["episode"] == last))  # the last one may go on
-            yield self._steps({name: column[:whole] for name, column in rows.items()}, counts)
+            yield self._steps({name: column[:whole] for name, column in rows.items()}, counted)
             held = [{name: column[whole:] for name, column in rows.items()}]
         if held:
-            yield self._steps(self._joined(held, last), counts)
+            yield self._steps(self._joined(held, last), counted)
 
     def _number_episodes(self, rows: Rows, first: int) -> int:
         """Give the episodes of one sequence, which rows end, their numbers; return how many end."""
@@ -264,7 +290,7 @@ class Log:
         refuse(self.field("episode"), back, episode, expected, rows["row"], _Disorder)
         return rows
 
-    def _steps(self, rows: Rows, counts: Counts) -> Steps:
+    def _steps(self, rows: Rows, repairs: Repairs) -> Steps:
         """Return whole episodes with the next state of each row; refuse what is no chain."""
         number = rows["row"]
         size = number.size
@@ -299,10 +325,12 @@ class Log:
         else:
             kept = ~last | (told != MISSING) | terminated
         filled = kept & (told == MISSING) & (next_state >= 0)
-        count_rows(counts, no_next_state=~kept, next_state_filled=filled, ended=terminated)
         reward = rows.get("reward", np.full(size, math.nan))
         episode = rows["episode"]
         steps = Steps(episode, step, state, action, next_state, reward, terminated, number)
+        repairs.add("no_next_state", ~kept, steps.named)
+        repairs.add("next_state_filled", filled, steps.named)
+        repairs.add("ended", terminated, steps.named, int(new.sum()))
         return steps.where(kept)
 
     def _step_numbers(self, rows: Rows, begin: Ints) -> Ints:
@@ -327,8 +355,7 @@ class Log:
         NaN where they are missing and not known. ``outcomes`` is what the models allow
         (``features.attach(known)``), ``rewards`` or ``known.unit`` the unit of the log.
         """
-        for name in ("unlisted", "rewards_replaced", "truncated", "split"):
-            self.report.pop(name, None)
+        self.repairs.drop(("unlisted", "rewards_replaced", "truncated", "split"))
         matching = Matching(self, known, outcomes, rewards)
         done = 0
         parts: list[Flow] = []

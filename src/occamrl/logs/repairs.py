@@ -8,7 +8,7 @@ know take the place of the log's own.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,10 @@ class Steps(NamedTuple):
         columns: list[Any] = [column[kept] for column in self]
         return Steps(*columns)
 
+    def named(self, i: int) -> str:
+        """Return which row of the table row i of the block is, in words."""
+        return f"row {self.row[i]}"
+
     @property
     def begin(self) -> Ints:
         """The rows at which episodes begin, and where the last one ends."""
@@ -65,12 +69,39 @@ class Steps(NamedTuple):
         return Flow.joined([flow])
 
 
-def count_rows(counts: dict[str, int], **marked: Bools) -> None:
-    """Add the rows that are marked to counts."""
-    for name, rows in marked.items():
-        total = int(np.count_nonzero(rows))
-        if total:
-            counts[name] = counts.get(name, 0) + total
+class Repairs:
+    """What was done to the rows of a log: by kind to how many, of how many, and an example."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.totals: dict[str, int] = {}
+        self.examples: dict[str, str] = {}
+
+    def add(
+        self, kind: str, marked: Bools, example: Callable[[int], str], of: int | None = None
+    ) -> None:
+        """Count the rows of a block that are marked; ``example(i)`` says what row i of it is.
+
+        They are marked among ``of``, by default all rows of the block.
+        """
+        rows = np.flatnonzero(marked)
+        self.totals[kind] = self.totals.get(kind, 0) + (marked.size if of is None else of)
+        if rows.size:
+            self.counts[kind] = self.counts.get(kind, 0) + rows.size
+            self.examples.setdefault(kind, example(int(rows[0])))
+
+    def update(self, other: Repairs) -> None:
+        """Take over what another says of its kinds."""
+        self.counts |= other.counts
+        self.totals |= other.totals
+        self.examples |= other.examples
+
+    def drop(self, kinds: Iterable[str]) -> None:
+        """Forget some kinds, which are counted anew."""
+        for kind in kinds:
+            self.counts.pop(kind, None)
+            self.totals.pop(kind, None)
+            self.examples.pop(kind, None)
 
 
 class Matching:
@@ -148,7 +179,7 @@ class Matching:
         return f"{listed}; {advice}"
 
     def _drop(self, block: Steps, bad: Bools) -> Steps:
-        count_rows(self.log.report, unlisted=bad)
+        self.log.repairs.add("unlisted", bad, block.named)
         return block.where(~bad) if bad.any() else block
 
     def _cut(self, block: Steps) -> Steps:
@@ -164,7 +195,9 @@ class Matching:
         new = (np.diff(block.episode, prepend=-1) != 0) | (np.diff(piece, prepend=0) != 0)
         last = np.append(new[1:], True)[: new.size]
         short = last & ~block.terminated & (step < horizon - 1)
-        count_rows(self.log.report, split=new & (piece > 0), truncated=short)
+        pieces = int(new.sum())
+        self.log.repairs.add("split", new & (piece > 0), block.named, pieces)
+        self.log.repairs.add("truncated", short, block.named, pieces)
         return block._replace(episode=np.cumsum(new) - 1, step=step)
 
     def _rewarded(self, block: Steps) -> Steps:
@@ -192,7 +225,7 @@ class Matching:
             self._refuse_vague(vague, block)
         if known.rewards_known:
             replaced = far & ~vague & ~np.isnan(paid)
-            count_rows(self.log.report, rewards_replaced=replaced)
+            self.log.repairs.add("rewards_replaced", replaced, block.named)
             paid = listed
         elif self.outcomes.bonus.any():
             paid = np.where(np.isnan(paid) & (nearest >= 0), listed, paid)

@@ -203,6 +203,7 @@ class Reading:
             source=log.source,
             history=self.history,
             actions_seen=self.actions_seen,
+            notes=log.notes,
         )
         richer = answer.chosen < len(self.ladder.names)
         if answer.misspecified or not richer or not isinstance(self.ladder, Ladder):

@@ -35,6 +35,7 @@ from occamrl.protocols import (
     Floats,
     Learner,
     Logged,
+    Note,
     Selector,
     System,
     Transition,
@@ -64,6 +65,7 @@ class ControlStanding(NamedTuple):
     steps: int = 0  # of all episodes
     step: int = 0  # of the open episode
     earned: float = 0.0  # in it
+    notes: tuple[Note, ...] = ()  # what was done to what was observed
 
 
 def is_controller(agent: Learner | Controller) -> TypeIs[Controller]:
@@ -150,11 +152,11 @@ class ControllerDriver:
         if reward is None:
             reward = system.reward(before[None], chosen[None], following[None])[0]
         earned = float(_vector("reward", reward, 1)[0])
-        steps, step, total = self.standing
+        steps, step, total, notes = self.standing
         over = bool(ended) or step + 1 >= system.horizon
         transition = Transition(before, chosen, earned, following, over, self._address, step)
         self.controller.learn(system, self._learned.state, transition)
-        self.standing = ControlStanding(steps + 1, step + 1, total + earned)
+        self.standing = ControlStanding(steps + 1, step + 1, total + earned, notes)
         if over:
             self.begin_episode()
 
@@ -166,7 +168,7 @@ class ControllerDriver:
             decided = {name: facts[name] for name in facts if name in ("chosen", "misspecified")}
             block = Block({}, np.array([1]), np.array([np.nan]), earned)
             record_block(self._learned.blocks, decided, {}, block, new=True)
-            self.standing = ControlStanding(steps=self.standing.steps)
+            self.standing = self.standing._replace(step=0, earned=0.0)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -194,6 +196,7 @@ class ControllerDriver:
         except Exception:  # whatever a row leads to
             self.resume(before)
             raise
+        self.standing = self.standing._replace(notes=(*self.standing.notes, *log.notes))
 
     def take_over(self, result: Result) -> None:
         """Begin with what another has learned of the same simulators."""

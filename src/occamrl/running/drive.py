@@ -25,7 +25,7 @@ from occamrl.envs.wrapper import EnvironmentInfo, Integers, bonuses
 from occamrl.errors import ParameterError, require_integer, require_kind, require_number
 from occamrl.models.features import FeatureMap
 from occamrl.models.model import ELSEWHERE, ParametricLadder
-from occamrl.protocols import Flow, Known, Learner, Logged, Outcomes, Plan
+from occamrl.protocols import Flow, Known, Learner, Logged, Note, Outcomes, Plan
 from occamrl.running.alarm import (
     Alarm,
     Reference,
@@ -74,6 +74,7 @@ class Standing(NamedTuple):
     actions: tuple[int, ...] = ()
     rewards: tuple[float, ...] = ()
     watch: WatchState | None = None  # while an alarm is on
+    notes: tuple[Note, ...] = ()  # what was done to what was observed
 
 
 class BlockInForce:
@@ -204,9 +205,11 @@ class LearnerDriver:
             next_s = self.state_number("next_state", next_state)
         earned = self._unit_reward(s, a, next_s, reward)
         self._watch_step(s, a, next_s, earned)
-        states, actions, rewards, watch = self._standing
-        self._standing = Standing(
-            (*(states or (s,)), next_s), (*actions, a), (*rewards, earned), watch
+        states, actions, rewards = self._standing[:3]
+        self._standing = self._standing._replace(
+            states=(*(states or (s,)), next_s),
+            actions=(*actions, a),
+            rewards=(*rewards, earned),
         )
         self._result = None
         if ended or self.step == known.horizon:
@@ -220,7 +223,8 @@ class LearnerDriver:
         if not self.step:
             return
         block = self._block
-        states, _, _, watch = self._standing
+        states = self._standing.states
+        watch = self._standing.watch
         flow = self._open_flow
         if watch is not None:
             keep_steps(watch, block.before.total_episodes + 1, flow)
@@ -229,7 +233,7 @@ class LearnerDriver:
         block.seen = joined(block.seen, {part: flow})
         if self.known.continuing:
             block.before = replace(block.before, at=states[-1])
-        self._standing = Standing(watch=watch)
+        self._standing = Standing(watch=watch, notes=self._standing.notes)
         self._result = None
         if block.episodes >= block.plan.episodes:
             self._end_block()
@@ -278,6 +282,8 @@ class LearnerDriver:
         except Exception:  # whatever a row leads to
             self.resume(before)
             raise
+        self._standing = self._standing._replace(notes=(*self._standing.notes, *log.notes))
+        self._result = None
 
     def _feed(self, flow: Flow) -> None:
         """Learn from a flow that somebody else played."""

@@ -1,0 +1,57 @@
+"""What was done to the data, and what is assumed of them, as sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from occamrl.answers.wording import Sentence, count_of
+from occamrl.protocols import Note
+
+if TYPE_CHECKING:
+    from occamrl.answers.answer import Answer
+
+# What was done to some rows or episodes, and the condition under which the guarantee holds. Kinds
+# without an entry are facts of the data to which nothing was done.
+_DONE = {
+    "sorted": ("{rows} were put in order", ""),
+    "next_state_filled": (
+        "{rows} have the next state from the row after them",
+        "no row is missing in between",
+    ),
+    "no_next_state": (
+        "{rows} without a next state were left out",
+        "what came next had no part in its being missing",
+    ),
+    "unlisted": (
+        "{rows} were left out, as a state, action or reward is missing or not in your models",
+        "",
+    ),
+    "rewards_replaced": (
+        "{rows} have rewards that differ from those of your models, which were taken",
+        "",
+    ),
+    "truncated": (
+        "{rows} ended before the horizon",
+        "nobody stopped them because of what would have come next",
+    ),
+    "split": ("{rows} were cut from longer episodes at the horizon", ""),
+}
+
+
+def data_sentences(answer: Answer) -> list[Sentence]:
+    """Say what was done to the data before they were weighed, and what that does to guarantees."""
+    texts = [note_sentence(note) for note in answer.notes if note.kind in _DONE]
+    return [Sentence("assumed", text) for text in texts]
+
+
+def note_sentence(note: Note) -> str:
+    """Say what was done to rows or episodes: to how many, to which first, with what effect."""
+    done, condition = _DONE[note.kind]
+    rows = f"{note.affected:,} of {count_of(note.of, note.unit)}"
+    example = f" (first: {note.example})" if note.example else ""
+    effect = {
+        "kept": "",
+        "conditional": f"; the guarantee holds if {condition}",
+        "void": "; the guarantee is lost",
+    }
+    return f"{done.format(rows=rows)}{example}{effect[note.guarantee]}."
