@@ -23,16 +23,13 @@ from studies.figures import Panel, Played, Runs, Size, curves, number, picture, 
 
 
 def on_class(ladder: orl.Ladder, m: int) -> orl.Learner:
-    """Return the learner that plays class m of a ladder, from 1, right or wrong."""
-    family = ladder.family_of(m)
-    if ladder.finite:
-        return orl.UCRLVTR(family=family)
-    return orl.UCRLVTRLin(features=family.own_features, norm_bound=family.norm_bound)
+    """Return ARL-GEN on class m of a ladder alone, from 1, right or wrong."""
+    return orl.ARLGen(ladder=ladder.only(m))
 
 
 AGENTS: dict[str, Callable[[orl.Ladder, int], orl.Learner]] = {
     "ARL-GEN": lambda ladder, m: orl.ARLGen(ladder=ladder),
-    'scope="all"': lambda ladder, m: orl.ARLGen(ladder=ladder, scope="all"),
+    'scope="smallest"': lambda ladder, m: orl.ARLGen(ladder=ladder, scope="smallest"),
     "oracle": on_class,
     "largest class": lambda ladder, m: on_class(ladder, ladder.classes),
     "smallest class": lambda ladder, m: on_class(ladder, 1),

@@ -26,13 +26,15 @@ from studies.simulators import CASES, PAIR
 
 ICE = ((1 / 3,), (0.0, 0.1), (0.1, 0.0, 1 / 3, 0.1), (0.1, 0.0, 0.0, 0.1, 0.0, 1 / 3, 0.1, 0.0))
 CAST: dict[str, Callable[[orl.Ladder, int], orl.Learner]] = {
-    "optimism, smallest": lambda ladder, m: orl.Occam(ladder=ladder),
+    "optimism, smallest": lambda ladder, m: orl.Occam(ladder=ladder, scope="smallest"),
     "optimism, all": lambda ladder, m: orl.Occam(ladder=ladder, scope="all"),
-    "sampling, smallest": lambda ladder, m: orl.Occam(ladder=ladder, acting="sampling"),
+    "sampling, smallest": lambda ladder, m: orl.Occam(
+        ladder=ladder, acting="sampling", scope="smallest"
+    ),
     "sampling, all": lambda ladder, m: orl.Occam(ladder=ladder, acting="sampling", scope="all"),
     "ARL-GEN": AGENTS["ARL-GEN"],
-    "oracle": AGENTS["oracle"],
-    "largest class": AGENTS["largest class"],
+    "Occam, oracle": lambda ladder, m: orl.Occam(ladder=ladder.only(m)),
+    "Occam, largest class": lambda ladder, m: orl.Occam(ladder=ladder.only(ladder.classes)),
 }
 
 
@@ -116,7 +118,7 @@ def blind(size: Size) -> str:
     m = ladder.class_of(problem.mdp) or 0
     report = preflight(ladder, problem, 800, evidence="likelihood")
     cast = {name: make(ladder, m) for name, make in CAST.items()}
-    cast['ARL-GEN, scope="all"'] = orl.ARLGen(ladder=ladder, scope="all")
+    cast['ARL-GEN, scope="smallest"'] = orl.ARLGen(ladder=ladder, scope="smallest")
     row = [f"pricing, m* = {m}"]
     for runs in play(size, cast, problem, 800, 5).values():
         row.append(interval(regrets(runs)))

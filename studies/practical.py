@@ -40,7 +40,7 @@ def cast(problem: PracticalProblem) -> dict[str, orl.Learner]:
     selector = orl.Occam(ladder=problem.ladder)
     return {
         "Occam": selector,
-        'scope="all"': orl.Occam(ladder=problem.ladder, scope="all"),
+        'scope="smallest"': orl.Occam(ladder=problem.ladder, scope="smallest"),
         'acting="fit"': orl.Occam(ladder=problem.ladder, acting="fit"),
         "oracle": orl.oracle(selector, problem),
         "largest class": orl.largest(selector),

@@ -17,10 +17,13 @@ from occamrl.problems.mixtures import SparseLadder, SparseMixture
 from occamrl.problems.operations import Pricing
 from occamrl.protocols import Problem, Rule
 from studies.figures import Played, Size, interval, number, play, regrets, table
-from studies.ladders import on_class
 from studies.linear import DIM, ORACLE, WHOLE, Case, Cast
 
-REFERENCES = ("oracle", "largest class", "smallest class")
+REFERENCES = (
+    *("Occam, oracle", "Occam, largest class"),
+    *("ARL-GEN, oracle", "ARL-GEN, largest class", "ARL-GEN, smallest class"),
+    *("oracle", "largest class", "smallest class"),  # of linear selectors
+)
 SCALES = (1.0, 0.1, 0.01)
 
 
@@ -208,18 +211,22 @@ def ladder_league(
     """Return the league table of a ladder."""
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp)
-    bases = [on_class(ladder, c) for c in range(1, ladder.classes + 1)]
+    bases: list[orl.Learner] = [orl.UCRLVTR(family=family) for family in ladder.families]
+    gen = orl.ARLGen(ladder=ladder)
+    occam = orl.Occam(ladder=ladder)
     cast: Cast = {}
     if m is not None:
-        cast["oracle"] = bases[m - 1]
+        cast["Occam, oracle"] = orl.oracle(occam, problem)
+        cast["ARL-GEN, oracle"] = orl.oracle(gen, problem)
     cast |= {
-        "largest class": bases[-1],
-        "smallest class": bases[0],
-        "ARL-GEN": orl.ARLGen(ladder=ladder),
-        "ARL-GEN, all classes": orl.ARLGen(ladder=ladder, scope="all"),
-        "Occam": orl.Occam(ladder=ladder),
-        "Occam, all classes": orl.Occam(ladder=ladder, scope="all"),
-        "Occam, sampling": orl.Occam(ladder=ladder, acting="sampling", scope="all"),
+        "Occam, largest class": orl.largest(occam),
+        "ARL-GEN, largest class": orl.largest(gen),
+        "ARL-GEN, smallest class": orl.smallest(gen),
+        "ARL-GEN": gen,
+        "ARL-GEN, smallest left": orl.ARLGen(ladder=ladder, scope="smallest"),
+        "Occam": occam,
+        "Occam, smallest left": orl.Occam(ladder=ladder, scope="smallest"),
+        "Occam, sampling": orl.Occam(ladder=ladder, acting="sampling"),
         "PSRL on the largest class": orl.PSRL(ladder=ladder),
     }
     cast |= arenas(bases, episodes, promised, largest_return)

@@ -392,7 +392,7 @@ def test_symbolic_values_and_references() -> None:
     norm = float(np.linalg.norm(problem.theta))
     assert float(code["oracle"]["agent.norm_bound"]) == pytest.approx(norm)
     assert float(code["UCRLVTR"]["agent.delta"]) == pytest.approx(1 / 20)
-    assert code["class"]["agent"].endswith(":UCRLVTR")
+    assert code["class"]["agent"].endswith(":ARLGen")
 
 
 PROBLEM = orl.make_problem("river-swim", states=2)
@@ -667,36 +667,6 @@ def test_a_ladder_of_a_problem_is_enough_for_references_and_for_the_right_class(
         orl.Experiment(
             name="x", episodes=60, seeds=2, problem=["RiverSwim"], agent=["PSRL", "psrl"]
         )
-
-
-def test_references_are_the_learners_that_a_selector_would_be() -> None:
-    problem = WithLadder()
-    for selector in (
-        orl.ARLGen(ladder=problem.ladder, delta=0.01),
-        orl.Occam(ladder=problem.ladder, delta=0.01),
-    ):
-        sizes = [orl.smallest(selector), orl.oracle(selector, problem), orl.largest(selector)]
-        learners = [learner for learner in sizes if isinstance(learner, orl.UCRLVTR)]
-        assert [learner.family.size for learner in learners] == [2, 4, 4]
-        assert [learner.delta for learner in learners] == [0.01] * 3
-    sparse = orl.make_problem("sparse-mixture", seed=0)
-    features = orl.FeatureMap(sparse.phi)
-    norm = float(np.linalg.norm(sparse.theta))
-    expected: dict[Any, tuple[int, float]] = {
-        orl.ARLLin: (3, norm),
-        orl.ARLLinDim: (3, 9.0),
-        orl.ARLLinNorm: (16, norm),
-        orl.paper.ARLLinDim: (3, 9.0),
-        orl.paper.ARLLinNorm: (16, norm),
-    }
-    for kind, (dimension, bound) in expected.items():
-        reference: Any = orl.oracle(kind(features=features, norm_bound=9.0), sparse)
-        assert reference.features.dimension == dimension
-        assert reference.norm_bound == pytest.approx(bound)
-    with pytest.raises(ParameterError, match="contains the problem"):
-        orl.oracle(orl.ARLGen(ladder=problem.ladder), WithLadder(sharpness=0.5))
-    with pytest.raises(ParameterError, match="with a ladder"):
-        orl.smallest(orl.PSRL())
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

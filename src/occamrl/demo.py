@@ -33,12 +33,12 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     say(f"Occam, {EPISODES:,} episodes:")
     say("".join(f"  {sentence}\n" for sentence in result.verdict.sentences))
 
-    selector = ARLGen(ladder=ladder)
+    selector = Occam(ladder=ladder)
     agents = {
-        "Occam": Occam(ladder=ladder),
-        "ARL-GEN": selector,
-        "largest class": largest(selector),
-        "smallest class": smallest(selector),
+        "Occam": selector,
+        "Occam, largest class": largest(selector),
+        "Occam, smallest class": smallest(selector),
+        "ARL-GEN": ARLGen(ladder=ladder),
     }
     comparison = compare(agents, problem, episodes=EPISODES, seeds=SEEDS, progress=False)
     say(str(comparison))

@@ -35,6 +35,7 @@ from occamrl.running.identity import changes, identity
 from occamrl.running.result import Result
 from occamrl.running.storage import write_sealed
 from occamrl.selectors.arena import Arena
+from occamrl.selectors.references import right_base
 
 _LONGEST_REASON = 4_000  # characters that are kept of why a cell failed
 _ADVICE = (
@@ -130,12 +131,13 @@ def describe_agent(agent: Learner, problem: Problem) -> dict[str, Any]:
     ladder = getattr(agent, "ladder", None)
     if isinstance(ladder, (Ladder, ParametricLadder)):
         described["classes"] = list(ladder.names)
-        described["true_class"] = ladder.class_of(mdp)
-    for number, base in enumerate(bases):
-        family = getattr(base, "family", None)
-        if family is not None and Ladder([family]).class_of(mdp):
-            described["true_base"] = number
-            break
+        # on one class there is nothing to get right
+        if ladder.classes > 1:
+            described["true_class"] = ladder.class_of(mdp)
+    if isinstance(agent, Arena):
+        right = right_base(agent, mdp)
+        if right is not None:
+            described["true_base"] = right - 1
     theta = getattr(problem, "theta", None)
     features = getattr(agent, "features", None)
     if (

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -36,7 +36,13 @@ import numpy as np
 
 from occamrl import bellman
 from occamrl.arrays import Bools, Floats, Ints
-from occamrl.errors import FeatureError, require_delta, require_kind, require_rewards
+from occamrl.errors import (
+    FeatureError,
+    require_delta,
+    require_integer,
+    require_kind,
+    require_rewards,
+)
 from occamrl.evidence import counts, hulls
 from occamrl.evidence.counts import CountState, begin_counts
 from occamrl.learners.tabular import count_flow
@@ -90,10 +96,14 @@ class OccamMixture(Learner):
         simulators are weighed one by one, and the set of all; beyond d = 40 sets of up to two,
         beyond d = 94 single ones.
     delta : float
+    largest_set : int
+        Sets of up to so many simulators are weighed, 3 at most. 0: nothing is selected, and
+        mixtures of all of them are fitted.
     """
 
     features: FeatureMap
     delta: float = 0.05
+    largest_set: int = 3
 
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)
@@ -101,12 +111,20 @@ class OccamMixture(Learner):
             expected = "a dense or sparse one; see PSRL for tables"
             raise FeatureError("features", got="a one-hot map", expected=expected)
         require_delta(self.delta)
+        require_integer("largest_set", self.largest_set, 0, maximum=max(_MOST_SIMULATORS))
         sums = self.features.sums
         least = self.features.matrix.min()
         if least < -_ROUNDING or np.abs(sums - 1.0).max() > _ROUNDING:
             got = f"entries from {least:.3g}, sums from {sums.min():.3g} to {sums.max():.3g}"
             expected = "a kernel in every coordinate; see ARLLin for others"
             raise FeatureError("features", got=got, expected=expected)
+
+    def on_features(self, theta: Floats | None) -> OccamMixture:
+        """Return it on the simulators that theta mixes, or on all, without smaller sets."""
+        features = self.features
+        if theta is not None:
+            features = features.restrict(np.flatnonzero(theta).tolist())
+        return replace(self, features=features, largest_set=0)
 
     @cached_property
     def sets(self) -> Bools:
@@ -115,8 +133,9 @@ class OccamMixture(Learner):
         largest = 1
         for size, most in _MOST_SIMULATORS.items():
             if d <= most:
-                largest = min(size, d)
+                largest = size
                 break
+        largest = min(largest, d, self.largest_set)
         sets = []
         for size in range(1, largest + 1):
             for chosen in itertools.combinations(range(d), size):

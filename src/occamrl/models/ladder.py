@@ -370,6 +370,15 @@ class Ladder:
         """Return F_m, m = 1 ... M."""
         return self.families[require_integer("m", m, 1, maximum=self.classes) - 1]
 
+    def only(self, m: int) -> Ladder:
+        """Return the ladder of class m alone, under its name."""
+        family = self.family_of(m)
+        names = [self.names[m - 1]]
+        if not self.finite:
+            return Ladder([family], names=names)
+        level = np.zeros(family.size, dtype=np.int64)
+        return Ladder.of_levels(family, level, [self.reach[m - 1]], names, self.draws)
+
     def class_of(self, mdp: object) -> int | None:
         """Return m*, the first class that contains all kernels of a problem; None if none does."""
         truth = as_mdp(mdp)

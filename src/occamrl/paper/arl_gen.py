@@ -68,6 +68,10 @@ class ARLGen(Learner):
     def _largest(self) -> UCRLVTR:
         return UCRLVTR(family=self.ladder.family)
 
+    def on_class(self, m: int) -> UCRLVTR:
+        """Return the base algorithm on class m, in one epoch."""
+        return UCRLVTR(family=self.ladder.family_of(m), delta=self.delta)
+
     def _base(self, state: ARLGenState) -> UCRLVTR:
         """Return UCRL-VTR on F_m at level delta/2^i."""
         family = self.ladder.family_of(state["chosen"])

@@ -66,8 +66,6 @@ class ARLLinDim(Learner):
         the paper's lemma 5 only the text's rule leaves out every zero coordinate.
     """
 
-    finds = ("support",)
-
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
@@ -99,6 +97,13 @@ class ARLLinDim(Learner):
         }
         self._begin_epoch(known, state)
         return state
+
+    def on_features(self, theta: Floats | None) -> UCRLVTRLin:
+        """Return the base algorithm on the support of theta, or on all coordinates."""
+        support = None
+        if theta is not None:
+            support = tuple(np.flatnonzero(theta).tolist())
+        return base_learner(self, support, 0)
 
     def level(self, epoch: int) -> float:
         """Return the magnitude from which on a coordinate is active."""

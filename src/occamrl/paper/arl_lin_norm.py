@@ -51,8 +51,6 @@ class ARLLinNorm(Learner):
         writes ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
     """
 
-    finds = ("norm",)
-
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
@@ -65,6 +63,13 @@ class ARLLinNorm(Learner):
         require_choice("norm_estimate", self.norm_estimate, ("maximum", "sum"))
         require_integer("initial_episodes", self.initial_episodes, 1)
         self._base({"norm_bound": self.norm_bound, "epoch": 1})  # checks the other parameters
+
+    def on_features(self, theta: Floats | None) -> UCRLVTRLin:
+        """Return the base algorithm with the norm of theta, or with the bound that was given."""
+        bound = self.norm_bound
+        if theta is not None:
+            bound = float(np.linalg.norm(theta))
+        return self._base({"norm_bound": bound, "epoch": 1})
 
     def begin(self, known: Known) -> ARLLinNormState:
         """Return the state at the beginning of epoch 1, with the bound that was given."""

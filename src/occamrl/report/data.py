@@ -239,6 +239,8 @@ def decisions(group: Group) -> Decisions | None:
         return Decisions(kind, episode, bounds)
 
     resolved = group.records[0].get("resolved") or {}
+    if kind == "class" and len(resolved.get("classes") or []) == 1:
+        return None
     names: dict[float, str] = {}
     true = resolved.get("true_support") or []
     if kind == "class":

@@ -18,8 +18,10 @@ from functools import cached_property
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import require_number
 from occamrl.evidence import value
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.protocols import Flow, Known, Learner, Plan
 from occamrl.selectors.arl_lin_dim import EXPLOITATION, ARLLinDim, SupportState
 from occamrl.selectors.arl_lin_norm import Grid, grid_of, refine, smallest_region
@@ -62,8 +64,6 @@ class ARLLin(LinearSelector, Learner):
     ``carried_bound``; ``contradicted``, whether the rows leave no kernel within the bound.
     """
 
-    finds = ("support", "norm")
-
     estimation_growth: float = 1.05
 
     def __post_init__(self) -> None:
@@ -81,6 +81,11 @@ class ARLLin(LinearSelector, Learner):
             growth=self.growth,
             estimation_growth=self.estimation_growth,
         )
+
+    def on_features(self, theta: Floats | None) -> UCRLVTRLin:
+        """Return its base algorithm with the support and norm of theta, or with neither."""
+        bound = self.norm_bound if theta is None else float(np.linalg.norm(theta))
+        return self.base(theta, bound, "scaled")
 
     def begin(self, known: Known) -> BothState:
         """Return the state before any data."""

@@ -31,8 +31,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import require_number
 from occamrl.evidence import value
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.protocols import Flow, Known, Learner, Plan
 from occamrl.selectors.linear_selector import (
     LinearSelector,
@@ -82,13 +84,15 @@ class ARLLinDim(LinearSelector, Learner):
     ``estimate``, theta of the coordinates that plan, and its ``regularization``.
     """
 
-    finds = ("support",)
-
     estimation_growth: float = 1.05
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_number("estimation_growth", self.estimation_growth, 1.0, 1e100)
+
+    def on_features(self, theta: Floats | None) -> UCRLVTRLin:
+        """Return its base algorithm on the support of theta, or on all coordinates."""
+        return self.base(theta, self.norm_bound, _LAMBDA)
 
     def begin(self, known: Known) -> SupportState:
         """Return the state before any data: the first phase exploits all coordinates."""

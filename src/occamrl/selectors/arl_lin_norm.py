@@ -37,6 +37,7 @@ import numpy as np
 
 from occamrl.arrays import Floats
 from occamrl.evidence import value
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.protocols import Flow, Known, Learner, Plan
 from occamrl.selectors.linear_selector import (
     ROUNDING,
@@ -83,9 +84,12 @@ class ARLLinNorm(LinearSelector, Learner):
     ``regularization``; ``contradicted``, whether the rows leave no kernel within the bound.
     """
 
-    finds = ("norm",)
-
     initial_episodes: int = 16
+
+    def on_features(self, theta: Floats | None) -> UCRLVTRLin:
+        """Return its base algorithm with the norm of theta, or with the bound that was given."""
+        bound = self.norm_bound if theta is None else float(np.linalg.norm(theta))
+        return self.base(None, bound, "scaled")
 
     def begin(self, known: Known) -> NormState:
         """Return the state before any data, with the bound that was given."""

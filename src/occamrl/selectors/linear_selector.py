@@ -83,6 +83,22 @@ class LinearSelector:
             return 0.0
         return float(np.linalg.norm(theta))
 
+    def base(
+        self, theta: Floats | None, norm_bound: float, regularization: float | str
+    ) -> UCRLVTRLin:
+        """Return UCRL-VTR-LIN as it plays, on the support of theta or on all coordinates."""
+        features = self.features
+        if theta is not None:
+            features = features.restrict(np.flatnonzero(theta).tolist())
+        return UCRLVTRLin(
+            features=features,
+            norm_bound=norm_bound,
+            delta=self.delta,
+            regularization=regularization,
+            scale=self.scale,
+            replan=self.replan,
+        )
+
     @property
     def all_coordinates(self) -> list[int]:
         """0, ..., d - 1."""
