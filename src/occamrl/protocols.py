@@ -488,8 +488,6 @@ class Judgement(NamedTuple):
     blends: tuple[int, ...] = ()  # classes, from 1, mixtures of whose members still fit
     novel: int = 0  # outcomes that are impossible under every member
     outside: bool = False  # whether the truth is no member although members are alive
-    added: int = 0  # members beside those that the ladder lists, which no guarantee covers
-    only_added: bool = False  # whether all that are alive were added
     search: Search | None = None  # behind what is ruled out, where a maximum had to be searched for
 
     @property

@@ -189,7 +189,6 @@ def which_model(answer: Answer) -> list[Sentence]:
             *_ruled_out(answer),
             *_level(answer),
             *_not_excluded(answer),
-            *_members_added(answer),
         ]
     return [Sentence("which", text) for text in texts]
 
@@ -224,8 +223,8 @@ def _no_model_fits(answer: Answer) -> list[str]:
         texts.append(f"The most plausible is {answer.most_plausible}.")
     texts += [misfit_sentence(misfit) for misfit in answer.raw_misfits[:_MISFITS_NAMED]]
     if answer.ladder.kind == "simulators":
-        texts.append("Meanwhile, plan with it, corrected by the mean of its errors.")
-    return [*texts, *_members_added(answer)]
+        texts.append("Meanwhile, plan with it.")
+    return texts
 
 
 def estimates(draws: int) -> list[str]:
@@ -287,24 +286,12 @@ def _members_left(answer: Answer) -> list[str]:
     if not answer.most_plausible:
         return []
     alive = answer.judgement.alive[-1]
-    members = (answer.ladder.sizes[-1] or alive) + answer.judgement.added
+    members = answer.ladder.sizes[-1] or alive
     verb = "is" if alive == 1 else "are"
     return [
         f"Its most plausible simulator is {answer.most_plausible}; "
         f"{alive:,} of {members:,} {verb} left."
     ]
-
-
-def _members_added(answer: Answer) -> list[str]:
-    """Say what was added between listed members."""
-    judgement = answer.judgement
-    if not judgement.added:
-        return []
-    added = f"{judgement.added:,} simulators were added between listed ones"
-    texts = [f"{added}; the guarantee is for those listed."]
-    if judgement.only_added:
-        texts.append("All listed simulators are ruled out: those left were added.")
-    return texts
 
 
 def _level(answer: Answer) -> list[str]:
@@ -466,13 +453,13 @@ def questions_of(answer: Answer) -> dict[str, list[str]]:
 
 def simulated_questions(answer: Answer) -> dict[str, list[str]]:
     """Return what a planner in simulators does, earns, and would lose in simpler ones."""
-    plan = f"Plan with {answer.most_plausible}, corrected by the mean of its errors"
+    plan = f"Plan with {answer.most_plausible}"
     if not answer.misspecified:
         plan = f"Plan with {answer.worlds.some(1)[0].label}, the most plausible that is left"
     asked = {QUESTIONS["what to do"]: [f"{plan}, anew at every step."]}
     if not answer.runs:
         return asked
-    where = "if the correction holds"
+    where = "if it is nearly right"
     if not answer.misspecified:
         alive = answer.judgement.alive[-1]
         where = "in the one simulator that is left"
@@ -498,7 +485,7 @@ def _loss(answer: Answer, price: Interval) -> str:
     """Say what a policy loses."""
     if math.isnan(price.low):  # no model fits
         direction = "less" if price.value > 0.0 else "more"
-        return f"earn {money(answer, abs(price.value))} {direction}, if the correction holds"
+        return f"earn {money(answer, abs(price.value))} {direction}, if it is nearly right"
     if price.low > 0.0:
         return f"earn {money_range(answer, price)} less"
     if price.high < 0.0:

@@ -8,8 +8,7 @@ model-predictive control, in
 - ``"average"``: the heaviest few at once, each with its share of the planner's particles;
 - ``"optimism"``: of the heaviest few, the one that promises most at the beginning of an episode.
 
-When every member is rejected (misspecified), it is the best one corrected by what was learned of
-its errors.
+When every member is rejected (misspecified), it is the heaviest one.
 """
 
 from __future__ import annotations
@@ -24,12 +23,7 @@ from occamrl.addresses import Address
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.control.planners import CEM
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
-from occamrl.evidence.simulated import (
-    SimulatedEvidence,
-    SimulatedState,
-    differ_in,
-    numeric_keywords,
-)
+from occamrl.evidence.simulated import SimulatedEvidence, SimulatedState
 from occamrl.evidence.simulator_contract import call_checked
 from occamrl.evidence.simulator_worlds import plan_in
 from occamrl.protocols import Floats, Ints, Planner, Simulator, System, Transition
@@ -37,9 +31,6 @@ from occamrl.protocols import Floats, Ints, Planner, Simulator, System, Transiti
 FEW = 4  # members that average and optimism look at
 LIGHTER = math.log(20.0)  # how much lighter than the heaviest these may be
 PARTICLES = 4  # of a planner of others, in which members take turns
-REFINE_EVERY = 25  # steps
-MOST_ADDED = 64  # members
-FINEST = 1e-3  # share of a parameter's range below which it is not refined
 WAYS = ("plausible", "sampling", "average", "optimism")
 NONE = -1  # no member
 
@@ -80,18 +71,12 @@ class OccamControl:
     acting : "plausible" | "sampling" | "average" | "optimism"
     planner : Planner
         CEM, MPPI, or an object of yours with one method (:mod:`occamrl.control.planners`).
-    refine : bool
-        Add members between the best one and its neighbours while learning, where they are
-        ``functools.partial`` with numeric keywords. A member begins with capital 1 when it is
-        added: the guarantee is for listed members, and for an added one from then on; a truth that
-        is never listed may be rejected.
     """
 
     ladder: SimulatorLadder
     delta: float = 0.05
     acting: str = "plausible"
     planner: Planner = field(default_factory=CEM)
-    refine: bool = False
 
     def __post_init__(self) -> None:
         require_kind("ladder", self.ladder, SimulatorLadder)
@@ -128,26 +113,16 @@ class OccamControl:
         both = np.stack([transition.state, transition.next_state])
         # A view is a user's function: what it may not do leaves no trace of the step.
         call_checked("view", self.ladder.view, (both,), (2, None))
-        evidence = self.evidence(system)
-        weighed = state["evidence"]
-        evidence.add(weighed, transition)
-        if self.refine:
-            nothing_alive = not weighed["members"].alive.size
-            if weighed["steps"] % REFINE_EVERY == 0 or nothing_alive:
-                add_between(evidence, weighed)
+        self.evidence(system).add(state["evidence"], transition)
 
     def _simulator(
         self, system: System, state: ControlState, observation: Floats, step: int, address: Address
     ) -> Simulator:
         """Return the simulator to plan with."""
-        evidence = self.evidence(system)
-        weighed = state["evidence"]
-        simulators = evidence.simulators(weighed)
-        members = weighed["members"]
+        simulators = self.ladder.members
+        members = state["evidence"]["members"]
         order = members.ranking
         heaviest = int(order[0])
-        if not members.alive.size:
-            return evidence.corrected(weighed, heaviest)
         weight = members.log_weight
         few = order[:FEW]
         few = few[weight[few] > weight[heaviest] - LIGHTER]
@@ -192,7 +167,10 @@ class OccamControl:
 
 
 def averaged(members: list[Simulator], weights: Floats, particles: int) -> Simulator:
-    """Return a simulator that runs row i in the member of particle i mod ``particles``."""
+    """Return a simulator that runs row i in the member of particle i mod ``particles``.
+
+    Every member runs all rows, so that candidates have the same noise.
+    """
     shares = np.cumsum(weights) / weights.sum()
     pattern = np.searchsorted(shares, (np.arange(particles) + 0.5) / particles)
 
@@ -201,27 +179,7 @@ def averaged(members: list[Simulator], weights: Floats, particles: int) -> Simul
         turn = pattern[np.arange(len(states)) % particles]
         for member in np.unique(pattern):
             rows = turn == member
-            next_states[rows] = members[member](states[rows], actions[rows], rng)
+            next_states[rows] = members[member](states, actions, rng)[rows]
         return next_states
 
     return simulate
-
-
-def add_between(evidence: SimulatedEvidence, state: SimulatedState) -> None:
-    """Add members half-way between the heaviest one and its neighbours, parameter by parameter."""
-    simulators = evidence.simulators(state)
-    best = int(np.argmax(state["members"].log_weight))
-    for name, value in numeric_keywords(simulators[best]).items():
-        # Members that differ in this parameter alone, by its value; the best is one of them.
-        by_value = {}
-        for index, simulator in enumerate(simulators):
-            if differ_in(simulator, simulators[best], name):
-                by_value[numeric_keywords(simulator)[name]] = index
-        finest = FINEST * (max(by_value) - min(by_value))
-        above = min((other for other in by_value if other > value), default=value)
-        below = max((other for other in by_value if other < value), default=value)
-        for other in (above, below):
-            middle = float(f"{(other + value) / 2:.6g}")
-            room = len(state["added"]) < MOST_ADDED
-            if room and abs(other - value) > finest and middle not in (value, other):
-                evidence.enlarge(state, best, by_value[other], name, middle)

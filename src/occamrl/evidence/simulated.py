@@ -108,12 +108,6 @@ class MemberRows(NamedTuple):
             far=np.zeros((members, 1 + 2 * views)),
         )
 
-    def enlarged(self, level: int, log_weight: float) -> MemberRows:
-        """Return the rows with one more, of a member that begins with capital 1."""
-        views = self.far.shape[1] // 2
-        row = MemberRows.begin(np.array([level]), np.array([log_weight]), views)
-        return MemberRows._make(map(np.concatenate, zip(self, row, strict=True)))
-
     @property
     def alive(self) -> Ints:
         """The members that are not rejected."""
@@ -141,7 +135,6 @@ class SimulatedState(TypedDict):
     steps: int
     members: MemberRows
     errors: ErrorRows
-    added: list[tuple[int, dict[str, float]]]  # of each its parent, and keywords that differ
     history: list[list[float]]  # steps, and the evidence against each class by then
     last_episode: Floats  # [T, k + 3 n] see Predictions
     reward_gap: float  # the sum over steps of the distance of the reward from the system's
@@ -179,33 +172,10 @@ class SimulatedEvidence:
             "steps": 0,
             "members": MemberRows.begin(ladder.level, log_weight, views),
             "errors": ErrorRows.begin(ladder.level.size, features, views, dimension),
-            "added": [],
             "history": [],
             "last_episode": np.zeros((0, features + 3 * dimension)),
             "reward_gap": 0.0,
         }
-
-    def simulators(self, state: SimulatedState) -> list[Simulator]:
-        """Return the simulators of the ladder, and those that were added."""
-        members = list(self.ladder.members)
-        for parent, keywords in state["added"]:
-            members.append(partial(members[parent], **keywords))
-        return members
-
-    def enlarge(
-        self, state: SimulatedState, parent: int, rival: int, name: str, value: float
-    ) -> None:
-        """Add a member in mid-run: one with another value of a parameter, between it and a rival.
-
-        It begins with capital 1 and a quarter of its parent's weight, in the richer class of both.
-        """
-        members = state["members"]
-        level = max(int(members.level[parent]), int(members.level[rival]))
-        log_weight = float(members.log_weight[parent]) - math.log(4.0)
-        state["added"].append((parent, {name: value}))
-        state["members"] = members.enlarged(level, log_weight)
-        state["errors"] = state["errors"].enlarged()
-        self._record_history(state)
 
     # Weighing -------------------------------------------------------------------------------------
 
@@ -258,7 +228,7 @@ class SimulatedEvidence:
 
     def _draw(self, state: SimulatedState, active: Ints, transition: Transition) -> Floats:
         """Return fresh draws of the members that are awake [m, 2 N, n]: two batches."""
-        simulators = self.simulators(state)
+        simulators = self.ladder.members
         states = np.repeat(transition.state[None], self.ladder.draws, axis=0)
         actions = np.repeat(transition.action[None], self.ladder.draws, axis=0)
         batches = []
@@ -318,14 +288,11 @@ class SimulatedEvidence:
             against.append(float(members.peak[inside].min()))
             alive.append(int((rejected < 0).sum()))
             rejected_after.append(None if alive[-1] else int(rejected.max()))
-        listed = members.rejected[: len(self.ladder.members)]
         return Judgement(
             against=np.array(against),
             alive=tuple(alive),
             rejected_after=tuple(rejected_after),
             log_mixture=0.0,
-            added=len(state["added"]),
-            only_added=bool(members.alive.size) and not (listed < 0).any(),
         )
 
     def parameters(self, state: SimulatedState, m: int) -> dict[str, ParameterRange]:
@@ -334,7 +301,7 @@ class SimulatedEvidence:
         Their ranges are over the members of the class that are alive.
         """
         members = state["members"]
-        simulators = self.simulators(state)
+        simulators = self.ladder.members
         alive = members.alive[members.level[members.alive] <= m]
         others = [numeric_keywords(simulators[member]) for member in alive]
         intervals = {}
@@ -345,7 +312,7 @@ class SimulatedEvidence:
 
     def describe(self, state: SimulatedState, m: int) -> str:
         """Return the heaviest member of class m, from 0, in words."""
-        return label_of(self.simulators(state)[state["members"].heaviest(m)])
+        return label_of(self.ladder.members[state["members"].heaviest(m)])
 
     def misfits(self, state: SimulatedState, m: int) -> list[Misfit]:
         """Return how the errors of the heaviest member of class m, from 0, are not as it says."""
@@ -384,36 +351,21 @@ class SimulatedEvidence:
         return Predictions(*parts)
 
     def worlds(self, state: SimulatedState) -> SimulatorWorlds:
-        """Return the simulators that are alive; where none is, the heaviest one, corrected."""
+        """Return the simulators that are alive; where none is, the heaviest one."""
         members = state["members"]
         ranking = members.ranking
         weight = np.exp(members.log_weight)
         weight /= weight[ranking].sum()
         worlds = []
-        for simulator, share in zip(self.simulators(state), weight.tolist(), strict=True):
+        for simulator, share in zip(self.ladder.members, weight.tolist(), strict=True):
             worlds.append(SimulatedWorld(label_of(simulator), share, simulator))
         heaviest = {}
         for m, name in enumerate(self.ladder.names):
             heaviest[name] = worlds[members.heaviest(m)]
         possible = [worlds[member] for member in ranking]
         if not members.alive.size:
-            label = f"{possible[0].label}, corrected"
-            possible = [SimulatedWorld(label, 1.0, self.corrected(state, int(ranking[0])))]
-            heaviest[self.ladder.names[-1]] = possible[0]
+            possible = possible[:1]
         return SimulatorWorlds(self.system, self.planner, possible, heaviest)
-
-    def corrected(self, state: SimulatedState, member: int) -> Simulator:
-        """Return a member shifted by the mean of its errors, linear in the view and the action."""
-        effects = shift_of(state["errors"], member).effects
-        simulate = self.simulators(state)[member]
-        ladder = self.ladder
-
-        def corrected(states: Floats, actions: Floats, rng: np.random.Generator) -> Floats:
-            # Three spreads from the middle the line is no longer believed.
-            phi = np.clip(ladder.error_features.of(ladder.view(states), actions), -3.0, 3.0)
-            return simulate(states, actions, rng) + phi @ effects
-
-        return corrected
 
 
 # The score ----------------------------------------------------------------------------------------
@@ -540,16 +492,3 @@ def numeric_keywords(member: Simulator) -> dict[str, float]:
             if isinstance(value, numbers.Real) and not isinstance(value, bool):
                 keywords[name] = float(value)
     return keywords
-
-
-def differ_in(one: Simulator, other: Simulator, name: str) -> bool:
-    """Say whether two partials are of one function and differ in one parameter at most."""
-    if not (isinstance(one, partial) and isinstance(other, partial)):
-        return False
-    if one.func is not other.func or one.args != other.args or name not in numeric_keywords(one):
-        return False
-    return repr(_without(one.keywords, name)) == repr(_without(other.keywords, name))
-
-
-def _without(keywords: dict[str, object], name: str) -> dict[str, object]:
-    return {key: value for key, value in keywords.items() if key != name}

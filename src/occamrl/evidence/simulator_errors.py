@@ -9,8 +9,7 @@ since jumps are no shift.
 Three laws of the next error are offered, coordinate by coordinate: *shift*, Student around $\hat z$
 with scale and degrees of freedom by the past $u$; *scale*, around 0 with the scale of the past $z$;
 *heavy*, with three degrees of freedom around $\hat z$ and the scale of the past $|u|$. The same $G$
-serves for errors in coordinates of the state, $r = y - \mu$: they say where a member misfits, and
-correct it when no member is alive.
+serves for errors in coordinates of the state, $r = y - \mu$: they say where a member misfits.
 """
 
 from __future__ import annotations
@@ -71,12 +70,6 @@ class ErrorRows(NamedTuple):
             absolute=np.full((members, views), PRIOR * _MEAN_ABSOLUTE),
             noise=np.zeros((members, dimension)),
         )
-
-    def enlarged(self) -> ErrorRows:
-        """Return the rows with one more, of a member before any data."""
-        _, features, _ = self.gram.shape
-        row = ErrorRows.begin(1, features, self.absolute.shape[1], self.noise.shape[1])
-        return ErrorRows._make(map(np.concatenate, zip(self, row, strict=True)))
 
 
 def student(z: Floats, dof: Floats | float) -> Floats:

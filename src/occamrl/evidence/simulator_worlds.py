@@ -3,8 +3,8 @@ r"""What simulators leave possible: worlds in which a planner plans and policies
 With probability $1-\delta$ the true simulator, if it is listed, is among those that are alive. So
 the least and the largest mean return of a policy over them, give or take two standard errors of the
 Monte Carlo mean, bound what the policy earns in truth. Two policies are compared world by world,
-with common random numbers. Where every member is rejected, the one world is the heaviest member,
-corrected by the mean of its errors: a guess without guarantee.
+with common random numbers. Where every member is rejected, the one world is the heaviest member: a
+guess without guarantee.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class CheckedPolicy:
 
 @dataclass(eq=False)
 class SimulatorWorlds:
-    """The simulators that are alive, heaviest first; or the heaviest one, corrected."""
+    """The simulators that are alive, heaviest first; or the heaviest one."""
 
     system: System
     planner: Planner
@@ -111,10 +111,7 @@ class SimulatorWorlds:
     _policies: dict[int, PlannedPolicy] = field(default_factory=dict)
 
     def best(self, m: int) -> SimulatedWorld:
-        """Return the heaviest simulator of class m, from 0, alive or not.
-
-        Of the last class it is the corrected one, if nothing is alive.
-        """
+        """Return the heaviest simulator of class m, from 0, alive or not."""
         return list(self.heaviest.values())[m]
 
     def sized(self, runs: int, maximum: int | None) -> SimulatorWorlds:

@@ -23,6 +23,7 @@ from occamrl.addresses import Address, generator
 from occamrl.control.system import Choices
 from occamrl.errors import (
     EnvironmentFault,
+    InvalidInput,
     ParameterError,
     ShapeError,
     SpaceError,
@@ -135,9 +136,10 @@ class ControllerDriver:
     def act(self, state: Any) -> Floats:
         """Return an action [m] for a state [n]."""
         observation = _vector("state", state, self.known.dimension)
-        action = self.controller.act(
-            self.known, self._learned.state, observation, self.step, self._address
-        )
+        with self._place():
+            action = self.controller.act(
+                self.known, self._learned.state, observation, self.step, self._address
+            )
         return _vector("action of the controller", action, self.known.actions.dimension)
 
     def observe(
@@ -147,6 +149,7 @@ class ControllerDriver:
         system = self.known
         before = _vector("state", state, system.dimension)
         chosen = _vector("action", action, system.actions.dimension)
+        _require_inside(system, chosen)
         following = _vector("next_state", next_state, system.dimension)
         require_kind("ended", ended, (bool, np.bool_))
         if reward is None:
@@ -155,10 +158,26 @@ class ControllerDriver:
         steps, step, total, notes = self.standing
         over = bool(ended) or step + 1 >= system.horizon
         transition = Transition(before, chosen, earned, following, over, self._address, step)
-        self.controller.learn(system, self._learned.state, transition)
+        with self._place():
+            self.controller.learn(system, self._learned.state, transition)
         self.standing = ControlStanding(steps + 1, step + 1, total + earned, notes)
         if over:
             self.begin_episode()
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Tell an error of a simulator, a reward or a planner with its episode and step."""
+        try:
+            yield
+        except InvalidInput:  # which says already what to change
+            raise
+        except Exception as error:  # of someone else's function, which may raise anything
+            raise EnvironmentFault(
+                type(self.controller).__name__,
+                index=(self._learned.total_episodes, self.step),
+                got=f"{type(error).__name__}: {error}",
+                expected="simulators, reward and planner without error",
+            ) from error
 
     def begin_episode(self) -> None:
         """Begin an episode; the one before counts as over."""
@@ -215,6 +234,18 @@ def _vector(field: str, value: Any, size: int) -> Floats:
     if numbers.size != size or not np.isfinite(numbers).all():
         raise ShapeError(field, got=f"{value!r:.100}", expected=f"{size} finite numbers")
     return numbers
+
+
+def _require_inside(system: System, action: Floats) -> None:
+    """Refuse an action outside the box of the system."""
+    low = system.actions.low
+    high = system.actions.high
+    margin = _ROUNDING * (high - low)
+    inside = (action >= low - margin) & (action <= high + margin)
+    if not inside.all():
+        got = f"{action.tolist()}"
+        expected = f"numbers from {low.tolist()} to {high.tolist()}, as the ladder's actions"
+        raise ParameterError("action", got=got, expected=f"{expected}: widen its Box, or clip")
 
 
 class ContinuousEnvironment:
@@ -304,11 +335,14 @@ class ControlRun(RunLoop):
         seed = int(generator(self.result.seed, "reset", number).integers(2**31))
         with self._place(number, 0):
             observation, _ = env.reset(seed=seed)
+            _vector("observation", observation, driver.known.dimension)
         over = False
         while not over:
             action, played = self.environment.nearest(driver.act(observation))
             with self._place(number, driver.step):
                 following, reward, terminated, truncated, _ = env.step(played)
+                _vector("observation", following, driver.known.dimension)
+                _vector("reward", reward, 1)
             driver.observe(observation, action, reward, following, bool(terminated or truncated))
             observation = following
             over = driver.step == 0
