@@ -325,9 +325,7 @@ def count(evidence: ParametricEvidence, state: ParametricState, flow: Flow) -> N
     rows = evidence.model.row_of(flow.state, flow.action)
     listed_rows = rows >= 0
     part = flow.take(listed_rows)
-    count_outcomes(
-        state, evidence.outcomes, rows[listed_rows], part, part.reward, evidence.known.states
-    )
+    count_outcomes(state, evidence.outcomes, rows[listed_rows], part, part.reward, evidence.known)
 
 
 def sizes(quick: bool) -> Iterator[str]:

@@ -84,3 +84,36 @@ def test_nothing_is_noted_of_a_log_to_which_nothing_was_done() -> None:
     answer = orl.select(orl.read_log(shop_rows(5), COLUMNS), LADDER)
     assert answer.notes == ()
     assert all(sentence.kind != "assumed" for sentence in answer.said)
+
+
+def machine(wins: float, pays: tuple[float, ...]) -> orl.FiniteMDP:
+    """Two arms: action 1 pays one of some amounts with a chance, action 0 a tenth."""
+
+    def play(state: int, arm: int) -> Iterator[tuple[float, int, float, bool]]:
+        if arm == 0:
+            yield 1.0, 0, 0.1, False
+            return
+        yield 1.0 - wins, 0, 0.0, False
+        for amount in pays:
+            yield wins / len(pays), 1, amount, False
+
+    return orl.Model(play, start=0, actions=[0, 1], horizon=4, reward_range=(0.0, 1.0)).mdp()
+
+
+def test_a_reward_that_no_member_pays_is_a_new_outcome() -> None:
+    """Members pay 0 or 1; a truth that pays .55 is none of them, however near the nearest is."""
+    ladder = orl.Ladder([orl.FiniteFamily([machine(0.5, (0.0, 1.0))])])
+    for amount, fits in ((0.55, False), (1.0, True), (1.0 - 5e-4, True), (1.0 - 2e-3, False)):
+        truth = machine(0.5, (0.0, amount))
+        answer = orl.run(orl.Occam(ladder=ladder), truth, episodes=60).answer
+        assert (answer.model is not None) is fits, amount
+        assert (answer.judgement.novel == 0) is fits
+        assert answer.misspecified is not fits
+
+
+def test_random_rewards_are_held_against_no_list() -> None:
+    """Coins with the known means are near none of them, and no outcome is new for that."""
+    problem = orl.make_problem("river-swim", states=3, reward_noise="bernoulli")
+    ladder = orl.Ladder([orl.FiniteFamily([orl.make_problem("river-swim", states=3).mdp])])
+    answer = orl.run(orl.Occam(ladder=ladder), problem, episodes=60).answer
+    assert answer.judgement.novel == 0

@@ -37,6 +37,7 @@ outcome, and each formula is written once for all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -55,6 +56,7 @@ from occamrl.naming import Names, number_of, numbers_of
 # kind. Those of this package are TypedDicts; a user's may be any.
 State = Any
 
+SAME_REWARD = 1e-3  # by how much rewards in [0, 1] may differ that count as one
 MOST_EPISODES = 10**15  # beyond which sums of likelihoods lose digits
 
 # What is known, and what was counted --------------------------------------------------------------
@@ -101,10 +103,13 @@ class Outcomes(NamedTuple):
         """The pair s*A + a of each outcome [O]."""
         return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
 
-    def index_of(self, pair: Ints, next_state: Ints, bonus: Floats, states: int) -> Ints:
+    def index_of(
+        self, pair: Ints, next_state: Ints, bonus: Floats, states: int, within: float = SAME_REWARD
+    ) -> Ints:
         """Return the index of each outcome [n], -1 where it is not listed.
 
-        Of several outcomes with one next state it is the one with the nearest bonus.
+        Of several outcomes with one next state it is the one with the nearest bonus, which counts
+        only ``within`` that distance: another reward is another outcome.
         """
         keys = self.pair * states + self.next_state
         wanted = pair * states + next_state
@@ -112,7 +117,8 @@ class Outcomes(NamedTuple):
         first = np.searchsorted(keys[order], wanted, side="left")
         last = np.searchsorted(keys[order], wanted, side="right")
         index = np.full(wanted.size, -1)
-        gap = np.full(wanted.size, np.inf)
+        # the least number above it: what lies at the distance itself counts
+        gap = np.full(wanted.size, np.nextafter(within, np.inf))
         for offset in range(int((last - first).max(initial=0))):
             candidate = order[np.minimum(first + offset, order.size - 1)]
             distance = np.abs(self.bonus[candidate] - bonus)
@@ -150,6 +156,12 @@ class Known:
     names: Names | None = None
     discount: float = 1.0
     continuing: bool = False  # the next episode begins where the last one ended
+    random_rewards: bool = False  # those that come scatter, and these are their means
+
+    @property
+    def reward_tolerance(self) -> float:
+        """How far a reward may be from a listed one: at any distance, if rewards scatter."""
+        return math.inf if self.random_rewards else SAME_REWARD
 
     @property
     def allowed(self) -> Bools:

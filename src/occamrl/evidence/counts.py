@@ -21,7 +21,7 @@ from scipy.special import betaln, gammaln, xlogy
 
 from occamrl.arrays import Floats, Ints, distinct_rows
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Flow, Known, OutcomeMisfit, Outcomes
+from occamrl.protocols import SAME_REWARD, Flow, Known, OutcomeMisfit, Outcomes
 
 JEFFREYS = 0.5  # for each outcome, the prior behind Krichevsky and Trofimov's counts
 NOVEL_PAIR, NOVEL_NEXT, NOVEL_COUNT, NOVEL_BONUS = range(4)  # columns of ``novel``
@@ -74,10 +74,11 @@ def symbols_of(features: FeatureMap, known: Known) -> Symbols:
 
 
 def count_outcomes(
-    state: CountState, outcomes: Outcomes, pair: Ints, flow: Flow, bonus: Floats, states: int
+    state: CountState, outcomes: Outcomes, pair: Ints, flow: Flow, bonus: Floats, known: Known
 ) -> Ints:
     """Count what happened at some pairs; return how often each listed outcome did [O]."""
-    symbol = outcomes.index_of(pair, flow.next_state, bonus, states)
+    within = known.reward_tolerance
+    symbol = outcomes.index_of(pair, flow.next_state, bonus, known.states, within)
     listed = symbol >= 0
     block = np.zeros(outcomes.next_state.size, np.int64)
     np.add.at(block, symbol[listed], flow.count[listed])
@@ -95,14 +96,16 @@ def count_outcomes(
 def symbol_at(outcomes: Outcomes, pair: int, next_state: int, bonus: float) -> int:
     """Return the number of one outcome of a pair, -1 if it is not listed.
 
-    Of several with one next state it is the one with the nearest bonus.
+    Of several with one next state it is the one with the nearest bonus, if that is near.
     """
     first = int(outcomes.start[pair])
     last = int(outcomes.start[pair + 1])
     candidates = first + np.flatnonzero(outcomes.next_state[first:last] == next_state)
     if not candidates.size:
         return -1
-    return int(candidates[np.abs(outcomes.bonus[candidates] - bonus).argmin()])
+    distance = np.abs(outcomes.bonus[candidates] - bonus)
+    nearest = int(distance.argmin())
+    return int(candidates[nearest]) if distance[nearest] <= SAME_REWARD else -1
 
 
 def log_frequencies(count: Ints | Floats, outcomes: Outcomes) -> Floats:

@@ -216,7 +216,7 @@ class ListEvidence:
         before = state["count"]
         pair = flow.state * self.known.actions + flow.action
         bonus = flow.bonus(self.known, self.outcomes)
-        block = count_outcomes(state, self.outcomes, pair, flow, bonus, self.known.states)
+        block = count_outcomes(state, self.outcomes, pair, flow, bonus, self.known)
         if block.any():
             score_hulls(state, self.outcomes, self.members.hull, before, block)
         count_starts(state, flow)

@@ -385,7 +385,7 @@ class ParametricEvidence:
         bonus = np.zeros(moved.reward.size)
         if self.known.rewards_known:
             bonus = moved.reward
-        block = count_outcomes(state, self.outcomes, row[moving], moved, bonus, self.known.states)
+        block = count_outcomes(state, self.outcomes, row[moving], moved, bonus, self.known)
         self._score(state, before, block, self._novel(state) - novel)
         count_starts(state, flow)
         self._test(state)

@@ -107,7 +107,7 @@ class ValueEvidence:
         pair = flow.state * self.known.actions + flow.action
         no_bonus = np.zeros(pair.size)
         outcomes = features.attach(self.known)
-        index = outcomes.index_of(pair, flow.next_state, no_bonus, self.known.states)
+        index = outcomes.index_of(pair, flow.next_state, no_bonus, self.known.states, np.inf)
         state["novel"] += int(flow.count[index < 0].sum())
         # a new array of sums: losses are remembered for the old one
         state["gram"] = state["gram"].copy()

@@ -32,7 +32,7 @@ def count_flow(state: CountState, outcomes: Outcomes, known: Known, flow: Flow) 
     """Count the outcomes of a block."""
     pair = flow.state * known.actions + flow.action
     bonus = flow.bonus(known, outcomes)
-    count_outcomes(state, outcomes, pair, flow, bonus, known.states)
+    count_outcomes(state, outcomes, pair, flow, bonus, known)
 
 
 def largest_values(known: Known) -> Floats:

@@ -17,13 +17,11 @@ from occamrl.answers.wording import count_of
 from occamrl.arrays import Bools, Floats, Ints
 from occamrl.logs.table import END, MISSING, Labels, refuse
 from occamrl.models.model import ELSEWHERE
-from occamrl.protocols import Flow, Known, Outcomes, RewardMap
+from occamrl.protocols import SAME_REWARD, Flow, Known, Outcomes, RewardMap
 
 if TYPE_CHECKING:
     from occamrl.logs.log import Log
 
-# How far a reward may be from a listed one unless a tolerance is given, in the unit of [0, 1].
-_DECIDES = 1e-3
 _BEYOND = 1e9  # a bonus above all that are listed
 
 
@@ -128,7 +126,7 @@ class Matching:
             self.rewards = rewards
         elif log.coded:
             self.rewards = RewardMap()
-        self.tolerance = _DECIDES
+        self.tolerance = SAME_REWARD
         if log.tolerance is not None:
             self.tolerance = log.tolerance / self.rewards.scale
         origin = self.outcomes.pair // known.actions
@@ -220,7 +218,7 @@ class Matching:
         listed = base + bonuses[nearest]
         # Not a number is far from every one.
         far = ~(np.abs(paid - base - bonuses[nearest]) <= self.tolerance)
-        vague = far & (bonuses[highest] - bonuses[lowest] > _DECIDES)
+        vague = far & (bonuses[highest] - bonuses[lowest] > SAME_REWARD)
         if self.log.unlisted == "error":
             self._refuse_vague(vague, block)
         if known.rewards_known:
@@ -232,7 +230,7 @@ class Matching:
         return self._drop(block._replace(reward=paid), vague)
 
     def _index_of(self, pair: Ints, next_state: Ints, bonus: Floats) -> Ints:
-        return self.outcomes.index_of(pair, next_state, bonus, self.known.states)
+        return self.outcomes.index_of(pair, next_state, bonus, self.known.states, np.inf)
 
     def _refuse_vague(self, vague: Bools, block: Steps) -> None:
         """Refuse rewards that would have to tell outcomes apart, and do not."""

@@ -520,8 +520,8 @@ class FeatureMap:
         next_state = self.outcomes.next_state
         far = np.full(pair.size, _FAR)
         # The nearest to a bonus below and to one above all others: the same, if there is but one.
-        low = table.index_of(pair, next_state, -far, self.states)
-        high = table.index_of(pair, next_state, far, self.states)
+        low = table.index_of(pair, next_state, -far, self.states, np.inf)
+        high = table.index_of(pair, next_state, far, self.states, np.inf)
         wrong = first_true((low < 0) | (low != high))
         if wrong is not None:
             got = "several rewards for a next state"

@@ -527,6 +527,7 @@ class FiniteMDP:
             transition_rewards=every if by_outcome else None,
             initial=read_only(initial),
             unit=rewards,
+            random_rewards=noise is not None,
             **circumstances,
         )
         # Not by assignment, which is refused.

@@ -25,7 +25,7 @@ from occamrl.envs.wrapper import EnvironmentInfo, Integers, bonuses
 from occamrl.errors import ParameterError, require_integer, require_kind, require_number
 from occamrl.models.features import FeatureMap
 from occamrl.models.model import ELSEWHERE, ParametricLadder
-from occamrl.protocols import Flow, Known, Learner, Logged, Note, Outcomes, Plan
+from occamrl.protocols import SAME_REWARD, Flow, Known, Learner, Logged, Note, Outcomes, Plan
 from occamrl.running.alarm import (
     Alarm,
     Reference,
@@ -48,7 +48,6 @@ from occamrl.running.run import (
 )
 from occamrl.selectors.arena import Arena
 
-ROUNDING = 1e-3  # how far a reward may be from the known one, in the unit of [0, 1]
 THE_CHANGE = "the change"  # that an alarm dates
 
 
@@ -455,7 +454,7 @@ class LearnerDriver:
         if not known.rewards_known or not listed.size:  # nobody knows what this pays
             if known.rewards_known and reward is None:
                 return base
-            if not -ROUNDING <= value <= 1.0 + ROUNDING:
+            if not -SAME_REWARD <= value <= 1.0 + SAME_REWARD:
                 expected = f"a number in [{unit.low:g}, {unit.high:g}]"
                 raise ParameterError("reward", got=reward, expected=expected)
             return float(min(max(value, 0.0), 1.0))
@@ -463,7 +462,7 @@ class LearnerDriver:
         if reward is None and possible.size == 1:
             return float(possible[0])
         distance = np.abs(possible - value)
-        if reward is None or distance.min() > ROUNDING:
+        if reward is None or distance.min() > SAME_REWARD:
             amounts = " or ".join(f"{unit.total(amount, 1):g}" for amount in possible)
             hint = "or None, for the known one" if possible.size == 1 else "it tells outcomes apart"
             expected = f"{amounts}, as the models have it; {hint}"
