@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 import occamrl as orl
 from occamrl.answers.answer import Answer
-from occamrl.answers.wording import format_number
+from occamrl.answers.wording import format_number, format_range
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError
 from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.evidence.worlds import FiniteWorld
@@ -322,7 +324,7 @@ def test_runs_of_arl_gen_and_occam_answer(tmp_path: Path) -> None:
         result = orl.run(agent, CASE.mdp, episodes=400)
         answer = result.answer
         assert (answer.chosen, answer.today) == (result.verdict["chosen"], None)
-        assert answer.sentences[-1] in result.verdict.sentences
+        assert answer.sentences[0] == result.verdict.sentences[0]
         if answer.valued:
             true = value(CASE.kernels[2], answer.policy.actions)
             assert answer.interval[0] - 1e-9 <= true <= answer.interval[1] + 1e-9
@@ -369,21 +371,54 @@ def test_a_parameter_at_its_bound_is_told_and_one_model_is_the_only_one() -> Non
     assert found.at_bounds == ["p"]
     assert "The best p is at the bound that you gave it, 0.6." in found.sentences
     assert "the only model" in str(found)
+    assert "needed" not in str(found)
     assert not orl.select(log, wide.ladder({"any": ["p"]})).at_bounds
 
 
-def test_little_data_are_said_to_be_little_and_what_may_earn_less_than_todays_is_not_urged() -> (
-    None
-):
+def test_what_is_said_of_a_class_depends_on_what_the_data_rule_out() -> None:
+    """Nothing seen, little, a steady shop seen often enough, and one that is not steady."""
     nothing = orl.Agent(orl.Occam(ladder=ladder())).answer
-    assert [each.vague for each in (nothing, answered(1), answered(300))] == [True, True, False]
-    assert [each.gain.low > 0.0 for each in (answered(1), answered(300)) if each.gain] == [
-        False,
-        True,
+    steady = orl.select(log_of(ladder().model.mdp(rate=0.3), 400), ladder())
+    assert [each.status for each in (nothing, answered(1), steady)] == [
+        "not enough data",
+        "not enough data",
+        "enough so far",
     ]
-    said = "collect more data before", "keep today's policy", "use it"
-    for answer, each in zip((nothing, answered(1), answered(300)), said, strict=True):
-        assert each in answer.sentences[-1]
+    assert steady.looked is not None
+    assert steady.looked >= 0.5
+    larger = {**ladder_of_three().model.box}
+    assert set(larger) == {"rate", "rush", "theft"}
+    found = orl.select(log_of(ladder().model.mdp(**TRUTH), 300), ladder_of_three())
+    assert found.status == "at least"
+    assert "At least 'rushes' is needed" in str(found)
+    for answer in (nothing, answered(1)):
+        assert "needed" not in str(answer)
+        assert "use it" not in str(answer)
+
+
+def ladder_of_three() -> ParametricLadder:
+    """Return a ladder whose third class is not needed."""
+
+    def stolen(
+        stock: int, order: int, *, rate: float, rush: float = 0.0, theft: float = 0.0
+    ) -> Rows:
+        for chance, after, reward, over in shop(stock, order, rate=rate, rush=rush):
+            yield (1 - theft) * chance, after, reward, over
+            yield theft * chance, max(after - 1, 0), reward, over
+
+    bounds = {"rate": (0.1, 0.6), "rush": (0.0, 0.3), "theft": (0.0, 0.5)}
+    model = orl.Model(stolen, start=2, actions=[0, 1], horizon=6, unit="EUR", parameters=bounds)
+    free = list(bounds)
+    return model.ladder({"steady": free[:1], "rushes": free[:2], "thefts": free})
+
+
+def test_a_policy_is_urged_only_where_its_gain_is_sure() -> None:
+    for answer in (answered(1), answered(5), answered(300)):
+        assert answer.gain is not None
+        assert ("use it" in str(answer)) == (answer.gain.low > 0.0)
+    assert "use it" in str(answered(300))
+    again = orl.select(log_of(ladder().model.mdp(**TRUTH), 300), ladder())
+    assert again.gain == answered(300).gain
 
 
 def test_that_no_model_fits_is_doubted_where_models_are_estimates(tmp_path: Path) -> None:
@@ -399,14 +434,31 @@ def test_that_no_model_fits_is_doubted_where_models_are_estimates(tmp_path: Path
             assert ("1,000 draws" in str(told)) == bool(draws)
 
 
-def test_amounts_have_four_digits() -> None:
+def test_amounts_have_three_digits_that_count_and_no_exponent() -> None:
     numbers = (0.0, 3.14159, -0.00012, 999.96, 1234.5, 98765.4, -1e7 / 3)
     assert [format_number(each) for each in numbers] == [
         "0",
-        "3.142",
+        "3.14",
         "-0.00012",
         "1,000",
-        "1,234",
-        "98,770",
-        "-3,333,000",
+        "1,230",
+        "98,800",
+        "-3,330,000",
     ]
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-4, 1e9), st.floats(0.0, 1.0))
+def test_ranges_are_shown_to_a_hundredth_of_their_width(
+    low: float, width: float, at: float
+) -> None:
+    interval = Interval(low + at * width, low, low + width)
+    text = format_range(interval)
+    if interval.high - interval.low <= 1e-9 * max(abs(interval.low), abs(interval.high)):
+        return
+    assert "e" not in text
+    shown = [
+        float(number)
+        for number in text.replace(",", "").strip(")").replace("(", "to ").split("to ")
+    ]
+    for number, true in zip(shown, interval, strict=True):
+        assert abs(number - true) <= 0.01 * width + 1e-9 * abs(true)

@@ -31,7 +31,7 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
 
     result = run(Occam(ladder=ladder), problem, episodes=EPISODES, progress=False)
     say(f"Occam, {EPISODES:,} episodes:")
-    say("".join(f"  {sentence}\n" for sentence in result.verdict.sentences))
+    say("".join(f"  {line}\n" for line in str(result.answer).splitlines()))
 
     selector = Occam(ladder=ladder)
     agents = {

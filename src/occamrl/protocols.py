@@ -556,11 +556,11 @@ class Transition(NamedTuple):
 
 
 class DoubtfulPair(NamedTuple):
-    """A pair whose unknown outcomes widen the range of a worth."""
+    """A pair that a policy does not take, and that may be better in some world."""
 
     state: Hashable
     action: Hashable
-    share: float  # of the width
+    share: float  # of what all such pairs may gain
 
 
 # A model that the data leave possible: a finite kernel, or a simulator. Whoever made it knows what
@@ -609,7 +609,7 @@ class Worlds(Protocol):
         """Return the least and the largest mean over all worlds, errors of simulation included."""
 
     def doubtful(self, policy: PolicyRule) -> list[DoubtfulPair]:
-        """Return the pairs that widen the range of a policy's worth most; none without pairs."""
+        """Return pairs that a policy does not take and that may be better; none without pairs."""
 
 
 class Evidence(Protocol):

@@ -29,6 +29,7 @@ from occamrl.answers.wording import Sentence
 from occamrl.arrays import Floats
 from occamrl.errors import NotAvailable, OccamRLError
 from occamrl.evidence.worlds import FiniteWorlds
+from occamrl.models.model import ParametricLadder
 from occamrl.policies import Policy
 from occamrl.progress import Progress
 from occamrl.protocols import (
@@ -41,6 +42,7 @@ from occamrl.protocols import (
     Misfit,
     Note,
     OutcomeMisfit,
+    ParameterRange,
     PolicyRule,
     Selector,
     State,
@@ -57,7 +59,11 @@ if TYPE_CHECKING:
     from occamrl.running.result import Result
 
 _AT_BOUND = 1e-6  # the share of a box from an end of it
-_VAGUE = 0.9  # the share of what a ladder allows above which the data have said hardly anything
+_VAGUE = 0.9  # the share of what a class allows above which the data have said hardly anything
+_LOOKED = 0.5  # the share of what the next class adds that is ruled out by data that have looked
+_COUNTED = ("list", "simulators")  # ladders whose members can be counted
+_WIDE = 0.1  # the share of a worth from which on its range is called wide
+_NEGLIGIBLE = 1e-6  # the share of a worth that is no difference
 _NEVER_TRIED = 1e-9  # the share of actions that a log does not show
 
 
@@ -151,15 +157,115 @@ class Answer:
 
     @cached_property
     def status(self) -> str:
-        """Whether the class chosen is "decided", "at least" needed, or all larger ones possible."""
+        """What the data say of the class chosen.
+
+        "decided": nothing else is possible. "at least": all smaller classes are ruled out, and
+        larger ones are possible. "enough so far": nothing speaks against it, and the data have
+        looked, see :attr:`looked`. "not enough data": they have not. "misspecified": no class fits.
+        """
         if self.misspecified:
             return "misspecified"
+        if self._nothing_else:
+            return "not enough data" if self._hardly_anything else "decided"
+        if self.chosen > 1 and self.ladder.nested:
+            return "at least"
+        if not self.steps or (self.looked is not None and self.looked < _LOOKED):
+            return "not enough data"
+        return "enough so far"
+
+    @property
+    def _nothing_else(self) -> bool:
+        """Whether nothing outside the class chosen is left."""
         alive = self.judgement.alive
         listed = self.ladder.kind in ("list", "simulators")
-        nothing_richer = listed and alive[self.chosen - 1] == alive[-1]
-        if self.chosen == len(alive) or nothing_richer:
-            return "decided"
-        return "at least" if self.chosen > 1 else "not enough data"
+        return (
+            self.chosen == len(alive)
+            or not any(alive[self.chosen :])
+            or (listed and self.ladder.nested and alive[self.chosen - 1] == alive[-1])
+        )
+
+    @property
+    def _hardly_anything(self) -> bool:
+        """Whether the data rule out less than a tenth of what the only class allows."""
+        if len(self.ladder.names) > 1:
+            return False
+        if not self.steps:
+            return True
+        shares = [self._share_left(0, name) for name in self._ranges(0) if name in self.ladder.box]
+        if shares:
+            return min(shares) > _VAGUE
+        if self.ladder.kind != "list":
+            return False
+        return self.judgement.alive[-1] > max(1.0, _VAGUE * (self.ladder.sizes[-1] or 0))
+
+    @property
+    def _next(self) -> int | None:
+        """The next class, from 0, of which something outside the class chosen is left."""
+        alive = self.judgement.alive
+        for m in range(self.chosen, len(alive)):
+            if alive[m] > (alive[self.chosen - 1] if self.ladder.kind in _COUNTED else 0):
+                return m
+        return None
+
+    @property
+    def next_class(self) -> str | None:
+        """The name of the next class that is possible; None if nothing else is left."""
+        return None if self._next is None else self.ladder.names[self._next]
+
+    @cached_property
+    def looked(self) -> float | None:
+        """The share of what the next class adds that the data rule out; None if not known.
+
+        Of lists it is a share of members, of real parameters one of the box: the smallest over the
+        parameters that the next class frees.
+        """
+        following = self._next
+        if following is None:
+            return None
+        sizes = self.ladder.sizes
+        alive = self.judgement.alive
+        size = sizes[following]
+        before = sizes[self.chosen - 1]
+        if self.ladder.kind in _COUNTED and size is not None and before is not None:
+            further = size - before
+            left = alive[following] - alive[self.chosen - 1]
+            return 1.0 - left / further if further > 0 else None
+        shares = [self._share_left(following, name) for name in self._freed(following)]
+        return 1.0 - max(shares) if shares else None
+
+    def _freed(self, following: int) -> list[str]:
+        """Return the parameters that are free in a class and not in the one chosen."""
+        here = self._ranges(self.chosen - 1)
+        return [name for name in self._ranges(following) if name not in here]
+
+    def _share_left(self, m: int, name: str) -> float:
+        """Return the share of a parameter's box that class m, from 0, leaves possible."""
+        low, high = self.ladder.box[name]
+        length = sum(end - begin for begin, end in self._ranges(m)[name].pieces)
+        return length / (high - low)
+
+    @property
+    def more_for_half(self) -> int | None:
+        """About how many more episodes would rule out half of what the next class adds.
+
+        Of real parameters, whose ranges shrink as the root of the data; None where a range is as
+        wide as the box, so that nothing can be told.
+        """
+        following = self._next
+        if following is None or not self.ladder.box:
+            return None
+        widest = 0.0
+        for name in self._freed(following):
+            low, high = self.ladder.box[name]
+            parameter = self._ranges(following)[name]
+            if self._share_left(following, name) > _VAGUE:
+                return None
+            # as if the box did not cut it
+            reach = max(parameter.value - parameter.low, parameter.high - parameter.value)
+            widest = max(widest, 2.0 * reach / (high - low))
+        done = self.steps if self.counted_in == "step" else self.episodes
+        more = math.ceil(done * ((widest / _LOOKED) ** 2 - 1.0))
+        return more if more > 0 else None
 
     def rejected_after(self, m: int) -> int | None:
         """Return since how many episodes class m, from 1, is ruled out; None if it is not."""
@@ -190,36 +296,67 @@ class Answer:
         return table_of_rows(self.rows)
 
     @cached_property
+    def _known_ranges(self) -> dict[int, dict[str, ParameterRange]]:
+        return {}
+
+    def _ranges(self, m: int) -> dict[str, ParameterRange]:
+        """Return the parameters of class m, from 0, if it is right; searched for once."""
+        if m not in self._known_ranges:
+            self._known_ranges[m] = self.weigher.parameters(self.state, m)
+        return self._known_ranges[m]
+
+    @cached_property
+    def class_parameters(self) -> dict[str, dict[str, ParameterRange]]:
+        """By class that is left, its real parameters if it is right: best guess and pieces."""
+        ranges = {}
+        for m, members in enumerate(self.judgement.alive):
+            if members:
+                ranges[self.ladder.names[m]] = self._ranges(m)
+        return ranges
+
+    @cached_property
     def parameters(self) -> dict[str, Interval]:
-        """The parameters of that model, where they are real numbers: best guess, low, high."""
-        ranges = self.weigher.parameters(self.state, self.chosen - 1)
-        return {name: parameter.interval for name, parameter in ranges.items()}
+        """The real parameters, whichever of the classes left is right: best guess, low, high.
+
+        The best guess is that of the class chosen. A class in which a parameter is not free says
+        that it has its default.
+        """
+        if self.misspecified:
+            return {name: found.interval for name, found in self._ranges(self.chosen - 1).items()}
+        hulls: dict[str, Interval] = {}
+        left = list(self.class_parameters.values())
+        names = dict.fromkeys(name for ranges in left for name in ranges)
+        for name in names:
+            ends = []
+            for ranges in left:
+                if name in ranges:
+                    ends.append(ranges[name].interval)
+                elif name in self._defaults:
+                    ends.append(Interval(*[self._defaults[name]] * 3))
+            low = min(interval.low for interval in ends)
+            high = max(interval.high for interval in ends)
+            hulls[name] = Interval(ends[0].value, low, high)
+        return hulls
+
+    @property
+    def _defaults(self) -> Mapping[str, float]:
+        """What a parameter is in a class in which it is not free."""
+        return self.ladder.model.defaults if isinstance(self.ladder, ParametricLadder) else {}
 
     @property
     def at_bounds(self) -> list[str]:
-        """The parameters whose best guess is at an end of their box, which may be too narrow."""
+        """The parameters of the class chosen whose best guess is at an end of their box.
+
+        The box may be too narrow.
+        """
         names = []
+        ranges = self._ranges(self.chosen - 1)
         for name, (low, high) in self.ladder.box.items():
-            if name in self.parameters:
-                value = self.parameters[name].value
+            if name in ranges:
+                value = ranges[name].value
                 if min(value - low, high - value) <= _AT_BOUND * (high - low):
                     names.append(name)
         return names
-
-    @cached_property
-    def vague(self) -> bool:
-        """Whether the data exclude less than a tenth of what the models allow."""
-        if self.chosen > 1:
-            return False
-        if self.ladder.box:
-            wide = []
-            for name, interval in self.parameters.items():
-                low, high = self.ladder.box[name]
-                wide.append(interval.high - interval.low > _VAGUE * (high - low))
-            return bool(wide) and all(wide)
-        if self.ladder.kind != "list":
-            return False
-        return self.judgement.alive[-1] > max(1.0, _VAGUE * (self.ladder.sizes[-1] or 0))
 
     @cached_property
     def ruled_out(self) -> dict[str, tuple[int | None, float]]:
@@ -260,10 +397,16 @@ class Answer:
     @property
     def valued(self) -> bool:
         """Whether policies and their worth can be told: rewards are known, and what is possible."""
+        return not self.why_not_valued
+
+    @cached_property
+    def why_not_valued(self) -> str:
+        """Why there is no policy and no worth; empty where there are."""
         try:
-            return self.worlds is not None
-        except NotAvailable:
-            return False
+            assert self.worlds is not None  # noqa: S101  # or it says why not
+        except NotAvailable as error:
+            return str(error)
+        return ""
 
     @cached_property
     def worlds(self) -> Worlds:
@@ -387,6 +530,28 @@ class Answer:
             return None
         return self.compared_with(self.today)
 
+    def negligible(self, difference: Interval) -> bool:
+        """Return whether a difference of worths is none, whatever is true."""
+        scale = max(abs(self.worth.value), self.known.unit.scale)
+        return max(map(abs, difference)) <= _NEGLIGIBLE * scale
+
+    @property
+    def sure_of_worth(self) -> bool:
+        """Whether the range of the worth is narrow: a tenth of it, or of the unit's scale."""
+        width = self.worth.high - self.worth.low
+        return width <= _WIDE * max(abs(self.worth.value), self.known.unit.scale)
+
+    @property
+    def untried_actions_taken(self) -> list[Any]:
+        """The actions that a log never shows and the recommended policy takes."""
+        if self.actions_seen is None or not isinstance(self.known, Known):
+            return []
+        policy = np.asarray(self._recommended)
+        reached = cast(FiniteWorlds, self.worlds).reached(policy)
+        taken = np.unique(policy[:, reached])
+        never = self.actions_seen.sum(axis=0) == 0.0
+        return [self.known.action_name(int(a)) for a in taken if never[a]]
+
     @cached_property
     def simple_policies(self) -> dict[str, PolicyRule]:
         """The best policy of each simpler class, by its name."""
@@ -402,7 +567,7 @@ class Answer:
 
     @cached_property
     def doubtful(self) -> list[DoubtfulPair]:
-        """The pairs whose unknown outcomes widen the range of the worth most."""
+        """What the recommended policy does not do and may be better, in some model left."""
         return self.worlds.doubtful(self._recommended)
 
     @property
@@ -446,7 +611,7 @@ class Answer:
         return wording.money_range(self, amount)
 
     def __str__(self) -> str:
-        return "\n".join(self.sentences)
+        return "\n".join(wording.lines_of(self))
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the evidence against each class as it grew, on new axes unless some are given."""

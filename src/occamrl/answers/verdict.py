@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from occamrl.answers.answer import stretch_begin
-from occamrl.answers.wording import USE_IT, count_of, estimates, listed, position
+from occamrl.answers.wording import count_of, lines_of, listed, position, which_model
 from occamrl.errors import OccamRLError
 from occamrl.protocols import System
 
@@ -27,7 +28,14 @@ class Verdict(dict[str, Any]):
     the diagnostics of its plans, as ``because``.
     """
 
-    sentences: tuple[str, ...] = ()
+    def __init__(self, facts: Mapping[str, Any], say: Callable[[Verdict], Iterable[str]]) -> None:
+        super().__init__(facts)
+        self._say = say
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The verdict for a person to read; ranges are searched for when it is asked for."""
+        return tuple(self._say(self))
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
@@ -43,16 +51,21 @@ def parameter_of(result: Result, name: str) -> Any:
 
 def verdict_of(result: Result) -> Verdict:
     """Return the verdict of a result."""
-    verdict = Verdict()
     if isinstance(result.known, System):
         return controlled(result)
     if not result.total_episodes:
-        verdict.sentences = ("No episode has been played yet.",)
-        return verdict
+        return Verdict({}, lambda _: ["No episode has been played yet."])
     plan = result.next_plan
-    verdict.update(plan.facts, **plan.diagnostics)
+    facts = {**plan.facts, **plan.diagnostics}
     rows = [row for row in result.phase_rows if row.get("label") != "estimation"]
     rows = rows or result.phase_rows
+    if isinstance(facts.get("chosen"), int):
+        facts["since"] = stretch_begin(rows, "chosen", facts["chosen"], result.total_episodes)
+    return Verdict(facts, lambda verdict: _said(result, verdict, rows))
+
+
+def _said(result: Result, verdict: Verdict, rows: Sequence[Row]) -> list[str]:
+    """Return the sentences of a verdict."""
     sentences = []
     if "chosen" in verdict:
         sentences = _what_was_chosen(result, verdict, rows)
@@ -62,54 +75,70 @@ def verdict_of(result: Result) -> Verdict:
         sentences = [f"{result.label} reports no choice among models."]
     if "norm_bound" in verdict:
         sentences.append(norm_sentence(result, verdict))
-    verdict.sentences = (*sentences, earned(result))
-    return verdict
+    return [*sentences, earned(result)]
 
 
 def controlled(result: Result) -> Verdict:
     """Return the verdict of a controller; it decides step by step, so there need be no episode."""
-    verdict = Verdict()
     try:
         answer = result.answer
     except OccamRLError:  # it selects nothing
-        verdict.sentences = (f"{result.label} reports no choice among models.",)
-        return verdict
+        return Verdict({}, lambda _: [f"{result.label} reports no choice among models."])
     judgement = answer.judgement
-    verdict.update(
-        names=list(answer.ladder.names),
-        chosen=judgement.chosen,
-        misspecified=judgement.misspecified,
-        statistics=judgement.against.tolist(),
-        threshold=answer.threshold,
-        alive=list(judgement.alive),
-        rejected_after=list(judgement.rejected_after),
-        status=answer.status,
-        member=answer.most_plausible,
-        parameters={name: interval.value for name, interval in answer.parameters.items()},
-    )
-    verdict.sentences = answer.sentences
-    return verdict
+    facts = {
+        "names": list(answer.ladder.names),
+        "chosen": judgement.chosen,
+        "misspecified": judgement.misspecified,
+        "statistics": judgement.against.tolist(),
+        "threshold": answer.threshold,
+        "alive": list(judgement.alive),
+        "rejected_after": list(judgement.rejected_after),
+        "status": answer.status,
+        "member": answer.most_plausible,
+        "parameters": {name: interval.value for name, interval in answer.parameters.items()},
+    }
+    return Verdict(facts, lambda _: lines_of(answer))
 
 
 def _what_was_chosen(result: Result, verdict: Verdict, rows: Sequence[Row]) -> list[str]:
     """Say which class, set of features or other thing a selector has chosen."""
     chosen = verdict["chosen"]
-    begin = stretch_begin(rows, "chosen", chosen, result.total_episodes)
     if isinstance(chosen, int):
-        verdict["since"] = begin
-        names = class_names(result, verdict)
-        if verdict.get("misspecified", False):
-            return misspecified(result, verdict, names)
-        return chosen_class(result, verdict, names, rows)
+        try:
+            return answered(result, verdict)
+        except OccamRLError:  # it has evidence of its own
+            return chosen_class(result, verdict, class_names(result, verdict), rows)
+    begin = stretch_begin(rows, "chosen", chosen, result.total_episodes)
     features = parameter_of(result, "features")
     if isinstance(chosen, list) and features is not None:
-        named = listed([str(j) for j in chosen])
-        which = f"You need {len(chosen)} of {features.dimension} features: {named}"
-        because = (
-            "The others are not proved to be zero, but too small to matter for the fit so far."
-        )
-        return [f"{which} (in use {stretch(begin, result)}).", verdict.get("because", because)]
+        return _chosen_features(result, verdict, features.dimension, begin)
     return [f"{result.label} uses {chosen!r}, {stretch(begin, result)}."]
+
+
+def _chosen_features(result: Result, verdict: Verdict, dimension: int, begin: int) -> list[str]:
+    """Say which features a linear selector uses."""
+    chosen = verdict["chosen"]
+    when = stretch(begin, result)
+    if len(chosen) == dimension:
+        every = f"{result.label} uses all {dimension} features, {when}"
+        return [f"{every}: nothing shows so far that it can do without one."]
+    named = listed([str(j) for j in chosen])
+    which = f"{result.label} uses {len(chosen)} of {dimension} features, {named}, {when}."
+    because = "The others are not proved to be zero, but too small to matter for the fit so far."
+    return [which, verdict.get("because", because)]
+
+
+def answered(result: Result, verdict: Verdict) -> list[str]:
+    """Return what an answer says of the classes, and where the rest of it is."""
+    answer = result.answer
+    sentences = [sentence.text for sentence in which_model(answer)]
+    if answer.misspecified:
+        if verdict.get("misspecified_since") is not None:
+            sentences.append(f"That is known since episode {verdict['misspecified_since']:,}.")
+        sentences.append(f"Meanwhile the agent uses {verdict.get('playing', 'what fits best')}.")
+        return [*sentences, *answer.next_steps]
+    rest = "Next: print(result.answer) says what to do, what it is worth, and what was assumed."
+    return [*sentences, rest]
 
 
 def class_names(result: Result, facts: dict[str, Any]) -> Sequence[str]:
@@ -144,27 +173,27 @@ def norm_sentence(result: Result, facts: dict[str, Any]) -> str:
 def chosen_class(
     result: Result, facts: dict[str, Any], names: Sequence[str], rows: Sequence[Row]
 ) -> list[str]:
-    """Say which class of a ladder is needed, what was ruled out and when, and what to do next.
+    """Say which class of a ladder a selector with a test of its own uses, and what it ruled out.
 
     Only ``statistics`` and a ``threshold`` say that smaller classes were ruled out; without them,
-    say what is in use.
+    say what is in use. What to do next is a diagnostic of its plans, ``next``.
     """
     m = int(facts["chosen"])
     which = f"class {m}"
     if 1 <= m <= len(names):
         which = f"{names[m - 1]!r} ({position(m, len(names))})"
     because = [str(facts["because"])] if "because" in facts else []
+    sentences = [f"{result.label} uses {which}, {stretch(facts['since'], result)}.", *because]
     if not {"statistics", "threshold"} <= facts.keys():
-        return [f"{result.label} uses {which}, {stretch(facts['since'], result)}.", *because]
-    sentences = [f"You need {which}.", *because]
-    if not because and m == 1 < len(names):
-        sentences.append("It is the simplest, and nothing in the data speaks against it so far.")
+        return sentences
+    if facts.get("misspecified", False):
+        return ["None of your models fits the data.", *sentences]
+    if m == 1 < len(names):
+        sentences.append("Its test has ruled nothing out so far; that alone does not say much.")
     sentences += _when_ruled_out(names[: m - 1], rows)
-    delta = parameter_of(result, "delta")
-    if m > 1 and not because and delta is not None:
-        level = f"with probability at most {delta:g}"
-        sentences.append(f"A model class that contains the truth is ruled out {level}.")
-    return [*sentences, *next_steps(result, str(USE_IT))]
+    if "next" in facts:
+        sentences.append(f"Next: {facts['next']}")
+    return sentences
 
 
 def _when_ruled_out(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
@@ -181,30 +210,6 @@ def _when_ruled_out(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
         verb = "was" if len(group) == 1 else "were"
         sentences.append(f"{listed(group)} {verb} ruled out after {count_of(date, 'episode')}.")
     return sentences
-
-
-def next_steps(result: Result, otherwise: str) -> list[str]:
-    """Return what the answer says to do next; something else where a selector has no answer."""
-    try:
-        steps: list[str] = result.answer.next_steps
-    except OccamRLError:  # it has no ladder that an answer could be about
-        return [otherwise]
-    return steps
-
-
-def misspecified(result: Result, facts: dict[str, Any], names: Sequence[str]) -> list[str]:
-    """Say that no class explains the data, and what is used meanwhile."""
-    when = ""
-    if facts.get("misspecified_since") is not None:
-        when = f" (known since episode {facts['misspecified_since']:,})"
-    even = f": even {names[-1]!r} is ruled out" if names else ""
-    richer = "Next: add a richer class, or look for a variable that is missing from the state."
-    return [
-        f"None of your models fits the data{when}{even}.",
-        f"Meanwhile the agent uses {facts.get('playing', 'what fits best')}.",
-        *estimates(facts.get("draws", 0)),
-        *next_steps(result, richer),
-    ]
 
 
 def turns(result: Result, plays: Sequence[int]) -> list[str]:

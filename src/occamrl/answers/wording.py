@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from occamrl.naming import spoken
-from occamrl.protocols import ErrorMisfit, Interval, Misfit, OutcomeMisfit
+from occamrl.protocols import ErrorMisfit, Interval, Misfit, OutcomeMisfit, ParameterRange
 
 if TYPE_CHECKING:
     from occamrl.answers.answer import Answer
@@ -23,13 +23,18 @@ QUESTIONS: dict[Kind, str] = {
     "what to do": "What to do?",
     "worth": "What is it worth?",
     "matter": "Does it matter?",
+    "try": "What might be better?",
     "next": "What next?",
+    "assumed": "What was assumed?",
 }
 
+_LABELS = {"next": "Next", "what to do": "What to do"}
 _MOST_NAMED = 8  # things that a sentence lists
 _MISFITS_NAMED = 3
-_WIDE = 0.1  # the share of a worth from which on its range is called wide
+_CLOSE = 0.1  # the share of a worth within which two policies do about as well
 _BILLION = math.log(1e9)
+_TINY = 1e-6  # numbers below which are written with an exponent
+_EQUAL = 1e-9  # the share of an amount below which two amounts are equal
 _ORDINALS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
 )  # fmt: skip
@@ -37,32 +42,87 @@ _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nin
 
 
 class Sentence(NamedTuple):
-    """A sentence, and what it is about; an advice (kind "next") begins with a small letter."""
+    """A sentence, and what it is about; what to do and what next begin with small letters."""
 
     kind: Kind
     text: str
 
     def __str__(self) -> str:
-        if self.kind == "next":
-            return f"Next: {self.text}"
+        if self.kind in ("next", "what to do"):
+            return f"{_LABELS[self.kind]}: {self.text}"
         return self.text
 
 
 # Numbers and lists --------------------------------------------------------------------------------
 
 
-def format_number(number: float) -> str:
-    """Return a number with four digits that count, without an exponent where that is possible."""
-    rounded = float(f"{number:.4g}") + 0.0  # no minus zero
-    if 1e3 <= abs(rounded) < 1e15:
-        return f"{rounded:,.0f}"
-    return f"{rounded:.4g}"
+def format_number(number: float, places: int | None = None) -> str:
+    """Return a number with so many decimals; by default with three digits that count.
+
+    There is no exponent but for numbers below a millionth, and no minus zero.
+
+    >>> from occamrl.answers.wording import format_number
+    >>> format_number(15_800.0), format_number(0.05317), format_number(46.0, 1)
+    ('15,800', '0.0532', '46.0')
+    """
+    if not math.isfinite(number):
+        return str(number)
+    if places is None:
+        rounded = float(f"{number:.3g}") + 0.0
+        if 0.0 < abs(rounded) < _TINY:
+            return f"{rounded:.3g}"
+        digits = max(0, 2 - _magnitude(rounded))
+        text = f"{rounded:,.{digits}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{round(number, places) + 0.0:,.{max(0, places)}f}"
+
+
+def _magnitude(number: float) -> int:
+    """Return the power of ten of the first digit that counts; of zero 0."""
+    return math.floor(math.log10(abs(number))) if number else 0
+
+
+def places_of(interval: Interval) -> int | None:
+    """Return how many decimals show a range with three digits; None for a range without width."""
+    width = interval.high - interval.low
+    size = max(abs(interval.low), abs(interval.high))
+    if not width > _EQUAL * size:
+        return None
+    return 2 - _magnitude(width)
 
 
 def format_range(interval: Interval) -> str:
-    """Return a best guess with its range."""
-    value = format_number(interval.value)
-    return f"{value} ({format_number(interval.low)} to {format_number(interval.high)})"
+    """Return a best guess with its range, three digits of whose width are shown.
+
+    >>> from occamrl.answers.wording import format_range
+    >>> from occamrl.protocols import Interval
+    >>> format_range(Interval(63.204, 45.98, 81.19)), format_range(Interval(0.25, 0.25, 0.25))
+    ('63.2 (46.0 to 81.2)', '0.25')
+    """
+    places = places_of(interval)
+    if places is None:
+        return format_number(interval.value)
+    low = format_number(interval.low, places)
+    return (
+        f"{format_number(interval.value, places)} ({low} to {format_number(interval.high, places)})"
+    )
+
+
+def format_pieces(parameter: ParameterRange) -> str:
+    """Return the best guess of a parameter with the pieces of its range.
+
+    >>> from occamrl.answers.wording import format_pieces
+    >>> from occamrl.protocols import ParameterRange
+    >>> format_pieces(ParameterRange(0.2, ((0.1, 0.3), (0.7, 0.9))))
+    '0.200 (0.100 to 0.300 or 0.700 to 0.900)'
+    """
+    places = places_of(parameter.interval)
+    if places is None:
+        return format_number(parameter.value)
+    pieces = []
+    for low, high in parameter.pieces:
+        pieces.append(f"{format_number(low, places)} to {format_number(high, places)}")
+    return f"{format_number(parameter.value, places)} ({' or '.join(pieces)})"
 
 
 def ordinal(number: int) -> str:
@@ -117,43 +177,53 @@ def times(nats: float) -> str:
 
 def sentences_of(answer: Answer) -> list[Sentence]:
     """Return the answer for a person to read, in the order in which it is printed."""
-    from occamrl.answers.assumed import data_sentences  # which speaks in sentences, too
-
-    if nothing_observed(answer):
+    if not answer.steps:
         return [Sentence("which", "Nothing has been observed yet.")]
     sentences = which_model(answer)
     if answer.valued and answer.worlds.exact:
-        sentences += [*what_it_is_worth(answer), *does_it_matter(answer), *how_to_narrow(answer)]
-    sentences += [*what_next(answer), *what_was_earned(answer)]
-    return [*sentences, *data_sentences(answer)]
+        sentences += [
+            *what_to_do(answer),
+            *what_it_is_worth(answer),
+            *does_it_matter(answer),
+            *what_to_try(answer),
+        ]
+    return [*sentences, *what_next(answer), *what_was_earned(answer), *what_was_assumed(answer)]
+
+
+def lines_of(answer: Answer) -> list[str]:
+    """Return the lines of a printed answer; what was assumed comes last, under its title."""
+    lines = [str(sentence) for sentence in answer.said if sentence.kind != "assumed"]
+    assumed = [f"- {sentence}" for sentence in answer.said if sentence.kind == "assumed"]
+    if assumed:
+        lines += ["What was assumed:", *assumed]
+    return lines
 
 
 def headline(answer: Answer) -> str:
     """Return the answer in one sentence."""
-    if nothing_observed(answer):
+    if not answer.steps:
         return "Nothing has been observed yet."
     if answer.misspecified:
         return f"None of your {_nouns(answer)} fits the data."
-    if not (answer.valued and answer.worlds.exact):
-        return f"You need {answer.model!r}."
-    if answer.vague:
-        seen = count_of(answer.steps, "step")
-        return f"The data rule out hardly anything yet ({seen})."
-    earns = f"You need {answer.model!r}: its policy earns {money(answer, answer.value)} per episode"
-    if answer.gain is None:
-        return f"{earns}."
-    if answer.gain.low < 0.0:
-        return f"{earns}; the data do not show yet that this is more than today's."
-    return f"{earns}, {money(answer, answer.gain.value)} more than today's."
-
-
-def nothing_observed(answer: Answer) -> bool:
-    """Say whether simulators have been tested on nothing yet."""
-    return answer.ladder.kind == "simulators" and not answer.steps
+    which = _verdict(answer)
+    if answer.status == "not enough data" or not (answer.valued and answer.worlds.exact):
+        return f"{which}."
+    headline = f"{which}; its policy {earns(answer, answer.worth.value)} per episode"
+    gain = answer.gain
+    if gain is None:
+        return f"{headline}."
+    if answer.negligible(gain):
+        return f"{headline}, about as much as today's."
+    if gain.low <= 0.0:
+        return f"{headline}; the data do not show yet that this is better than today's."
+    return f"{headline}, {compared(answer, gain.value)} than today's."
 
 
 def _nouns(answer: Answer) -> str:
     return "simulators" if answer.ladder.kind == "simulators" else "models"
+
+
+# Money --------------------------------------------------------------------------------------------
 
 
 def money(answer: Answer, amount: float) -> str:
@@ -163,59 +233,157 @@ def money(answer: Answer, amount: float) -> str:
 
 def money_range(answer: Answer, amount: Interval) -> str:
     """Return an amount with its range."""
-    value = money(answer, amount.value)
+    unit = answer.known.unit_name
     if math.isnan(amount.low):
-        return f"{value} (no range: no model fits)"
-    if amount.low == amount.high:  # one model is left
-        return value
-    return f"{value} ({format_number(amount.low)} to {format_number(amount.high)})"
+        return f"{money(answer, amount.value)} (no range: no model fits)"
+    places = places_of(amount)
+    if places is None:  # one model is left
+        return money(answer, amount.value)
+    value = f"{format_number(amount.value, places)} {unit}".rstrip()
+    low = format_number(amount.low, places)
+    return f"{value} ({low} to {format_number(amount.high, places)})"
+
+
+def _reversed(amount: Interval) -> Interval:
+    return Interval(-amount.value, -amount.high, -amount.low)
+
+
+def earns(answer: Answer, amount: Interval | float, ending: str = "s") -> str:
+    """Return "earns 8 EUR"; what is negative for certain costs something."""
+    if isinstance(amount, Interval):
+        if amount.value < 0.0 and not amount.high > 0.0:
+            return f"cost{ending} {money_range(answer, _reversed(amount))}"
+        return f"earn{ending} {money_range(answer, amount)}"
+    if amount < 0.0:
+        return f"cost{ending} {money(answer, -amount)}"
+    return f"earn{ending} {money(answer, amount)}"
+
+
+def compared(answer: Answer, difference: Interval | float) -> str:
+    """Return "8 EUR more", or "less"; where both of what is compared cost something, turned."""
+    costs = answer.worth.value < 0.0
+    size = difference.value if isinstance(difference, Interval) else difference
+    direction = "less" if (size < 0.0) != costs else "more"
+    if not isinstance(difference, Interval):
+        return f"{money(answer, abs(size))} {direction}"
+    if size < 0.0:
+        difference = _reversed(difference)
+    return f"{money_range(answer, difference)} {direction}"
+
+
+# Which model --------------------------------------------------------------------------------------
 
 
 def which_model(answer: Answer) -> list[Sentence]:
-    """Say which model is needed, and what was ruled out."""
+    """Say which model the data need, what they rule out, and where they have been."""
     if answer.misspecified:
         texts = _no_model_fits(answer)
-    elif answer.vague:
-        seen = count_of(answer.steps, "step")
-        texts = [
-            f"The data ({seen}) rule out hardly anything yet. "
-            f"The simplest model that is left is {_described_model(answer)}"
-        ]
     else:
         texts = [
-            f"You need {_described_model(answer)}",
+            _which(answer),
+            *_parameters(answer),
             *_at_bounds(answer),
             *_members_left(answer),
             *_ruled_out(answer),
             *_level(answer),
-            *_not_excluded(answer),
+            *_how_much_more(answer),
         ]
     return [Sentence("which", text) for text in texts]
 
 
-def _described_model(answer: Answer) -> str:
-    """Return the class chosen, where it stands, and its parameters."""
+def _verdict(answer: Answer) -> str:
+    """Return what the data say of the class chosen, without a full stop."""
+    name = repr(answer.model)
+    if answer.status == "at least":
+        return f"At least {name} is needed"
+    if answer.status == "enough so far":
+        return f"{name} is enough so far"
+    if answer.status == "not enough data":
+        return f"The data are not enough to tell ({count_of(answer.steps, 'step')})"
+    if len(answer.ladder.names) == 1:
+        return f"{name} fits the data so far"
+    if answer.chosen == 1:
+        return f"{name} is enough"
+    return f"{name} is needed"
+
+
+def _which(answer: Answer) -> str:
+    """Return the first sentence: what is needed, or enough, and what that rests on."""
+    names = answer.ladder.names
+    noun = "class" if answer.ladder.kind == "simulators" else "model"
+    where = position(answer.chosen, len(names), noun)
+    verdict = _verdict(answer)
+    name = repr(answer.model)
+    if answer.status == "not enough data":
+        if len(names) == 1:
+            return f"{verdict}: they rule out hardly anything that {name}, {where}, allows."
+        looked = f"less than half of what {answer.next_class!r} adds is ruled out"
+        simplest = f"{name} ({where}) is the simplest {noun} that is left"
+        return f"{verdict}: {simplest}, and {looked}."
+    verdict = f"{verdict} ({where})"
+    if answer.status == "enough so far":
+        against = "nothing in the data speaks against it"
+        if answer.chosen > 1:
+            against = "those before it are ruled out, and nothing speaks against it"
+        if answer.looked is None:
+            return f"{verdict}: {against}."
+        return (
+            f"{verdict}: {against}, and they rule out at least half of what "
+            f"{answer.next_class!r} adds."
+        )
+    if len(names) == 1:
+        return f"{verdict}."
+    if answer.status == "at least":
+        return f"{verdict}: everything smaller is ruled out, larger ones are possible."
+    if answer.chosen == 1:
+        return f"{verdict}: all that is left of the others is in it."
+    if answer.ladder.nested and answer.chosen == len(names):
+        return f"{verdict}: everything smaller is ruled out."
+    return f"{verdict}: nothing else is left."
+
+
+def _parameters(answer: Answer) -> list[str]:
+    """Say the parameters of the class chosen, if it is right."""
     if answer.ladder.kind == "simulators":  # whose most plausible one has its own sentence
-        return f"{answer.model!r} ({position(answer.chosen, len(answer.ladder.names), 'class')})."
-    where = position(answer.chosen, len(answer.ladder.names))
+        return []
     values = []
-    for name, interval in answer.parameters.items():
-        values.append(f"{name} {format_range(interval)}")
+    for name, parameter in answer.class_parameters.get(answer.model or "", {}).items():
+        values.append(f"{name} is {format_pieces(parameter)}")
     if not values:
-        return f"{answer.model!r} ({where})."
-    return f"{answer.model!r} ({where}): {listed(values)}."
+        return []
+    return [f"If {answer.model!r} is right, {listed(values)}."]
+
+
+def _how_much_more(answer: Answer) -> list[str]:
+    """Say about how many more episodes would tell more, where that can be told."""
+    texts = []
+    more = answer.more
+    if more is not None and math.isfinite(more.half):
+        episodes = count_of(round(more.half), "more such episode")
+        texts.append(f"About {episodes} would rule out half of what is left of richer models.")
+    if more is not None and more.never:
+        verb = "predicts" if more.never == 1 else "predict"
+        same = f"{count_of(more.never, 'richer model')} {verb} the same at every step"
+        texts.append(f"{same} of such a log: only other data can tell.")
+    if more is None and answer.status == "not enough data" and answer.more_for_half is not None:
+        episodes = count_of(answer.more_for_half, f"more such {answer.counted_in}")
+        texts.append(f"If ranges go on to shrink as they should, about {episodes} would do.")
+    return texts
 
 
 def _no_model_fits(answer: Answer) -> list[str]:
     names = answer.ladder.names
     nouns = _nouns(answer)
     texts = [f"None of your {nouns} fits the data: even {names[-1]!r} is ruled out."]
+    if not answer.ladder.nested:
+        texts = [f"None of your {nouns} fits the data: all are ruled out."]
     judgement = answer.judgement
     if judgement.blends:
         blended = names[judgement.blends[0] - 1]
         texts.append(f"Blends of the {blended!r} models fit: the truth lies between your values.")
     if judgement.novel:
-        steps = f"{judgement.novel:,} steps are transitions that every model calls impossible."
+        verb = "is a transition" if judgement.novel == 1 else "are transitions"
+        steps = f"{count_of(judgement.novel, 'step')} {verb} that every model calls impossible."
         texts.append(steps)
     if answer.ladder.kind != "simulators":
         texts += estimates(answer.ladder.draws)
@@ -275,8 +443,9 @@ def _error_sentence(misfit: ErrorMisfit) -> str:
 
 def _at_bounds(answer: Answer) -> list[str]:
     texts = []
+    parameters = answer.class_parameters.get(answer.model or "", {})
     for name in answer.at_bounds:
-        value = format_number(answer.parameters[name].value)
+        value = format_number(parameters[name].value)
         texts.append(f"The best {name} is at the bound that you gave it, {value}.")
     return texts
 
@@ -322,62 +491,57 @@ def _why_ruled_out(answer: Answer, worse: float) -> str:
     return f"by now it explains the data {how_much} ({limit})"
 
 
-def _not_excluded(answer: Answer) -> list[str]:
-    """Say what the data leave open about richer classes."""
-    texts = []
-    if answer.chosen == 1 and len(answer.ladder.names) > 1:
-        texts.append("It is the simplest, and nothing in the data speaks against it so far.")
-    if answer.status in ("at least", "not enough data"):
-        texts.append("Richer models are not excluded: they are not needed to explain the data.")
-    if answer.more is None:
-        return texts
-    if math.isfinite(answer.more.if_wrong):
-        episodes = count_of(round(answer.more.if_wrong), "more such episode")
-        texts.append(f"If it is too simple, about {episodes} would show it.")
-    if answer.more.never:
-        same = f"{answer.more.never:,} richer models predict the same at every step"
-        texts.append(f"{same}: only other data can tell.")
-    return texts
+# What to do, what it is worth, whether it matters -------------------------------------------------
+
+
+def what_to_do(answer: Answer) -> list[Sentence]:
+    """Say what the recommended policy does."""
+    return [Sentence("what to do", f"{'; '.join(answer.policy.brief)}.")]
 
 
 def what_it_is_worth(answer: Answer) -> list[Sentence]:
     """Say what the policy is worth."""
-    worth = money_range(answer, answer.worth)
-    return [Sentence("worth", f"The recommended policy earns {worth} per episode.")]
+    if answer.misspecified:
+        value = earns(answer, answer.value, ending="")
+        fit = "If the model that fits best held, which is ruled out, the policy above would"
+        return [Sentence("worth", f"{fit} {value} per episode.")]
+    worth = earns(answer, answer.worth)
+    return [Sentence("worth", f"The recommended policy {worth} per episode.")]
 
 
 def does_it_matter(answer: Answer) -> list[Sentence]:
     """Say what it is worth against today's and against those of simpler models."""
+    if answer.misspecified:  # all that could be said comes from a model that is wrong
+        return []
     texts = []
-    if answer.gain is not None:
-        gain = answer.gain
-        direction = "more"
-        if gain.value < 0.0:
-            direction = "less"
-            gain = Interval(-gain.value, -gain.high, -gain.low)
-        amount = money_range(answer, gain)
-        texts.append(f"It earns {amount} {direction} than today's, estimated from the log.")
+    gain = answer.gain
+    if gain is not None:
+        outcome = f"It earns {compared(answer, gain)} than today's."
+        if answer.worth.value < 0.0:
+            outcome = f"It costs {compared(answer, gain)} than today's."
+        if answer.negligible(gain):
+            outcome = "It earns about as much as today's."
+        texts.append(outcome)
     for name, loss in answer.price_of_simplicity.items():
-        outcome = "do about as well"
-        if loss.value > 0.0:
-            outcome = f"earn {money_range(answer, loss)} less"
-        texts.append(f"The best policy of {name!r} would {outcome}.")
+        texts.append(f"The best policy of {name!r} would {_loss(answer, loss)}.")
     return [Sentence("matter", text) for text in texts]
 
 
-def how_to_narrow(answer: Answer) -> list[Sentence]:
-    """Say what would narrow a wide range."""
-    width = answer.worth.high - answer.worth.low
-    scale = max(abs(answer.worth.value), answer.known.unit.scale)
-    if width <= _WIDE * scale or not answer.doubtful:
+def what_to_try(answer: Answer) -> list[Sentence]:
+    """Say what the recommended policy does not do and might be better, where its worth is wide."""
+    if answer.misspecified or answer.sure_of_worth:
         return []
+    if not answer.doubtful:
+        text = "In every model that is left, as far as was searched, no other policy is better."
+        return [Sentence("try", text)]
     pairs = []
     for pair in answer.doubtful:
         pairs.append(f"action {spoken(pair.action)} in state {spoken(pair.state)}")
-    return [Sentence("try", f"The range is wide; to narrow it, try {listed(pairs)}.")]
+    text = f"What might be better, in some model that is left: {listed(pairs)}."
+    return [Sentence("try", text)]
 
 
-USE_IT = Sentence("next", "use it. If it is too simple, later data will show that.")
+# What next ----------------------------------------------------------------------------------------
 
 
 def what_next(answer: Answer) -> list[Sentence]:
@@ -388,14 +552,41 @@ def what_next(answer: Answer) -> list[Sentence]:
 
 
 def _advice(answer: Answer) -> str:
-    gain = answer.gain if answer.valued and answer.worlds.exact else None
-    if gain is not None and gain.low < 0.0:
-        return "keep today's policy while you collect more data: this one may earn less."
-    if gain is None and answer.vague:
-        return "collect more data before you rely on it."
+    """Return an advice: to use a policy only where the data are sure that this is right."""
+    if not answer.valued:
+        return f"collect rewards, or say what is known: there is {answer.why_not_valued}."
+    if not answer.worlds.exact:
+        return (
+            "plan with what is left, and look at what it earns: "
+            "answer.worth says what the planner is worth in these simulators."
+        )
+    gain = answer.gain
+    if gain is None:
+        return _advice_without_a_log(answer)
+    if answer.negligible(gain):
+        return "keep today's policy: this one is worth about the same."
+    if gain.low > 0.0:
+        if answer.untried_actions_taken:
+            return (
+                "try it, and watch what happens: its gain rests on what your models say of "
+                "actions that the log never shows."
+            )
+        return "use it: in every model that is left it is better than today's."
+    if gain.high <= 0.0 or gain.value <= -gain.low:
+        return "keep today's policy while you collect more data: this one may be worse."
+    return (
+        "try it for some episodes while you collect more data: it is likely to be better than "
+        "today's, and that is not sure yet."
+    )
+
+
+def _advice_without_a_log(answer: Answer) -> str:
+    """Return an advice where nothing is known of another policy."""
     if answer.changed:
-        return "the class changed lately; collect more data before you rely on it."
-    return USE_IT.text
+        return "collect more data before you rely on it: the class changed lately."
+    if answer.status == "not enough data" or not answer.sure_of_worth:
+        return "collect more data before you rely on it: what it is worth is not sure yet."
+    return "use it: what it is worth is known to within a tenth."
 
 
 def _advice_misspecified(answer: Answer) -> str:
@@ -422,43 +613,70 @@ def what_was_earned(answer: Answer) -> list[Sentence]:
     if not len(answer.returns):
         return []
     lately = answer.returns[-max(1, len(answer.returns) // 4) :]
-    mean = f"{sum(lately) / len(lately):,.4g}"
+    mean = money(answer, sum(lately) / len(lately))
     texts = [f"The last episode earned {mean}."]
     if len(lately) > 1:
         texts = [f"Each of the last {len(lately):,} episodes earned {mean} on average."]
     if answer.reward_error > 1e-6 * max(1.0, *(abs(earned) for earned in answer.returns)):
         error = f"{answer.reward_error:.3g} per step on average"
         texts.append(f"The rewards that came differ from the ladder's reward by {error}.")
-    return [Sentence("assumed", text) for text in texts]
+    return [Sentence("matter", text) for text in texts]
+
+
+# What was assumed ---------------------------------------------------------------------------------
+
+
+def what_was_assumed(answer: Answer) -> list[Sentence]:
+    """Say what all that rests on."""
+    from occamrl.answers.assumed import data_sentences  # which speaks in sentences, too
+
+    nouns = _nouns(answer)
+    texts = []
+    if not answer.misspecified:
+        texts.append(
+            f"One of your {nouns} is right. If so, the smallest class that holds it is ruled out, "
+            f"or a range misses the truth, with probability at most {answer.delta:g}."
+        )
+    texts.append(
+        "What comes next depends on the state and the action alone, and actions were chosen by "
+        "what the data show, for no hidden reason."
+    )
+    return [*(Sentence("assumed", text) for text in texts), *data_sentences(answer)]
+
+
+# Questions ----------------------------------------------------------------------------------------
 
 
 def questions_of(answer: Answer) -> dict[str, list[str]]:
     """Return the answer as lines to the questions that a person asks."""
-    if nothing_observed(answer):
+    if not answer.steps:
         return {}
-    asked = {QUESTIONS["which"]: [sentence.text for sentence in which_model(answer)]}
-    following = [capital(sentence.text) for sentence in what_next(answer)]
-    if answer.valued and answer.worlds.exact:
-        worth = [sentence.text for sentence in what_it_is_worth(answer)]
-        matter = [sentence.text for sentence in does_it_matter(answer)]
-        asked[QUESTIONS["what to do"]] = answer.policy.brief
-        asked[QUESTIONS["worth"]] = worth
-        asked[QUESTIONS["matter"]] = matter or ["There is nothing simpler to compare it with."]
-        following += [sentence.text for sentence in how_to_narrow(answer)]
-    elif answer.ladder.kind == "simulators":
-        asked |= simulated_questions(answer)
-    asked[QUESTIONS["next"]] = following
+    if answer.ladder.kind == "simulators":
+        sentences = [
+            *which_model(answer),
+            *simulated(answer),
+            *what_next(answer),
+            *what_was_earned(answer),
+            *what_was_assumed(answer),
+        ]
+    else:
+        sentences = list(answer.said)
+    asked: dict[str, list[str]] = {}
+    for kind, question in QUESTIONS.items():
+        texts = [capital(sentence.text) for sentence in sentences if sentence.kind == kind]
+        if texts:
+            asked[question] = texts
     return asked
 
 
-def simulated_questions(answer: Answer) -> dict[str, list[str]]:
+def simulated(answer: Answer) -> list[Sentence]:
     """Return what a planner in simulators does, earns, and would lose in simpler ones."""
     plan = f"Plan with {answer.most_plausible}"
     if not answer.misspecified:
         plan = f"Plan with {answer.worlds.some(1)[0].label}, the most plausible that is left"
-    asked = {QUESTIONS["what to do"]: [f"{plan}, anew at every step."]}
+    sentences = [Sentence("what to do", f"{plan}, anew at every step.")]
     if not answer.runs:
-        return asked
+        return sentences
     where = "if it is nearly right"
     if not answer.misspecified:
         alive = answer.judgement.alive[-1]
@@ -469,29 +687,27 @@ def simulated_questions(answer: Answer) -> dict[str, list[str]]:
             where = (
                 f"in the {answer.maximum} most plausible of the {alive:,} simulators that are left"
             )
-    worth = money_range(answer, answer.worth)
-    if answer.misspecified:
-        worth = money(answer, answer.value)
-    earns = f"The planner earns {worth} per episode, {where}."
-    asked[QUESTIONS["worth"]] = [earns]
-    losses = []
+    worth = earns(answer, answer.value)
+    if not answer.misspecified:
+        worth = earns(answer, answer.worth)
+    sentences.append(Sentence("worth", f"The planner {worth} per episode, {where}."))
     for name, price in answer.price_of_simplicity.items():
-        losses.append(f"Planning with {name!r} alone would {_loss(answer, price)}.")
-    asked[QUESTIONS["matter"]] = losses or ["There is nothing simpler to compare it with."]
-    return asked
+        loss = f"Planning with {name!r} alone would {_loss(answer, price)}."
+        sentences.append(Sentence("matter", loss))
+    return sentences
 
 
 def _loss(answer: Answer, price: Interval) -> str:
     """Say what a policy loses."""
+    verb = "cost" if answer.worth.value < 0.0 else "earn"
     if math.isnan(price.low):  # no model fits
-        direction = "less" if price.value > 0.0 else "more"
-        return f"earn {money(answer, abs(price.value))} {direction}, if it is nearly right"
-    if price.low > 0.0:
-        return f"earn {money_range(answer, price)} less"
-    if price.high < 0.0:
-        gain = Interval(-price.value, -price.high, -price.low)
-        return f"earn {money_range(answer, gain)} more"
-    return f"earn about as much (the difference is {money_range(answer, price)})"
+        return f"{verb} {compared(answer, -price.value)}, if it is nearly right"
+    if answer.negligible(price):
+        return "do as well"
+    most = max(-price.low, price.high)
+    if price.low <= 0.0 <= price.high and most <= _CLOSE * abs(answer.worth.value):
+        return f"do about as well, to within {money(answer, most)}"
+    return f"{verb} {compared(answer, _reversed(price))}"
 
 
 def capital(text: str) -> str:

@@ -7,7 +7,7 @@ and two policies are compared world by world, which is sharper than subtracting 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -32,6 +32,7 @@ Acting = Literal["optimism", "sampling", "fit"]
 _CANDIDATES = 12  # policies among which one is recommended
 _COMPARED = 64  # worlds in which they are compared
 _DOUBTFUL = 3  # pairs that are named
+_GAINED = 1e-6  # the share of a worth that a better action has to promise at least
 
 
 class FiniteWorld(NamedTuple):
@@ -220,30 +221,43 @@ class FiniteWorlds:
         return reached & ~self.known.absorbing
 
     def doubtful(self, policy: Ints) -> list[DoubtfulPair]:
-        """Return the pairs whose unknown outcomes widen the range of a policy's worth most."""
+        """Return pairs that a policy does not take and that may be better in some world.
+
+        What a pair may gain in a world is the sum over steps of the chance to be in its state times
+        the advantage of its action; of the worlds the one counts in which that is largest.
+        """
         if self.judgement.misspecified:
             return []
+        states = self.known.states
         number = min(self.levels.size, _COMPARED)
-        kernels = [self._kernel(index) for index in range(number)]
-        worth = [self._value(policy, kernel) for kernel in kernels]
-        low = kernels[int(np.argmin(worth))]
-        high = kernels[int(np.argmax(worth))]
-        chosen = self._chosen.kernel
-        values = bellman.evaluate([chosen], policy)
-        spread = np.zeros(self.known.states)
+        gained = np.zeros((states, self.known.actions))
+        scale = 0.0
+        for index in range(number):
+            kernel = self._kernel(index)
+            values = bellman.evaluate([kernel], policy)
+            scale = max(scale, abs(float(self.law @ values[0])))
+            here = np.zeros_like(gained)
+            for h, visits in enumerate(self._visits(policy, kernel)):
+                advantage = bellman.lookahead(kernel, values[h + 1]) - values[h][:, None]
+                here += visits[:, None] * np.maximum(advantage, 0.0)
+            gained = np.maximum(gained, here)
+        # what the policy takes in the same state, at another step, is tried anyhow
+        for actions in policy:
+            gained[np.arange(states), actions] = 0.0
+        pairs = []
+        for pair in np.argsort(-gained, axis=None)[:_DOUBTFUL].tolist():
+            s, a = divmod(pair, self.known.actions)
+            if gained[s, a] > _GAINED * scale:
+                share = float(gained[s, a] / gained.sum())
+                state = self.known.state_name(s)
+                pairs.append(DoubtfulPair(state, self.known.action_name(a), share))
+        return pairs
+
+    def _visits(self, policy: Ints, kernel: bellman.Kernel) -> Iterator[Floats]:
+        """Yield the chance to be in each state [S] at each step, discounted."""
         visits = self.law.copy()
         states = np.arange(self.known.states)
-        for h, actions in enumerate(policy):
-            pair = states * self.known.actions + actions
-            least = bellman.lookahead(low, values[h + 1]).ravel()[pair]
-            largest = bellman.lookahead(high, values[h + 1]).ravel()[pair]
-            spread += visits * np.abs(largest - least)
+        for actions in policy:
+            yield visits
             # the matrix has the discount inside
-            visits = chosen.matrix[pair].T @ visits / self.known.discount
-        pairs = []
-        for s in np.argsort(-spread)[:_DOUBTFUL].tolist():
-            if spread[s] > 0.0:
-                state = self.known.state_name(s)
-                action = self.known.action_name(int(policy[0, s]))
-                pairs.append(DoubtfulPair(state, action, float(spread[s] / spread.sum())))
-        return pairs
+            visits = np.asarray(kernel.matrix[states * self.known.actions + actions].T @ visits)
