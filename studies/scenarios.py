@@ -504,7 +504,8 @@ def preflights() -> Things:
 
 def theorems() -> Things:
     bounds = orl.paper.theorems
-    setting = bounds.Setting(horizon=3, episodes=10**6, delta=0.05, dimension=8, norm_bound=4.0)
+    given: Any = {"dimension": 8, "norm_bound": 4.0, "feature_bound": 1.0, "excitation": 1.0}
+    setting = bounds.Setting(horizon=3, episodes=10**6, delta=0.05, **given)
     epoch = partial(bounds.selection_epoch_generic, horizon=3, delta=0.05, entropy=2.0)
     return {
         "vtr": bounds.regret_bound_vtr(setting, radius=20.0, eluder=2),

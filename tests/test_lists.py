@@ -596,7 +596,14 @@ def test_right_hand_sides_of_theorems() -> None:
 
 def test_right_hand_sides_of_theorems_for_linear_kernels() -> None:
     setting = theorems.Setting(
-        horizon=3, episodes=10**6, delta=0.05, dimension=8, initial_episodes=16, norm_bound=4.0
+        horizon=3,
+        episodes=10**6,
+        delta=0.05,
+        dimension=8,
+        initial_episodes=16,
+        norm_bound=4.0,
+        feature_bound=1.0,
+        excitation=1.0,
     )
     sparse = theorems.regret_bound_dimension(setting, sparsity=2, first_epoch=0)
     full = theorems.regret_bound_dimension(setting, sparsity=8, first_epoch=0)

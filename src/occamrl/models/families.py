@@ -55,6 +55,7 @@ Chosen = Ints | Bools | slice | Sequence[int]  # of some members
 TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
 _SIGN_TOLERANCE = 1e-10
 _MOST_MEMBERS = 1_000_000  # of a cover
+_MOST_COMPARED = 2_000  # members of a list that are compared pair by pair
 _TOGETHER = 2**22  # probabilities of members that are written out at a time
 _SHORT = 1.0 + 1e-9  # rounding of norms
 _MULTIPLE = 1e-6  # how far an end of a box may be from a multiple of the step, in steps
@@ -310,6 +311,27 @@ class FiniteFamily(Family):
         """Return the smallest loss of a member, minus sum y^2."""
         return float(losses(self.theta, gram, xy).min())
 
+    def log_covering_number(self, alpha: float) -> float:
+        """Return log of the number of members of which every other one is within alpha.
+
+        Distances are sup over (s, a) of sum over s' |P - P'|. They are chosen greedily, so that
+        this is a bound on log N(F, alpha); beyond 2,000 members it is that of their number.
+        """
+        require_number("alpha", alpha, 0.0, math.inf, open_low=True)
+        if self.size > _MOST_COMPARED:
+            return math.log(self.size)
+        laws = self.probability()
+        start = self.features.outcomes.start[:-1]
+        covered = np.zeros(self.size, dtype=bool)
+        count = 0
+        for member in range(self.size):
+            if covered[member]:
+                continue
+            count += 1
+            apart = np.add.reduceat(np.abs(laws - laws[member]), start, axis=1).max(axis=1)
+            covered |= apart <= alpha
+        return math.log(count)
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the members: equal for equal families, in any process."""
@@ -417,6 +439,7 @@ class CoverFamily(FiniteFamily):
         reach: float | None = None,
     ) -> None:
         axes = _axes(low, high, step)
+        self.counts = tuple(axis.size for axis in axes)
         self.parameters: Floats = np.array(list(itertools.product(*axes)))
         points = list(self.parameters)
         if reach:
@@ -431,6 +454,17 @@ class CoverFamily(FiniteFamily):
             self.reach = self._reach([axis.size for axis in axes])
         else:
             self.reach = require_number("reach", reach, 0.0, 2.0)
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return a bound on log N(F, alpha) of the whole box, the truth being near a grid point.
+
+        Grid points that cover the others at alpha - reach cover the box at alpha. Below the reach
+        the cells are divided: right for kernels that are affine in each parameter within a cell.
+        """
+        if alpha > self.reach:
+            return super().log_covering_number(alpha - self.reach)
+        parts = math.ceil(self.reach / alpha)
+        return sum(math.log((count - 1) * parts + 1) for count in self.counts)
 
     def _reach(self, counts: Sequence[int]) -> float:
         """Return half the largest distance of neighbours on the grid, summed over parameters."""

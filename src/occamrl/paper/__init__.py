@@ -13,14 +13,27 @@ paper.
 
 from __future__ import annotations
 
-from occamrl.paper import theorems
+from occamrl.paper import quantities, theorems
 from occamrl.paper.arl_gen import ARLGen
 from occamrl.paper.arl_lin_dim import ARLLinDim
 from occamrl.paper.arl_lin_norm import ARLLinNorm
+from occamrl.paper.quantities import eluder, excitation, feature_bound, separation
 from occamrl.paper.ucrl_vtr import UCRLVTR
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
 
-__all__ = ["UCRLVTR", "ARLGen", "ARLLinDim", "ARLLinNorm", "UCRLVTRLin", "theorems"]
+__all__ = [
+    "UCRLVTR",
+    "ARLGen",
+    "ARLLinDim",
+    "ARLLinNorm",
+    "UCRLVTRLin",
+    "eluder",
+    "excitation",
+    "feature_bound",
+    "quantities",
+    "separation",
+    "theorems",
+]
 
 
 def __dir__() -> list[str]:

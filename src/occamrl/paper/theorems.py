@@ -9,9 +9,11 @@ any class  :func:`regret_bound_generic`,               theorem 1, lemma 1
            :func:`selection_epoch_generic`
 linear     :func:`regret_bound_linear`                 Jia et al. 2020
 dimension  :func:`regret_bound_dimension`,             theorem 2, lemmas 3 to 5
-           :func:`selection_epoch_dimension`
+           :func:`selection_epoch_dimension`,
+           :func:`initial_episodes_dimension` (k_0)
 norm       :func:`regret_bound_norm`,                  theorem 3, lemma 6
-           :func:`selection_epoch_norm`
+           :func:`selection_epoch_norm`,
+           :func:`initial_episodes_norm` (k_1)
 =========  ==========================================  ==========================
 
 Covering numbers are the families' own: ``family.log_covering_number(alpha)``.
@@ -20,7 +22,7 @@ Covering numbers are the families' own: ``family.log_covering_number(alpha)``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,7 +33,8 @@ from occamrl.models.families import FiniteFamily
 from occamrl.paper.ucrl_vtr import dense_kernels, optimal_values
 from occamrl.protocols import Known
 
-_MOST_POINTS = 20  # for the exact search
+MOST_POINTS = 20  # for the exact search
+_SAME = 1e-12  # a difference that is rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +46,41 @@ class Setting:
     delta: float  # of the confidence sets; noise takes it once more
     dimension: int = 1  # d
     norm_bound: float = 1.0  # b
-    feature_bound: float = 1.0  # g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1
-    excitation: float = 1.0  # rho: in every episode E[sum_h x_h x_h^T | past] >= rho H I
-    initial_episodes: int = 1  # k_0
+    # g >= ||phi_V(s, a)|| for all V in [0, H], which the paper assumes to be 1
+    feature_bound: float | None = None
+    # rho: in every episode E[sum_h x_h x_h^T | past] >= rho H I
+    excitation: float | None = None
+    initial_episodes: int = 1  # k_0, or k_1 of ARL-LIN(norm)
+    growth: float = 36.0  # of exploitation from epoch to epoch; the paper's remark names 4
+    estimation_growth: float = 6.0  # of estimation; 2 in the remark
+    threshold: float = 0.5  # the base of the thresholds; 0.9 in the remark
 
     def __post_init__(self) -> None:
         require_delta(self.delta)
         require_number("episodes", self.episodes, 1.0, math.inf)
-        require_number("excitation", self.excitation, 0.0, math.inf, open_low=True)
+        for name in ("feature_bound", "excitation"):
+            value = vars(self)[name]
+            if value is not None:
+                require_number(name, value, 0.0, math.inf, open_low=True)
+        require_number("growth", self.growth, 1.0, math.inf, open_low=True)
+        require_number("estimation_growth", self.estimation_growth, 1.0, math.inf, open_low=True)
+        require_number("threshold", self.threshold, 0.0, 1.0, open_low=True)
+
+    @property
+    def g(self) -> float:
+        """The bound on the features, which is asked for."""
+        if self.feature_bound is None:
+            expected = "a bound on ||phi_V(s, a)||, such as occamrl.paper.feature_bound(...).upper"
+            raise ParameterError("feature_bound", got=None, expected=expected)
+        return self.feature_bound
+
+    @property
+    def rho(self) -> float:
+        """The excitation, which is asked for."""
+        if self.excitation is None:
+            expected = "rho of lemma 3, an assumption; occamrl.paper.excitation measures it"
+            raise ParameterError("excitation", got=None, expected=expected)
+        return self.excitation
 
     @property
     def noise(self) -> float:
@@ -78,6 +108,15 @@ def predictions(family: FiniteFamily, known: Known) -> Floats:
     return np.asarray(dense_kernels(family) @ distinct.T).reshape(family.size, -1)
 
 
+def points_of(functions: Floats) -> Floats:
+    """Return |f - g| of all pairs [., points], at the distinct points where some members differ."""
+    first, second = np.triu_indices(len(functions), 1)
+    gaps: Floats = np.unique(np.round(np.abs(functions[first] - functions[second]), 12), axis=0)
+    # equal points, and points where nobody differs, make no sequence longer
+    gaps = np.unique(gaps, axis=1)
+    return np.asarray(gaps[:, gaps.any(axis=0)])
+
+
 def eluder_dimension(functions: Floats, scale: float) -> int:
     """Return the eluder dimension at ``scale`` by exhaustive search.
 
@@ -86,25 +125,42 @@ def eluder_dimension(functions: Floats, scale: float) -> int:
     (f - g)(x_i) > e and sum over j < i of (f - g)^2(x_j) <= e^2. The sum does not depend on the
     order of earlier points, so sets are searched, and only the values of |f - g| matter as e.
     """
-    first, second = np.triu_indices(len(functions), 1)
-    gaps: Floats = np.unique(np.round(np.abs(functions[first] - functions[second]), 12), axis=0)
-    # equal points, and points where nobody differs, make no sequence longer
-    gaps = np.unique(gaps, axis=1)
-    gaps = gaps[:, gaps.any(axis=0)]
-    if gaps.shape[1] > _MOST_POINTS:
-        expected = f"at most {_MOST_POINTS}"
+    return _eluder(functions, scale, [frozenset()])
+
+
+def printed_eluder_dimension(functions: Floats, scale: float) -> int:
+    """Return the eluder dimension as the paper prints it, with the condition from i = 2 on.
+
+    Any point may come first, so that it is the standard one or one more: one more if members agree
+    at some point, such as one with V = 0, for that costs the sums nothing.
+    """
+    points = points_of(functions).shape[1]
+    starts: list[frozenset[int]] = [frozenset([j]) for j in range(points)]
+    # a point where nobody differs is none of the others
+    if (np.ptp(functions, axis=0) <= _SAME).any():
+        starts.append(frozenset([-1]))
+    return max(1, _eluder(functions, scale, starts))
+
+
+def _eluder(functions: Floats, scale: float, starts: Sequence[frozenset[int]]) -> int:
+    """Return the length of the longest sequence that begins with one of some sets of points."""
+    gaps = points_of(functions)
+    if gaps.shape[1] > MOST_POINTS:
+        expected = f"at most {MOST_POINTS}; quantities.eluder has bounds"
         raise ParameterError("functions", got=f"{gaps.shape[1]} points", expected=expected)
-    return max((_longest(gaps, e) for e in np.unique(gaps[gaps > scale])), default=0)
+    levels = np.unique(gaps[gaps > scale]).tolist()
+    return max((_longest(gaps, e, starts) for e in levels), default=0)
 
 
-def _longest(gaps: Floats, e: float) -> int:
+def _longest(gaps: Floats, e: float, starts: Sequence[frozenset[int]]) -> int:
     """Return the longest sequence for e just below the given number: gaps >= e after sums < e^2."""
-    layer: set[frozenset[int]] = {frozenset()}  # the sets of points of all sequences of one length
-    length = 0
+    layer = set(starts)  # the sets of points of all sequences of one length
+    length = len(next(iter(starts)))
     while layer:
         longer: set[frozenset[int]] = set()
         for points in layer:
-            close = (gaps[:, sorted(points)] ** 2).sum(axis=1) < e * e
+            seen = sorted(j for j in points if j >= 0)
+            close = (gaps[:, seen] ** 2).sum(axis=1) < e * e
             apart = (gaps[close] >= e).any(axis=0)
             for j in np.flatnonzero(apart).tolist():
                 if j not in points:
@@ -203,7 +259,7 @@ def regret_bound_linear(setting: Setting) -> dict[str, float]:
     H = setting.horizon
     K = setting.episodes
     d = setting.dimension
-    g = setting.feature_bound
+    g = setting.g
     log = math.log(H / setting.delta)
     # the radius with c = 1 must exceed the sharp one of M11, where g enters its log-determinant
     needed = (d * math.log1p(H) - 2.0 * math.log(setting.delta)) / 4.0
@@ -224,7 +280,7 @@ def tau_min(setting: Setting) -> float:
     rho/g^2 is in place of rho. From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with
     probability 1 - delta.
     """
-    rho = setting.excitation / setting.feature_bound**2
+    rho = setting.rho / setting.g**2
     rows = setting.episodes * setting.horizon
     log = math.log(2.0 * setting.dimension * rows / setting.delta)
     return (16.0 / rho**2 + 8.0 / (3.0 * rho)) * log
@@ -234,9 +290,9 @@ def selection_epoch_dimension(setting: Setting, *, smallest: float) -> int:
     """Return i* of ARL-LIN(dim): from this epoch on the support is exact.
 
     With probability 1 - 2 delta. After tau >= tau_min(delta) episodes of estimation the error is at
-    most e = sqrt(beta_tau/(1 + rho H tau/2)). All zeros are left out if e < 0.5^i, and all others
-    kept if e + 0.5^i <= ``smallest``, the smallest non-zero |theta*_j|: the first i from which both
-    hold. If no epoch within K is promised, one more than the last.
+    most e = sqrt(beta_tau/(1 + rho H tau/2)). All zeros are left out if e < t^i, and all others
+    kept if e + t^i <= ``smallest``, the smallest non-zero |theta*_j|, t = ``threshold``: the first
+    i from which both hold. If no epoch within K is promised, one more than the last.
     """
     require_number("smallest", smallest, 0.0, math.inf, open_low=True)
     enough = tau_min(setting)
@@ -244,14 +300,31 @@ def selection_epoch_dimension(setting: Setting, *, smallest: float) -> int:
     first = 0
     i = 0
     while tau <= setting.episodes:
-        least = 1.0 + 0.5 * setting.excitation * setting.horizon * tau
+        least = 1.0 + 0.5 * setting.rho * setting.horizon * tau
         error = math.sqrt(setting.beta(tau) / least) if tau >= enough else math.inf
+        level = setting.threshold**i
         # both must hold from an epoch on, so the last failure counts
-        if not (error < 0.5**i and error + 0.5**i <= smallest):
+        if not (error < level and error + level <= smallest):
             first = i + 1
-        tau += 6**i * _root(setting.initial_episodes)
+        tau += _length(setting.estimation_growth, i, _root(setting.initial_episodes))
         i += 1
     return first
+
+
+def initial_episodes_dimension(setting: Setting) -> float:
+    """Return k_0 of lemma 5: (tau_min + 2 a beta_K/(rho H))^2 with a = 1/t^2, t = ``threshold``.
+
+    With it the support is exact from epoch max(1, log(2/gamma)/log(1/t)) on, gamma the smallest
+    non-zero |theta*_j|, with probability 1 - 2 delta. Estimation has to grow by a at least: by 4
+    for t = 0.5, by 1.24 for 0.9.
+    """
+    a = setting.threshold**-2
+    if setting.estimation_growth < a:
+        expected = f"at least {a:.6g} for the threshold {setting.threshold:g}: no k_0 is enough"
+        raise ParameterError("estimation_growth", got=setting.estimation_growth, expected=expected)
+    beta = setting.beta(setting.episodes)
+    root = tau_min(setting) + 2.0 * a * beta / (setting.rho * setting.horizon)
+    return float(math.ceil(root) ** 2)
 
 
 def regret_bound_dimension(
@@ -269,8 +342,9 @@ def regret_bound_dimension(
     estimation = 0
     i = 0
     while remaining:
-        exploit = min(remaining, 36**i * setting.initial_episodes)
-        estimate = min(remaining - exploit, 6**i * _root(setting.initial_episodes))
+        exploit = min(remaining, _length(setting.growth, i, setting.initial_episodes))
+        estimate = _length(setting.estimation_growth, i, _root(setting.initial_episodes))
+        estimate = min(remaining - exploit, estimate)
         if i < first_epoch:
             terms["selection"] += setting.horizon * exploit
         else:
@@ -302,7 +376,7 @@ def norm_epochs(setting: Setting, *, true_norm: float) -> list[Setting]:
         # before tau_min nothing is promised of the smallest eigenvalue but the regularisation
         least = 1.0
         if k >= tau_min(replace(setting, delta=level)):
-            least += 0.5 * setting.excitation * setting.horizon * k
+            least += 0.5 * setting.rho * setting.horizon * k
         bound = true_norm + 2.0 * math.sqrt(epoch.beta(k) / least)
         remaining -= k
         k *= 2
@@ -322,6 +396,30 @@ def selection_epoch_norm(setting: Setting, *, true_norm: float, excess: float) -
     return last + 1
 
 
+def initial_episodes_norm(setting: Setting, *, true_norm: float, excess: float) -> float:
+    """Return k_1 of lemma 6: the least power of 2 that keeps b^(i) <= ||theta*|| + ``excess``.
+
+    From epoch 2 on, and with k_i >= tau_min(delta_i) in every epoch, so that lambda_min(Sigma) is
+    what lemma 3 says. Infinite if no such k_1 is below K.
+    """
+    require_number("excess", excess, 0.0, math.inf, open_low=True)
+    k = 1
+    while k < setting.episodes:
+        epochs = norm_epochs(replace(setting, initial_episodes=k), true_norm=true_norm)
+        # the last epoch may be cut short by K
+        whole = epochs[:-1] or epochs
+        lengths = [k * 2**i for i in range(len(whole))]
+        long_enough = all(
+            length >= tau_min(replace(epoch, episodes=setting.episodes))
+            for length, epoch in zip(lengths, whole, strict=True)
+        )
+        close = all(epoch.norm_bound <= true_norm + excess for epoch in epochs[1:])
+        if long_enough and close:
+            return float(k)
+        k *= 2
+    return math.inf
+
+
 def regret_bound_norm(setting: Setting, *, true_norm: float) -> dict[str, float]:
     """Return the right side of theorem 3, over :func:`norm_epochs`.
 
@@ -329,6 +427,14 @@ def regret_bound_norm(setting: Setting, *, true_norm: float) -> dict[str, float]
     """
     epochs = [regret_bound_linear(epoch) for epoch in norm_epochs(setting, true_norm=true_norm)]
     return {name: sum(epoch[name] for epoch in epochs) for name in ("width", "noise", "total")}
+
+
+def _length(growth: float, i: int, first: int) -> int:
+    """Return the episodes of phase i, exactly where the growth is a whole number."""
+    if growth == int(growth):
+        whole: int = int(growth) ** i * first
+        return whole
+    return math.ceil(growth**i * first)
 
 
 def _root(episodes: int) -> int:
