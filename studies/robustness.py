@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.context import ForkProcess
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -38,8 +38,9 @@ import numpy as np
 import occamrl as orl
 from occamrl.errors import InvalidInput, OccamRLError, Stopped, StorageError
 from occamrl.experiments import checkpoints
-from occamrl.experiments.execution import Experiment, play_cell
+from occamrl.experiments.execution import Experiment, machine, play_cell
 from occamrl.experiments.records import Cell, Folder, load, verify
+from occamrl.files import PARTIAL
 from occamrl.progress import Progress
 
 SPEC = """
@@ -188,7 +189,9 @@ def sample(work: Path) -> tuple[Path, Path]:
     """Return a folder with finished cells and one that was stopped, and a saved result."""
     experiment = experiment_in(work, 200)
     folder = work / "sample"
-    Folder(folder).create(experiment.name, experiment.data, experiment.cells, experiment.code)
+    Folder(folder).create(
+        experiment.name, experiment.data, experiment.cells, experiment.code, machine()
+    )
     stopped = next(cell for cell in experiment.cells if cell.agent["name"] == "PSRL")
     for cell in experiment.cells:
         if cell is not stopped:
@@ -261,24 +264,6 @@ def _notice(folder: Path, path: Path) -> str:
 # Storage -----------------------------------------------------------------------------------------
 
 
-class _Full:
-    """A file that cannot be written."""
-
-    def __init__(self, file: IO[Any], error: OSError) -> None:
-        self.file = file
-        self.error = error
-
-    def __enter__(self) -> _Full:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-
-    def write(self, data: object) -> None:
-        """Fail."""
-        raise self.error
-
-
 @dataclass
 class Fault:
     """A disk that fails once: at a point of writing the nth file with such a name."""
@@ -291,50 +276,50 @@ class Fault:
     _seen: int = 0
     _writing: bool = False  # whether the file that is open is the one
 
-    def _is_due(self, path: Path) -> bool:
-        name = path.name
-        if path.suffix == ".partial":  # .name.12-ab.partial is to become name
+    def _is_due(self, path: object) -> bool:
+        name = str(path)
+        if name.endswith(PARTIAL):  # .name.12-ab.partial is to become name
             name = name.rsplit(".", 2)[0].removeprefix(".")
         return fnmatch.fnmatch(name, self.pattern)
+
+    def _fail(self, place: str) -> None:
+        self.hits.append(place)
+        self._writing = False
+        raise self.error
 
     @contextlib.contextmanager
     def in_force(self) -> Iterator[None]:
         """Take the place of the functions that write, in a block of code."""
-        real_open = Path.open
+        real_open = os.open
         real_fsync = os.fsync
-        real_replace = Path.replace
+        real_replace = os.replace
 
-        def open_file(path: Path, mode: str = "r", *options: Any, **named: Any) -> Any:
-            self._writing = False
-            if mode[0] in "xw" and self._is_due(path):
-                self._seen += 1
-                self._writing = self._seen == self.nth
+        def open_file(path: Any, flags: int, *options: Any, **named: Any) -> int:
+            if flags & os.O_EXCL and str(path).endswith(PARTIAL):
+                self._seen += self._is_due(path)
+                self._writing = self._is_due(path) and self._seen == self.nth
             if self._writing and self.point == "open":
-                self.hits.append(path.name)
-                raise self.error
-            file = real_open(path, mode, *options, **named)
+                self._fail(str(path))
+            handle = real_open(path, flags, *options, **named)
             if self._writing and self.point == "write":
-                self.hits.append(path.name)
-                return _Full(file, self.error)
-            return file
+                os.close(handle)
+                self._fail(str(path))
+            return handle
 
         def fsync(handle: int) -> None:
             if self._writing and self.point == "fsync":
-                self.hits.append("fsync")
-                self._writing = False
-                raise self.error
+                self._fail("fsync")
             real_fsync(handle)
 
-        def replace(path: Path, target: Path) -> Path:
+        def replace(path: Any, target: Any, **named: Any) -> None:
             if self._writing and self.point == "rename" and self._is_due(path):
-                self.hits.append(path.name)
-                raise self.error
-            return real_replace(path, target)
+                self._fail(str(path))
+            real_replace(path, target, **named)
 
         with (
-            mock.patch.object(Path, "open", open_file),
+            mock.patch.object(os, "open", open_file),
             mock.patch.object(os, "fsync", fsync),
-            mock.patch.object(Path, "replace", replace),
+            mock.patch.object(os, "replace", replace),
         ):
             yield
 
@@ -345,7 +330,7 @@ def write_everything(
     """Write a result, and an experiment with a cell that is stopped twice, after checkpoints."""
     result.save(saved)
     stored = Folder(folder)
-    stored.create(experiment.name, experiment.data, experiment.cells, experiment.code)
+    stored.create(experiment.name, experiment.data, experiment.cells, experiment.code, machine())
     for _ in range(2):
         with contextlib.suppress(Stopped):
             play_cell(str(folder), asdict(cell), 1e9, stop=stop_after(3))

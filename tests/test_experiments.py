@@ -27,6 +27,7 @@ from occamrl import registry
 from occamrl.errors import CheckpointError, FolderInUse, ParameterError, RecordError, SpecError
 from occamrl.experiments import checkpoints
 from occamrl.experiments import records as records_module
+from occamrl.experiments.execution import machine
 from occamrl.experiments.league import league
 from occamrl.experiments.records import Folder, Records, locked, status
 from occamrl.intervals import interval
@@ -685,7 +686,9 @@ def test_labels_keep_the_order_of_the_spec_when_it_is_resumed(tmp_path: Path) ->
         "sweep": {"rule": rules},
     }
     experiment = orl.Experiment(**(SPEC | {"agent": [arena]}))
-    Folder(tmp_path).create(experiment.name, experiment.data, experiment.cells, experiment.code)
+    Folder(tmp_path).create(
+        experiment.name, experiment.data, experiment.cells, experiment.code, machine()
+    )
     resumed = orl.Experiment.resume(tmp_path, workers=1, progress=False)
     assert [record["cell"] for record in resumed.cells] == [cell.id for cell in experiment.cells]
     assert resumed.cells[0]["agent"]["label"] == "D3RB(scale=1.0, coefficient=1.0)"

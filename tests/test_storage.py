@@ -23,6 +23,7 @@ import occamrl as orl
 from occamrl import registry
 from occamrl.errors import CheckpointError, ParameterError
 from occamrl.experiments.resolver import Resolver
+from occamrl.files import Entry
 from occamrl.protocols import Floats, Flow, Known, Plan, State
 from occamrl.running.identity import changes, identity
 from occamrl.running.result import Cut
@@ -315,10 +316,10 @@ def test_files_that_save_did_not_write_are_refused(craft: Craft, tmp_path: Path)
     orl.run(
         orl.UCRLVTRLin(features=orl.FeatureMap(PROBLEM.phi), norm_bound=2.0), PROBLEM, episodes=8
     ).save(path)
-    document, arrays = read_document(path)
+    document, arrays = read_document(Entry.of(path))
     assert load(path).total_episodes == 8
     craft(document, arrays)
-    write_document(path, document, arrays)
+    write_document(Entry.of(path), document, arrays)
     with pytest.raises(CheckpointError, match=r"run\.npz"):
         load(path)
 

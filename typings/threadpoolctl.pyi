@@ -1,4 +1,6 @@
 # What occamrl uses of threadpoolctl, which ships no types.
 from contextlib import AbstractContextManager
+from typing import Any
 
 def threadpool_limits(limits: int, user_api: str) -> AbstractContextManager[object]: ...
+def threadpool_info() -> list[dict[str, Any]]: ...

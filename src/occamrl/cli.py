@@ -214,9 +214,14 @@ def resume(
     scheduler: Scheduler = None,
     modules: Modules = None,
     as_json: Json = False,
+    other_machine: Annotated[
+        bool,
+        typer.Option(help="Go on although another kind of machine began: last digits may differ."),
+    ] = False,
 ) -> None:
     """Continue an experiment that was stopped or killed, or in which cells failed."""
-    _play_cells(folder, None, modules, as_json, workers=workers, scheduler=scheduler)
+    options = {"workers": workers, "scheduler": scheduler, "other_machine": other_machine}
+    _play_cells(folder, None, modules, as_json, **options)
 
 
 def _play_cells(

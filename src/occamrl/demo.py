@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from occamrl.experiments.comparison import compare
-from occamrl.files import make_folder
+from occamrl.files import make_folder, write_whole
 from occamrl.learners.occam import Occam
 from occamrl.models.ladder import Ladder
 from occamrl.problems.lakes import FrozenLake
@@ -47,7 +48,9 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     comparison.plot(figure.subplots(), scale="loglog")
     make_folder(folder)
     picture = folder / "demo.png"
-    figure.savefig(picture, dpi=150)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=150)
+    write_whole(picture, drawn.getvalue())
     page = result.page(folder / "answer.html")
     seconds = time.perf_counter() - began
     say(f"\nThe figure: {picture}\nThe answer as a page: {page}\n{seconds:.1f} s in all.")

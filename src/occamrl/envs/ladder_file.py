@@ -17,7 +17,6 @@ environment imports no module.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from occamrl.errors import (
     require_choice,
     require_integer,
 )
+from occamrl.files import read_toml
 from occamrl.models.families import FiniteFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
@@ -89,7 +89,7 @@ def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:
     else:
         file = as_path("ladder", path)
     try:
-        data = tomllib.loads(file.read_text("utf-8"))
+        data = read_toml(file)
     except (OSError, ValueError) as error:
         near = UnknownName("ladder", got=file, known=shipped_ladders()).expected
         raise ParameterError(

@@ -34,13 +34,13 @@ from occamrl.experiments.checkpoints import (
 from occamrl.experiments.pool import Event, Listener, Pool, follow, require_workers
 from occamrl.experiments.records import locked
 from occamrl.experiments.tables import Runs, Tables
-from occamrl.files import make_folder
+from occamrl.files import Entry, make_folder
 from occamrl.intervals import interval
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
 from occamrl.running.run import require_learner
-from occamrl.running.storage import read_objects, save, sha256, write_objects
+from occamrl.running.storage import read_objects, save_to, sha256, write_objects
 
 _OPTIONS = ("episodes", "seeds", "workers", "folder", "progress", "agents", "problem")
 _MEANT = {  # by options of other packages, and of earlier versions
@@ -116,6 +116,9 @@ class Comparison(Tables):
     __repr__ = __str__
 
 
+_LONGEST_NAME = 60  # letters of an agent's name in the name of its file
+
+
 def play_run(
     who: str | tuple[Learner, FiniteMDP],
     path: str,
@@ -129,14 +132,15 @@ def play_run(
     ``who`` is both, or in another process the file that holds them.
     """
     if isinstance(who, str):
-        agent, mdp = read_objects(Path(who))
+        agent, mdp = read_objects(Entry.of(Path(who)))
     else:
         agent, mdp = who
+    file = Entry.inside(Path(path))
     seconds = CHECKPOINT_SECONDS
     result = play_from_checkpoint(
-        agent, mdp, seed, episodes, Path(path), seconds=seconds, say=say, stop=stop
+        agent, mdp, seed, episodes, file, seconds=seconds, say=say, stop=stop
     )
-    save(result, path)
+    save_to(file, result)
 
 
 def compare(
@@ -220,7 +224,7 @@ def compare(
                     # A class of a script, or a parameter that no file can hold.
                     count = 1
             tasks = [
-                [who[name], str(files.path(name, seed)), seed, episodes] for name, seed in jobs
+                [who[name], str(files.file(name, seed)), seed, episodes] for name, seed in jobs
             ]
             pool = Pool(f"{__name__}:play_run", count, modules, [lock])
             stopped = follow("compare", "runs", pool, tasks, progress, raise_failure)
@@ -251,15 +255,16 @@ class RunFiles:
     mdp: FiniteMDP
     episodes: int
 
-    def path(self, name: str, seed: int) -> Path:
+    def file(self, name: str, seed: int) -> Entry:
         """Return where a run is kept: under a name that a file may have, and nobody else has."""
-        readable = re.sub(r"[^A-Za-z0-9.]+", "-", name)
-        return self.folder / f"{readable}-{sha256(name.encode())[:6]}-{seed}.npz"
+        readable = re.sub(r"[^A-Za-z0-9.]+", "-", name)[:_LONGEST_NAME]
+        unique = f"{readable}-{sha256(name.encode())[:6]}-{seed}.npz"
+        return Entry.inside(self.folder / unique)
 
     def finished(self, name: str, seed: int) -> Result | None:
         """Return the result of a run that has come to its end."""
-        path = self.path(name, seed)
-        result = earlier_result(path, self.agents[name], self.mdp, seed, self.episodes)
+        file = self.file(name, seed)
+        result = earlier_result(file, self.agents[name], self.mdp, seed, self.episodes)
         if result is None or result.total_episodes < self.episodes:
             return None
         return result
@@ -274,7 +279,7 @@ def hand_over(
     for number, (name, agent) in enumerate(agents.items()):
         path = folder / f"agent-{number}.npz"
         paths[name] = str(path)
-        modules.update(write_objects(path, agent, mdp))
+        modules.update(write_objects(Entry.of(path), agent, mdp))
     return paths, sorted(modules)
 
 

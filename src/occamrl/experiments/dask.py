@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.pool import Arguments, Event, Events, call
-from occamrl.experiments.records import Folder
+from occamrl.experiments.records import Folder, holder_file
 from occamrl.progress import ctrl_c
 from occamrl.registry import import_modules
 
@@ -37,8 +37,8 @@ def play_remotely(
         return {"event": "failed", "text": f"{folder.path}: {text}"}
     sys.path.extend(path for path in paths if path not in sys.path)
     import_modules(modules)
-    lock = folder.path / "lock"
-    return call(function, task, lambda news: None, lambda: lock.read_text() != holder)
+    lock = holder_file(folder.path)
+    return call(function, task, lambda news: None, lambda: lock.read().decode() != holder)
 
 
 class DaskPool:
@@ -65,15 +65,15 @@ class DaskPool:
 
     def play(self, tasks: Sequence[Arguments]) -> Events:
         """Yield (number of the task, event) until all are done, failed or stopped."""
-        lock = self.folder.path / "lock"
-        waiting = self._submit(tasks, lock.read_text())
+        lock = holder_file(self.folder.path)
+        waiting = self._submit(tasks, lock.read().decode())
         try:
             with ctrl_c() as pressed:
                 while waiting:
                     time.sleep(_POLL_SECONDS)
                     if pressed.is_set():
                         # Tasks stop at a block boundary, those to come at once.
-                        lock.write_text("stopping")
+                        lock.write(b"stopping")
                     for future in list(waiting):
                         if future.done():
                             yield waiting.pop(future), outcome(future)

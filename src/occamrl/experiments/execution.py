@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 from occamrl.errors import ParameterError, RecordError
 from occamrl.experiments import checkpoints, records
@@ -57,7 +58,7 @@ def play_cell(
     cell = Cell(**content)
     # A worker may have been killed after it wrote the record, before it could say so.
     record = folder.record_of(cell)
-    checkpoint = folder.cells / f"{cell.id}.npz"
+    checkpoint = folder.checkpoint_file(cell)
     if record is None or record["status"] != "done":
         problem = make_problem(cell.problem["name"], json.dumps(cell.problem["parameters"]))
         resolver = Resolver(problem, cell.episodes)
@@ -71,7 +72,7 @@ def play_cell(
         resolved = describe_agent(agent, problem)
         done = {"status": "done", "resolved": resolved, "reason": None}
         record = write_record(folder, cell, {**done, **summarise(result, cell.thinning)})
-    checkpoint.unlink(missing_ok=True)
+    checkpoint.remove()
     return {"total_regret": record["total_regret"], "wall_time": record["wall_time"]}
 
 
@@ -174,11 +175,23 @@ def versions() -> dict[str, str]:
     }
 
 
+def machine() -> dict[str, str]:
+    """Return the kinds of processor and of linear algebra: with others last digits may differ."""
+    libraries = set()
+    for library in threadpool_info():
+        if library["user_api"] == "blas":
+            kernels = library.get("architecture", "")
+            name = f"{library['internal_api']} {library['version']} {kernels}"
+            libraries.add(name.strip())
+    return {"processor": platform.machine(), "linear algebra": ", ".join(sorted(libraries))}
+
+
 def write_record(folder: Folder, cell: Cell, outcome: dict[str, Any]) -> Record:
     """Write the record of a cell, which makes it finished or failed; return it."""
-    origin = {"cell": cell.id, "versions": versions(), "platform": platform.platform()}
+    versions_used = {**versions(), **machine()}
+    origin = {"cell": cell.id, "versions": versions_used, "platform": platform.platform()}
     record = {**asdict(cell), **origin, **outcome}
-    write_sealed(folder.cells / f"{cell.id}.json", record)
+    write_sealed(folder.record_file(cell), record)
     return cast(Record, record)
 
 
@@ -231,7 +244,7 @@ class Experiment:
         """Go on with the experiment in a folder; ``options`` are those of :meth:`run`."""
         stored = Folder(folder)
         experiment = cls.__new__(cls)
-        experiment._set(stored.experiment_file, stored.experiment()["spec"], imports)
+        experiment._set(stored.experiment_file.path, stored.experiment()["spec"], imports)
         return experiment.run(folder, **options)
 
     status = staticmethod(records.status)
@@ -245,6 +258,7 @@ class Experiment:
         scheduler: str | None = None,
         progress: bool | None = None,
         listen: Callable[[dict[str, Any]], None] = lambda event: None,
+        other_machine: bool = False,
     ) -> Records:
         """Play the cells that are not finished in ``folder``, and return all records.
 
@@ -266,6 +280,9 @@ class Experiment:
         listen : callable, optional
             Told of every event, a dict with ``event`` (begin, progress, done, failed, retry,
             stopped), ``cell``, ...
+        other_machine : bool
+            Go on although the folder was begun on another kind of processor, or with other linear
+            algebra, where the last digits of results may differ. Every record says its own.
         """
         if workers is not None and scheduler is not None:
             raise ParameterError(
@@ -275,7 +292,7 @@ class Experiment:
         stored = Folder(folder)
         make_folder(stored.path)
         with locked(stored.path) as lock:
-            self._claim(stored)
+            self._claim(stored, other_machine)
             todo = stored.unfinished(self.cells)
             tasks = [
                 [str(stored.path.resolve()), asdict(cell), checkpoints.CHECKPOINT_SECONDS]
@@ -307,13 +324,24 @@ class Experiment:
             raise KeyboardInterrupt(f"stopped; {finished}; continue with: {command}")
         return records.load(folder)
 
-    def _claim(self, folder: Folder) -> None:
+    def _claim(self, folder: Folder, other_machine: bool) -> None:
         """Write the experiment into a folder, unless that holds results of something else."""
+        here = machine()
         if folder.experiment_file.exists():
-            for key, before in folder.experiment()["code"].items():
+            document = folder.experiment()
+            if changed := changes(document["machine"], here):
+                if not other_machine:
+                    raise RecordError(
+                        folder.experiment_file.path,
+                        got=f"results of another kind of machine ({changed})",
+                        expected="the same kind, for the same bits; or other_machine=True "
+                        "(--other-machine), where the last digits need not agree",
+                    )
+                here = document["machine"]
+            for key, before in document["code"].items():
                 if key in self.code and (changed := changes(before, self.code[key])):
                     raise RecordError(
-                        folder.experiment_file, got=f"{key}: {changed}", expected=_ADVICE
+                        folder.experiment_file.path, got=f"{key}: {changed}", expected=_ADVICE
                     )
             ours = {cell.id for cell in self.cells}
             others = [cell for cell in folder.planned() if cell.id not in ours]
@@ -322,8 +350,8 @@ class Experiment:
                     f"{len(others)} cell(s) that the spec does not have, such as {others[0].names}"
                 )
                 got += self._difference(others[0])
-                raise RecordError(folder.experiment_file, got=got, expected=_ADVICE)
-        folder.create(self.name, self.data, self.cells, self.code)
+                raise RecordError(folder.experiment_file.path, got=got, expected=_ADVICE)
+        folder.create(self.name, self.data, self.cells, self.code, here)
 
     def _difference(self, other: Cell) -> str:
         """Return how a cell differs from that of this experiment with the same names."""

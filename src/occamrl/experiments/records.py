@@ -7,10 +7,12 @@ foreign is named, never deleted. `docs/experiments.md` has the layout.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
@@ -20,17 +22,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 
 from filelock import lock_descriptor
 
-from occamrl.errors import CheckpointError, FolderInUse, RecordError, as_path
+from occamrl.errors import CheckpointError, FolderInUse, RecordError, StorageError, as_path
 from occamrl.experiments.tables import Kept, Runs, Tables
-from occamrl.files import make_folder
+from occamrl.files import PARTIAL, Entry, make_folder, names_in
 from occamrl.running.storage import canonical, read_document, read_sealed, sha256, write_sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 4
+FORMAT = 5
 CURVE = ("episode", "regret", "cumulative_regret", "realised_return")
 PHASE = ("first", "episodes", "plans", "regret", "realised_return")  # what every phase has
+_NETWORK = ("9p", "afs", "ceph", "cifs", "fuse.sshfs", "lustre", "nfs", "nfs4", "smb3", "smbfs")
 _WORKERS_SECONDS = 3.0  # given to the workers of a process that was killed to notice and to end
 
 
@@ -95,21 +98,58 @@ def locked(folder: Path) -> Iterator[int]:
     inherited it is gone, however it went. Who holds it stands in the file ``lock``, for people, and
     for tasks elsewhere to see that they are still wanted.
     """
-    holder = folder / "lock"
+    holder = holder_file(folder)
     deadline = time.monotonic() + _WORKERS_SECONDS
+    kind = network_file_system(folder)
+    if kind:
+        text = f"{folder} lies on a network file system ({kind}), where a lock may not hold"
+        warnings.warn(f"{text}: let one process at a time use it", RuntimeWarning, stacklevel=3)
     # Another file than the one that people read: on Windows nobody can read what is locked.
-    with (folder / ".lock").open("a") as file:
-        while not lock_descriptor(file.fileno(), blocking=False):
+    with Entry.inside(folder.resolve() / ".lock").locked_file() as handle:
+        while not _lock(handle, folder):
             if time.monotonic() > deadline:
-                who = holder.read_text() or "another process"
+                who = holder.read().decode() or "another process"
                 raise FolderInUse(f"{folder}: in use by {who}; wait for it, or end it")
             time.sleep(0.05)
         host = socket.gethostname()
-        holder.write_text(f"process {os.getpid()} on {host} since {time.time():.0f}")
+        holder.write(f"process {os.getpid()} on {host} since {time.time():.0f}".encode())
         try:
-            yield file.fileno()
+            yield handle
         finally:
-            holder.write_text("")
+            holder.write(b"")
+
+
+def holder_file(folder: Path) -> Entry:
+    """Return the file that says who works on a folder."""
+    return Entry.inside(folder.resolve() / "lock")
+
+
+def _lock(handle: int, folder: Path) -> bool:
+    """Try to lock an open file; say where the file system has no locks."""
+    try:
+        return lock_descriptor(handle, blocking=False)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        raise StorageError(folder, error) from error
+
+
+def network_file_system(folder: Path) -> str:
+    """Return what kind of network file system a folder lies on; empty if on none that is known."""
+    mounts = Path("/proc/self/mounts")  # of Linux; elsewhere nothing is said
+    if not mounts.exists():
+        return ""
+    resolved = str(folder.resolve())
+    kind = ""
+    longest = -1
+    for line in mounts.read_text(errors="replace").splitlines():
+        mounted, name = line.split(" ")[1:3]
+        # Of mounts at one place the last is the one that is seen.
+        inside = mounted == "/" or resolved == mounted or resolved.startswith(f"{mounted}/")
+        if inside and len(mounted) >= longest:
+            longest = len(mounted)
+            kind = name
+    return kind if kind in _NETWORK else ""
 
 
 class Folder:
@@ -117,11 +157,30 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = as_path("folder", path)
-        self.experiment_file = self.path / "experiment.json"
-        self.cells = self.path / "cells"
+        # The folder itself may be a link; nothing in it may.
+        self._real = self.path.resolve()
+        self.cells = self._real / "cells"
+        self.experiment_file = Entry.inside(self._real / "experiment.json")
+
+    def cell_file(self, name: str) -> Entry:
+        """Return a file among the cells."""
+        return Entry.inside(self.cells / name)
+
+    def record_file(self, cell: Cell) -> Entry:
+        """Return the file of a cell's record."""
+        return self.cell_file(f"{cell.id}.json")
+
+    def checkpoint_file(self, cell: Cell) -> Entry:
+        """Return the file of a cell's checkpoint."""
+        return self.cell_file(f"{cell.id}.npz")
 
     def create(
-        self, name: str, spec: dict[str, Any], cells: Sequence[Cell], code: dict[str, Any]
+        self,
+        name: str,
+        spec: dict[str, Any],
+        cells: Sequence[Cell],
+        code: dict[str, Any],
+        machine: dict[str, str],
     ) -> None:
         """Write the experiment, or add the cells of a larger spec to it."""
         make_folder(self.cells)
@@ -131,6 +190,7 @@ class Folder:
             # As a text, which keeps the order of its keys: labels of sweeps depend on it.
             "spec": json.dumps(spec),
             "code": code,
+            "machine": machine,  # that began it
             "cells": [asdict(cell) for cell in cells],
         }
         write_sealed(self.experiment_file, document)
@@ -144,9 +204,15 @@ class Folder:
         document = read_sealed(self.experiment_file)
         if document.get("format") != FORMAT:
             raise RecordError(
-                self.experiment_file,
+                self.experiment_file.path,
                 got=f"format {document.get('format')}",
                 expected=f"format {FORMAT}, of this version of occamrl",
+            )
+        if not document.keys() >= {"name", "spec", "code", "machine", "cells"}:
+            raise RecordError(
+                self.experiment_file.path,
+                got="another sealed file",
+                expected="the experiment.json of an experiment",
             )
         return {**document, "spec": json.loads(document["spec"])}
 
@@ -157,29 +223,44 @@ class Folder:
     def record_of(self, cell: Cell) -> Record | None:
         """Return the record of a finished or failed cell; None: there is none yet."""
         # The id is a hash of the content, but a file can be given another name.
-        path = self.cells / f"{cell.id}.json"
-        if not path.exists():
+        file = self.record_file(cell)
+        if not file.exists():
             return None
-        record = read_sealed(path)
+        record = read_sealed(file)
         if any(record.get(key) != value for key, value in asdict(cell).items()):
             raise RecordError(
-                path, got="the record of another cell", expected=f"that of {cell.names}"
+                file.path, got="the record of another cell", expected=f"that of {cell.names}"
             )
         return cast(Record, record)
+
+    def put_away(self, file: Entry) -> str:
+        """Move a file to the quarantine, and return where it is."""
+        away = self._real / "quarantine"
+        make_folder(away)
+        target = Entry.inside(away / f"{file.name}.{time.time_ns()}")
+        file.move(target)
+        return str(target)
 
     def unfinished(self, cells: Sequence[Cell]) -> list[Cell]:
         """Return the cells to play: those without a record, and those that failed.
 
         For the holder of the lock only: temporary files of writers that were killed are removed.
         """
-        for partial in [*self.path.glob(".*.partial"), *self.cells.glob(".*.partial")]:
-            partial.unlink(missing_ok=True)
+        for folder in (self._real, self.cells):
+            for name in names_in(folder, links=False):
+                if is_partial(name):
+                    Entry.inside(folder / name).remove()
         unfinished = []
         for cell in cells:
             record = self.record_of(cell)
             if record is None or record["status"] != "done":
                 unfinished.append(cell)
         return unfinished
+
+
+def is_partial(name: str) -> bool:
+    """Say whether a file is one that is being written, or was when its writer was killed."""
+    return name.startswith(".") and name.endswith(PARTIAL)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -316,7 +397,7 @@ def status(folder: str | Path) -> Records:
             standing.cells.append(record)
         elif record is not None:
             standing.failed.append(record)
-        elif (stored.cells / f"{cell.id}.npz").exists():
+        elif stored.checkpoint_file(cell).exists():
             standing.begun.append(cell.id)
         else:
             standing.missing.append(cell.id)
@@ -364,25 +445,27 @@ def verify(folder: str | Path, *, quarantine: bool = False) -> list[Damage]:
     by_id = {cell.id: cell for cell in stored.planned()}
     damages = []
     with locked(stored.path) if quarantine else nullcontext():
-        for path in sorted(stored.cells.iterdir()):
-            cell = by_id.get(path.name.partition(".")[0])
+        for name in names_in(stored.cells, links=False):
+            if is_partial(name):  # the next run removes it
+                continue
+            file = stored.cell_file(name)
+            cell = by_id.get(name.partition(".")[0])
             try:
-                verify_file(stored, path, cell)
+                verify_file(stored, file, cell)
             except (RecordError, CheckpointError) as error:
                 moved = None
                 if quarantine and cell is not None:
-                    away = stored.path / "quarantine"
-                    make_folder(away)
-                    moved = str(path.rename(away / f"{path.name}.{time.time_ns()}"))
-                damages.append(Damage(str(path), str(error), moved))
+                    moved = stored.put_away(file)
+                damages.append(Damage(str(stored.path / "cells" / name), str(error), moved))
     return damages
 
 
-def verify_file(folder: Folder, path: Path, cell: Cell | None) -> None:
+def verify_file(folder: Folder, file: Entry, cell: Cell | None) -> None:
     """Raise what is wrong with a file among the cells."""
-    if cell is None or path.suffix not in (".json", ".npz"):
-        raise RecordError(path, got="a file of no cell", expected="none; it is left in place")
-    if path.suffix == ".json":
+    suffix = Path(file.name).suffix
+    if cell is None or suffix not in (".json", ".npz"):
+        raise RecordError(file.path, got="a file of no cell", expected="none; it is left in place")
+    if suffix == ".json":
         folder.record_of(cell)
     else:
-        read_document(path)
+        read_document(file)

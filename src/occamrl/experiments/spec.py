@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import tomllib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from occamrl import registry
 from occamrl.errors import Fault, SpecError, UnknownName
@@ -35,10 +33,14 @@ from occamrl.experiments.resolver import (
     misnamed,
     noting,
 )
+from occamrl.files import read_toml
 from occamrl.protocols import MOST_EPISODES
 from occamrl.running.identity import identity
 
+SPECS = Path(__file__).parents[1] / "specs"  # that come with the package
 _MOST_SEEDS = 100_000
+_MOST_VARIANTS = 10_000  # of one entry with a sweep
+_MOST_CELLS = 1_000_000
 _UNKNOWN = "?"  # the name of an entry that is wrong
 _INSTEAD: dict[str, Value] = {  # of what is wrong, so that the rest can be looked at
     "name": _UNKNOWN,
@@ -62,11 +64,26 @@ Count = Annotated[int, Field(ge=1, le=MOST_EPISODES, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**62, strict=True)]
 
 
+def _countable(sweep: dict[str, list[Value]]) -> dict[str, list[Value]]:
+    """Refuse a sweep with too many combinations before any of them is made."""
+    count = math.prod(len(values) for values in sweep.values())
+    if count > _MOST_VARIANTS:
+        raise ValueError(f"at most {_MOST_VARIANTS:,} combinations; these are {count:,}")
+    return sweep
+
+
 class Entry(Named):
     """Something in variants: what every one has, and what is swept over."""
 
     label: str = ""
-    sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = Field({})
+    sweep: Annotated[
+        dict[str, Annotated[list[Value], Field(min_length=1)]], AfterValidator(_countable)
+    ] = Field({})
+
+    @property
+    def count(self) -> int:
+        """How many variants there are."""
+        return math.prod(len(values) for values in self.sweep.values())
 
     def variants(self) -> Iterator[tuple[str, Parameters]]:
         """Yield (label, parameters) for every combination of the swept values."""
@@ -144,8 +161,7 @@ class Spec(BaseModel):
 
 def shipped() -> list[str]:
     """Return the names of the specs that come with the package."""
-    files = resources.files("occamrl").joinpath("specs").iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files)
+    return sorted(file.name.removesuffix(".toml") for file in SPECS.iterdir())
 
 
 def read_spec(spec: str | Path) -> dict[str, Value]:
@@ -153,14 +169,15 @@ def read_spec(spec: str | Path) -> dict[str, Value]:
 
     ``./demo`` is a path.
     """
-    path: Traversable = Path(spec)
+    path = Path(spec)
     if str(spec) in shipped():
-        path = resources.files("occamrl").joinpath("specs", f"{spec}.toml")
-    if not path.is_file():
-        near = UnknownName("spec", got=spec, known=shipped()).expected
-        raise SpecError(spec, [Fault("file", "no such file", f"a TOML file, or {near}")])
+        path = SPECS / f"{spec}.toml"
     try:
-        return tomllib.loads(path.read_text("utf-8-sig"))
+        return read_toml(path)
+    except OSError as error:
+        near = UnknownName("spec", got=spec, known=shipped()).expected
+        got = error.strerror or f"{error}"
+        raise SpecError(spec, [Fault("file", got, f"a TOML file, or {near}")]) from error
     except ValueError as error:
         raise SpecError(spec, [Fault("file", f"{error}", "TOML")]) from error
 
@@ -237,6 +254,11 @@ def check(
     faults += _inconsistent(spec)
     cells: list[Cell] = []
     identities: Identities = {}
+    runs = sum(entry.count for entry in spec.problem) * sum(entry.count for entry in spec.agent)
+    count = runs * (len(spec.seeds) + len(spec.tuning_seeds))
+    if count > _MOST_CELLS:
+        got = f"up to {count:,} runs of a problem, an agent and a seed"
+        raise SpecError(path, [*faults, Fault("spec", got, f"at most {_MOST_CELLS:,}")])
     for number, entry in enumerate(spec.problem):
         episodes = entry.episodes or spec.episodes
         for label, parameters in entry.variants():

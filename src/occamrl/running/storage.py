@@ -16,17 +16,19 @@ import hashlib
 import importlib
 import io
 import json
+import math
 import sys
+import zipfile
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from occamrl.errors import CheckpointError, RecordError, as_path
-from occamrl.files import write_whole
+from occamrl.files import Entry
 from occamrl.models.families import Family
 from occamrl.models.features import PerProblem
 from occamrl.models.ladder import Ladder
@@ -56,15 +58,15 @@ def canonical(data: Json) -> bytes:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def write_sealed(path: Path, document: dict[str, Json]) -> None:
+def write_sealed(file: Entry, document: dict[str, Json]) -> None:
     """Write a JSON object together with the SHA-256 of its canonical text."""
-    write_whole(path, canonical({**document, "digest": sha256(canonical(document))}) + b"\n")
+    file.write(canonical({**document, "digest": sha256(canonical(document))}) + b"\n")
 
 
-def read_sealed(path: Path) -> dict[str, Json]:
+def read_sealed(file: Entry) -> dict[str, Json]:
     """Return a sealed JSON object; a byte that is not as it was written is an error."""
     try:
-        content = path.read_bytes()
+        content = file.read()
         document: dict[str, Json] = json.loads(content)
         sealed = canonical(document) + b"\n"
         if document.pop("digest") != sha256(canonical(document)) or content != sealed:
@@ -72,11 +74,11 @@ def read_sealed(path: Path) -> dict[str, Json]:
     except Exception as error:  # whatever a damaged file leads to
         got = f"{type(error).__name__}: {error}"
         expected = "a file as it was written; it is left in place"
-        raise RecordError(path, got=got, expected=expected) from error
+        raise RecordError(file.path, got=got, expected=expected) from error
     return document
 
 
-def write_document(path: Path, document: dict[str, Json], arrays: Arrays) -> None:
+def write_document(file: Entry, document: dict[str, Json], arrays: Arrays) -> None:
     """Write a JSON document and the arrays that it refers to, with a digest of the file itself."""
     text = json.dumps({"format": FORMAT, **document}).encode()
     buffer = io.BytesIO()
@@ -84,25 +86,48 @@ def write_document(path: Path, document: dict[str, Json], arrays: Arrays) -> Non
     np.savez(buffer, allow_pickle=False, **arrays)
     # An archive ends with the length of its comment, which is empty so far, and the comment.
     content = buffer.getvalue()[:-2] + _DIGEST.to_bytes(2, "little")
-    write_whole(path, content + sha256(content).encode())
+    file.write(content + sha256(content).encode())
 
 
-def read_document(path: Path) -> tuple[dict[str, Json], Arrays]:
+def read_document(file: Entry) -> tuple[dict[str, Json], Arrays]:
     """Return what :func:`write_document` wrote; anything else is refused by the file's name."""
     try:
-        content = path.read_bytes()
+        content = file.read()
         if sha256(content[:-_DIGEST]).encode() != content[-_DIGEST:]:
             raise ValueError("its digest does not match its content")
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            arrays = {}
+            for member in archive.infolist():
+                arrays[member.filename.removesuffix(".npy")] = read_array(archive, member)
         document: dict[str, Json] = json.loads(arrays.pop("document").tobytes())
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}; this version reads format {FORMAT}")
     except Exception as error:  # whatever a damaged or foreign file leads to, or none
         got = f"{type(error).__name__}: {error}"
         expected = "a whole file written by save; it is left in place"
-        raise CheckpointError(path, got=got, expected=expected) from error
+        raise CheckpointError(file.path, got=got, expected=expected) from error
     return document, arrays
+
+
+def read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Return an array of an archive; it takes no more memory than it has bytes in the file.
+
+    Members are not compressed, and each has as many bytes as the shape in its header says.
+    """
+    if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+        raise ValueError(f"{member.filename} is compressed")
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        if version != (1, 0):
+            raise ValueError(f"{member.filename} has the header of another version")
+        shape, fortran_order, kind = np.lib.format.read_array_header_1_0(stream)
+        content = stream.read()
+    if kind.hasobject:
+        raise ValueError(f"{member.filename} holds objects")
+    if math.prod(shape) * kind.itemsize != len(content):
+        raise ValueError(f"{member.filename} does not have the size that it says")
+    order: Literal["C", "F"] = "F" if fortran_order else "C"
+    return np.ndarray(shape, kind, content, order=order).copy(order=order)
 
 
 # Objects ------------------------------------------------------------------------------------------
@@ -235,6 +260,11 @@ _COLUMNS = {
 
 def save(result: Result, path: str | Path) -> None:
     """Write everything needed to go on from ``result`` to one file, whole or not at all."""
+    save_to(Entry.of(as_path("path", path)), result)
+
+
+def save_to(file: Entry, result: Result) -> None:
+    """Write a result to a file in a folder."""
     writer = Writer()
     try:
         agent = writer.put(result.agent)
@@ -258,7 +288,7 @@ def save(result: Result, path: str | Path) -> None:
         "blocks": writer.put(columns),
         "objects": writer.objects,
     }
-    write_document(as_path("path", path), document, writer.arrays)
+    write_document(file, document, writer.arrays)
 
 
 def load(
@@ -272,17 +302,23 @@ def load(
     no file can hold it. ``problem`` must be the one that was simulated. A CheckpointError names the
     file if it is damaged, foreign, or of another agent or problem; it is left in place.
     """
-    file = as_path("path", path)
     mdp = None if problem is None else as_mdp(problem)
+    return load_from(Entry.of(as_path("path", path)), agent, mdp)
+
+
+def load_from(
+    file: Entry, agent: Learner | Controller | None = None, mdp: FiniteMDP | None = None
+) -> Result:
+    """Return the result in a file of a folder."""
     document, arrays = read_document(file)
     try:
         return _result_of(document, arrays, agent, mdp)
     except CheckpointError as error:
         got = f"{error.where}: {error.got}"
-        raise CheckpointError(file, got=got, expected=error.expected) from None
+        raise CheckpointError(file.path, got=got, expected=error.expected) from None
     except Exception as error:  # whatever a foreign file leads to
         got = f"{type(error).__name__}: {error}"
-        raise CheckpointError(file, got=got, expected="what save wrote") from error
+        raise CheckpointError(file.path, got=got, expected="what save wrote") from error
 
 
 def _result_of(
@@ -321,14 +357,14 @@ def _result_of(
 # Objects for another process ----------------------------------------------------------------------
 
 
-def write_objects(path: Path, *objects: Tree) -> list[str]:
+def write_objects(file: Entry, *objects: Tree) -> list[str]:
     """Write algorithms and problems for another process.
 
     Returns the modules of their classes outside this package.
     """
     writer = Writer()
     document = {"tree": [writer.put(part) for part in objects], "objects": writer.objects}
-    write_document(path, document, writer.arrays)
+    write_document(file, document, writer.arrays)
     modules = set()
     for stored in writer.objects:
         module, _, name = stored["kind"].partition(":")
@@ -342,8 +378,8 @@ def write_objects(path: Path, *objects: Tree) -> list[str]:
     return sorted(modules)
 
 
-def read_objects(path: Path) -> list[Tree]:
+def read_objects(file: Entry) -> list[Tree]:
     """Return what :func:`write_objects` wrote."""
-    document, arrays = read_document(path)
+    document, arrays = read_document(file)
     objects: list[Tree] = Reader(arrays, document["objects"]).get(document["tree"])
     return objects
