@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import occamrl as orl
+from occamrl.answers.assumed import data_sentences
+from occamrl.errors import InvalidInput
+from occamrl.logs.table import LogError
 
 Row = dict[str, Any]
 HORIZON = 10
@@ -83,7 +88,7 @@ def test_what_was_done_to_a_log_is_noted_and_said_by_select_and_by_agents(tmp_pa
 def test_nothing_is_noted_of_a_log_to_which_nothing_was_done() -> None:
     answer = orl.select(orl.read_log(shop_rows(5), COLUMNS), LADDER)
     assert answer.notes == ()
-    assert all(sentence.kind != "assumed" for sentence in answer.said)
+    assert not data_sentences(answer)
 
 
 def machine(wins: float, pays: tuple[float, ...]) -> orl.FiniteMDP:
@@ -117,3 +122,141 @@ def test_random_rewards_are_held_against_no_list() -> None:
     ladder = orl.Ladder([orl.FiniteFamily([orl.make_problem("river-swim", states=3).mdp])])
     answer = orl.run(orl.Occam(ladder=ladder), problem, episodes=60).answer
     assert answer.judgement.novel == 0
+
+
+# Gaps ---------------------------------------------------------------------------------------------
+
+CLOCKS: dict[str, Any] = {
+    "step": lambda row: row["day"],
+    "step from 1": lambda row: row["day"] + 1,
+    "seconds": lambda row: 0.05 * row["day"] + 0.004 * (row["month"] % 3),
+    "date": lambda row: f"2026-{1 + row['month'] % 12:02d}-{1 + row['day']:02d}",
+    "zoned": lambda row: f"2026-03-{25 + row['day'] // 2}T{row['day'] % 2 * 12:02d}:00:00+01:00",
+    "months": lambda row: f"2026-{1 + row['day']:02d}-15",
+}
+EVERY: dict[str, Any] = {"seconds": 0.05, "date": "1D", "zoned": "12h", "months": "1M"}
+
+
+def transitions(log: Any) -> list[tuple[int, ...]]:
+    """What a learner takes from a log: step, state, action, next state."""
+    found = []
+    for flow in log.flows(MODEL.known, MODEL.layout):
+        columns = flow.step, flow.state, flow.action, flow.next_state, flow.count
+        for *row, count in zip(*(column.tolist() for column in columns), strict=True):
+            found += [tuple(row)] * count
+    return sorted(found)
+
+
+def pieces_of(rows: list[Row], lost: set[int]) -> list[tuple[int, ...]]:
+    """The transitions of which both ends were written down."""
+    kept = []
+    for i, (row, following) in enumerate(itertools.pairwise(rows)):
+        if {i, i + 1} & lost or row["month"] != following["month"]:
+            continue
+        states = MODEL.known.state_number(row["state"]), row["action"]
+        kept.append((row["day"], *states, MODEL.known.state_number(following["state"])))
+    return sorted(kept)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("how", ["time", "found", "order_by"])
+def test_nothing_is_glued_where_rows_are_missing(clock: str, how: str) -> None:
+    rows = shop_rows(40, seed=3)
+    draw = np.random.default_rng(5)
+    lost = set(np.flatnonzero(draw.random(len(rows)) < 0.1).tolist())
+    lost -= {i for i, row in enumerate(rows) if row["day"] == 0 and "step" not in clock}
+    there = []
+    for i, row in enumerate(rows):
+        if i not in lost:
+            names = ("month", "state", "action", "reward")
+            there.append({**{name: row[name] for name in names}, "when": CLOCKS[clock](row)})
+    if "step" in clock:
+        log = orl.read_log(there, {"episode": "month", "step": "when"})
+    elif how == "order_by":
+        log = orl.read_log(there, COLUMNS, order_by="when")
+    else:
+        every = EVERY[clock] if how == "time" else None
+        log = orl.read_log(there, {"episode": "month", "time": "when"}, every=every)
+    assert transitions(log) == pieces_of(rows, lost)
+    gaps = sum(i in lost and i + 1 not in lost and i % HORIZON < HORIZON - 1 for i in lost)
+    assert log.report["gaps_cut"] == gaps
+    guarantees = {note.kind: note.guarantee for note in log.notes}
+    assert guarantees["gaps_cut"] == "conditional"
+    assert guarantees["next_state_filled"] == "kept"  # as the clock has shown
+
+
+def test_gaps_are_refused_or_joined_if_asked() -> None:
+    rows = [{**row, "next_state": None} for row in shop_rows(2)]
+    for row in rows:
+        del row["next_state"]
+    there = rows[:4] + rows[6:]
+    columns = {"episode": "month", "time": "day"}
+    with pytest.raises(LogError) as caught:
+        orl.read_log(there, columns, gaps="error")
+    assert (caught.value.field, caught.value.index) == ("day", (4,))
+    assert "3 steps after row 3" in str(caught.value)
+    joined = orl.read_log(there, columns, gaps="join")
+    assert joined.report["gaps_joined"] == 1
+    assert "1 of 18 rows come after a gap" in str(orl.select(joined, LADDER.only(1)))
+    assert transitions(joined) == pieces_of(
+        [{**row, "day": i % 8 if i < 8 else i - 8} for i, row in enumerate(there)], set()
+    )
+    (note,) = [note for note in joined.notes if note.kind == "gaps_joined"]
+    assert note.guarantee == "conditional"
+
+
+def test_a_missing_next_state_is_unknown() -> None:
+    rows = shop_rows(3)
+    rows[4]["next_state"] = None
+    log = orl.read_log(rows, COLUMNS)
+    assert log.rows == len(rows) - 1
+    assert log.report == {"no_next_state": 1}
+
+
+def test_times_that_follow_no_clock_are_refused_as_one_and_order_rows() -> None:
+    rows = shop_rows(3)
+    draw = np.random.default_rng(0)
+    for row, time in zip(rows, np.cumsum(draw.exponential(size=len(rows))), strict=True):
+        row["when"] = float(time)
+        del row["next_state"]
+    with pytest.raises(LogError, match="every="):
+        orl.read_log(rows, {"episode": "month", "time": "when"})
+    log = orl.read_log(rows, COLUMNS, order_by="when")
+    assert "gaps_cut" not in log.report
+    (note,) = [note for note in log.notes if note.kind == "next_state_filled"]
+    assert note.guarantee == "conditional"
+
+
+def test_numbers_of_rows_of_units_that_alternate_show_no_gaps() -> None:
+    rows = shop_rows(4)
+    draw = np.random.default_rng(0)
+    order = draw.permutation(np.repeat(np.arange(4), HORIZON))
+    position = {month: iter(range(HORIZON)) for month in range(4)}
+    table = []
+    for number, month in enumerate(order.tolist()):
+        row = dict(rows[month * HORIZON + next(position[month])])
+        del row["next_state"]
+        table.append(row | {"number": number})
+    log = orl.read_log(table, COLUMNS, order_by="number")
+    assert "gaps_cut" not in log.report
+    assert log.rows == 4 * (HORIZON - 1)
+
+
+@pytest.mark.parametrize(
+    ("every", "match"),
+    [("1 fortnight", "ms, s, min"), ("0D", "number"), (0.0, "number"), (-1, "number"), (2.0, "1D")],
+)
+def test_a_length_of_steps_that_is_none_is_refused(every: Any, match: str) -> None:
+    rows = [{**row, "when": CLOCKS["date"](row)} for row in shop_rows(2)]
+    with pytest.raises(InvalidInput, match=match):
+        orl.read_log(rows, COLUMNS, order_by="when", every=every)
+
+
+def test_rows_that_are_there_twice_are_told_from_units_that_run_in_parallel() -> None:
+    rows = shop_rows(2)
+    with pytest.raises(LogError, match="row 3 says the same") as caught:
+        orl.read_log([*rows[:4], rows[3], *rows[4:]], COLUMNS, order_by="day")
+    assert caught.value.index == (4,)
+    other = [{**row, "month": 0, "state": 4} for row in rows]
+    with pytest.raises(LogError, match="more columns that name the episode"):
+        orl.read_log([*rows, *other], COLUMNS, order_by="day")

@@ -13,10 +13,18 @@ if TYPE_CHECKING:
 # What was done to some rows or episodes, and the condition under which the guarantee holds. Kinds
 # without an entry are facts of the data to which nothing was done.
 _DONE = {
+    "gaps_cut": (
+        "{rows} come after a gap, where episodes were cut, as nobody knows what happened in it",
+        "rows are missing for reasons that have nothing to do with what happened",
+    ),
+    "gaps_joined": (
+        "{rows} come after a gap, which was taken for no time at all",
+        "nothing happened in between",
+    ),
     "sorted": ("{rows} were put in order", ""),
     "next_state_filled": (
         "{rows} have the next state from the row after them",
-        "no row is missing in between",
+        "no row is missing in between, or there twice",
     ),
     "no_next_state": (
         "{rows} without a next state were left out",
@@ -40,7 +48,12 @@ _DONE = {
 
 def data_sentences(answer: Answer) -> list[Sentence]:
     """Say what was done to the data before they were weighed, and what that does to guarantees."""
-    texts = [note_sentence(note) for note in answer.notes if note.kind in _DONE]
+    texts = []
+    for note in answer.notes:
+        # That next states are those of next rows is news only where rows may be missing.
+        usual = note.kind == "next_state_filled" and note.guarantee == "kept"
+        if note.kind in _DONE and not usual:
+            texts.append(note_sentence(note))
     return [Sentence("assumed", text) for text in texts]
 
 

@@ -84,7 +84,9 @@ def episodes_of(log: Any) -> list[ContinuousEpisode]:
     columns = log.columns()
     # Where an episode ends there is no next state, and no step.
     rows = [row for row, label in enumerate(columns["next_state"]) if label is not None]
-    cuts = np.flatnonzero(np.diff(columns["episode"][rows])) + 1
+    # An episode is cut where rows are missing.
+    other = np.diff(columns["episode"][rows]) != 0
+    cuts = np.flatnonzero(other | (np.diff(columns["step"][rows]) != 1)) + 1
     parts = []
     for name in ("state", "action", "next_state"):
         parts.append(np.split(_matrix(name, [*columns[name][rows]]), cuts))

@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from occamrl.addresses import stream
 from occamrl.answers.wording import count_of
-from occamrl.arrays import Ints
+from occamrl.arrays import Bools, Ints
 from occamrl.errors import (
     ParameterError,
     UnknownName,
@@ -31,6 +31,7 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.logs import table as cells
+from occamrl.logs.clock import step_numbers
 from occamrl.logs.repairs import Matching, Repairs, Steps
 from occamrl.logs.table import (
     END,
@@ -50,11 +51,13 @@ from occamrl.running.flow import simulate
 
 GROWTH = 0.1  # of the data from one flow to the next
 _LABELS = ("episode", "state", "action", "next_state")
-_ROLES = (*_LABELS, "reward", "terminated", "truncated", "step")
+_ROLES = (*_LABELS, "reward", "terminated", "truncated", "step", "time")
 _SAID = {
     "sorted": "rows were put in order",
+    "gaps_cut": "rows come after a gap, where episodes were cut",
+    "gaps_joined": "rows come after a gap, which was taken for no time",
     "next_state_filled": "next states came from the next row",
-    "no_next_state": "last rows without a next state were dropped",
+    "no_next_state": "rows without a next state were dropped",
     "unlisted": "rows with a state, action or reward that is missing or not in the models "
     "were dropped",
     "rewards_replaced": "rewards were not near the one that the models list, which was taken",
@@ -66,6 +69,8 @@ _SAID = {
 # What is counted, and what that does to the level of the tests.
 _NOTED: dict[str, tuple[str, Literal["kept", "conditional", "void"]]] = {
     "sorted": ("row", "kept"),
+    "gaps_cut": ("row", "conditional"),
+    "gaps_joined": ("row", "conditional"),
     "next_state_filled": ("row", "conditional"),
     "no_next_state": ("row", "conditional"),
     "unlisted": ("row", "void"),
@@ -83,6 +88,17 @@ class _Disorder(LogError):
     """Rows that would have to be sorted."""
 
 
+class Choices(NamedTuple):
+    """What to do with rows that are not as they might be; see :func:`read_log`."""
+
+    tolerance: float | None = None
+    unlisted: str = "error"
+    split: bool = False
+    gaps: str = "cut"
+    every: str | float | None = None
+    rewards: str = "check"
+
+
 class Log:
     """Episodes, one row per step: what :func:`read_log` returns.
 
@@ -95,14 +111,10 @@ class Log:
         table: Table,
         roles: Roles,
         order_by: str | None,
-        tolerance: float | None,
-        unlisted: str,
-        split: bool,
+        choices: Choices,
     ) -> None:
         self.source = table.source
-        self.tolerance = tolerance
-        self.unlisted = unlisted
-        self.split = split
+        self.choices = choices
         self.repairs = Repairs()
         self.coded = False  # whether labels are numbers of the models, and rewards in [0, 1]
         self.states = Labels()
@@ -110,8 +122,14 @@ class Log:
         self.roles = roles
         self._table = table
         self._order_by = order_by
+        # Whoever names a clock wants to hear that it is none; what orders rows need not be one.
+        self._strict = choices.every is not None or (order_by is None and "time" in roles)
+        if order_by is None and "time" in roles:
+            (self._order_by,) = roles["time"]
+        self._first_step: int | None = None  # 0 or 1, as the log counts
+        self.clocked = "step" in roles  # whether it shows where rows are missing
         self._sorted: Rows | None = None
-        if order_by is not None:
+        if self._order_by is not None:
             self._sorted = self._sort()
         try:
             self._count()
@@ -150,6 +168,8 @@ class Log:
         notes = []
         for kind, count in self.report.items():
             unit, guarantee = _NOTED[kind]
+            if kind == "next_state_filled" and self.clocked:
+                guarantee = "kept"  # no row is missing in between
             of = self.repairs.totals[kind]
             notes.append(Note(kind, count, of, unit, self.repairs.examples[kind], guarantee))
         return tuple(notes)
@@ -177,7 +197,8 @@ class Log:
                 continue
             rows: Rows = {"row": np.arange(first, first + size), "episode": np.zeros(size, int)}
             for role in self.roles:
-                rows[role] = self._read_role(role, batch, first, episodes)
+                if role != "time":
+                    rows[role] = self._read_role(role, batch, first, episodes)
             missing = rows["episode"] == MISSING
             refuse(self.field("episode"), missing, None, "a label in every row", first)
             if self._order_by is not None:
@@ -213,7 +234,7 @@ class Log:
             return {"row": np.zeros(0, np.int64)}
         rows: Rows = {}
         for name in list(pieces[0]):  # one after another, since they may be large
-            rows[name] = np.concatenate([piece.pop(name) for piece in pieces])
+            rows[name] = cells.joined(name, [piece.pop(name) for piece in pieces])
         key = rows["step"] if self._order_by is None else rows.pop("order")
 
         ranks = np.zeros(1, np.int64)
@@ -231,12 +252,36 @@ class Log:
         for name in rows:
             rows[name] = rows[name][order]
         key = key[order]
-        same = np.append(False, (np.diff(key) == 0) & (np.diff(rows["episode"]) == 0))
-        expected = (
-            "one row of an episode at a time: a finer order, or more columns that name the episode"
-        )
-        refuse(self._order_by or self.field("step"), same, key, expected, rows["row"])
+        self._refuse_same(rows, key)
+        if self._order_by is not None and "step" not in self.roles:
+            field = str(self._order_by)
+            every = self.choices.every
+            numbers = step_numbers(
+                field, key, rows["episode"], rows["row"], every, strict=self._strict
+            )
+            if numbers is not None:
+                self.clocked = True
+                rows["step"] = numbers
         return rows
+
+    def _refuse_same(self, rows: Rows, key: Array) -> None:
+        """Refuse two rows of an episode at one time; say whether one repeats the other."""
+        same = np.append(False, (key[1:] == key[:-1]) & (np.diff(rows["episode"]) == 0))
+        if not same.any():
+            return
+        i = int(np.argmax(same))
+        told = [name for name in rows if name not in ("row", "episode")]
+        repeats = all(_equal(rows[name][i], rows[name][i - 1]) for name in told)
+        expected = (
+            f"one row of an episode at a time, but row {rows['row'][i - 1]} has the same: "
+            "a finer order, or more columns that name the episode, if units run in parallel"
+        )
+        if repeats:
+            expected = (
+                f"each row once: row {rows['row'][i - 1]} says the same; leave such rows out, "
+                "in pandas by drop_duplicates()"
+            )
+        refuse(self._order_by or self.field("step"), same, key, expected, rows["row"])
 
     def field(self, role: str) -> str:
         """Return the columns of a role, as errors name them."""
@@ -296,7 +341,8 @@ class Log:
         size = number.size
         new = np.append(True, np.diff(rows["episode"]) != 0)
         last = np.append(new[1:], True)
-        step = self._step_numbers(rows, np.flatnonzero(new))
+        step, gap = self._step_numbers(rows, new, repairs)
+        before_gap = np.append(gap[1:] & ~new[1:], False)
         terminated = rows.get("terminated", np.zeros(size, bool))
         for role in ("terminated", "truncated"):
             flag = rows.get(role, terminated)
@@ -309,21 +355,25 @@ class Log:
         state = rows["state"].astype(np.int64)
         action = rows["action"].astype(np.int64)
         told = rows.get("next_state", np.full(size, MISSING)).astype(np.int64)
-        at_end = np.where(terminated, END, MISSING)
-        next_row = np.where(last, at_end, np.append(state[1:], MISSING))
-        next_state = np.where(told == MISSING, next_row, told)
-        broken = ~new & (state != np.roll(next_state, 1))
+        next_state = np.where((told == MISSING) & terminated, END, told)
+        if "next_state" not in self.roles:
+            # What is on the other side of a gap did not follow.
+            following = np.where(before_gap, MISSING, np.append(state[1:], MISSING))
+            next_state = np.where(last, next_state, following)
+        follows = ~new & ~gap & (np.roll(next_state, 1) != MISSING)
+        broken = follows & (state != np.roll(next_state, 1))
         if broken.any():
-            expected = f"the {self.field('next_state')} of the row before"
+            expected = (
+                f"the {self.field('next_state')} of the row before; if rows are missing, name what "
+                "counts them (a column step or time), if units run in parallel, what tells them "
+                "apart"
+            )
             refuse(self.field("state"), broken, self.states.decode(state), expected, number)
-
-        if self.unlisted == "error":
-            kept = next_state != MISSING
+        kept = next_state != MISSING
+        if self.choices.unlisted == "error":
             for role, codes in (("state", state), ("action", action)):
-                expected = 'a label in every row, or unlisted="drop"'
+                expected = 'a label in every row; unlisted="drop" leaves such rows out'
                 refuse(self.field(role), kept & (codes == MISSING), None, expected, number)
-        else:
-            kept = ~last | (told != MISSING) | terminated
         filled = kept & (told == MISSING) & (next_state >= 0)
         reward = rows.get("reward", np.full(size, math.nan))
         episode = rows["episode"]
@@ -333,14 +383,47 @@ class Log:
         repairs.add("ended", terminated, steps.named, int(new.sum()))
         return steps.where(kept)
 
-    def _step_numbers(self, rows: Rows, begin: Ints) -> Ints:
-        """Return the number of each row in its episode; refuse a column that says another."""
-        size = rows["row"].size
-        due = np.arange(size) - np.repeat(begin, np.diff(np.append(begin, size)))
-        step = rows.get("step", due)
-        expected = "0, 1, 2, ... in every episode; name a column that only orders rows in order_by="
-        refuse(self.field("step"), step != due, step, expected, rows["row"], _Disorder)
-        return due
+    def _step_numbers(self, rows: Rows, new: Bools, repairs: Repairs) -> tuple[Ints, Bools]:
+        """Return the number of each row in its episode, from 0, and which come after a gap."""
+        number = rows["row"]
+        begin = np.flatnonzero(new)
+        due = np.arange(number.size) - np.repeat(begin, np.diff(np.append(begin, number.size)))
+        if "step" not in rows:
+            return due, np.zeros(number.size, bool)
+        step = rows["step"].astype(np.int64)
+        field = str(self._order_by)
+        if "step" in self.roles:
+            field = self.field("step")
+            step = step - self._counted_from(step)
+            expected = (
+                "steps that count up from 0 or from 1 in every episode; "
+                "name a column that only orders rows in order_by="
+            )
+            back = (step < 0) | (~new & (np.diff(step, prepend=0) <= 0))
+            refuse(field, back, rows["step"], expected, number, _Disorder)
+        passed = np.where(new, step + 1, np.diff(step, prepend=0))
+        gap = passed > 1
+
+        def example(i: int) -> str:
+            if new[i]:
+                return f"row {number[i]}, which is step {step[i] + 1} of its episode"
+            return f"row {number[i]}, {passed[i]} steps after row {number[i - 1]}"
+
+        if self.choices.gaps == "error" and gap.any():
+            i = int(np.argmax(gap))
+            expected = 'no row to be missing; gaps="cut" uses what is there'
+            raise LogError(field, index=(int(number[i]),), got=example(i), expected=expected)
+        if self.choices.gaps == "join":
+            repairs.add("gaps_joined", gap, example)
+            return due, np.zeros(number.size, bool)
+        repairs.add("gaps_cut", gap, example)
+        return step, gap
+
+    def _counted_from(self, step: Ints) -> int:
+        """Return whether a column counts steps from 0 or from 1, as its first rows show."""
+        if self._first_step is None:
+            self._first_step = int(step.min() == 1)
+        return self._first_step
 
     # What a log is used for -----------------------------------------------------------------------
 
@@ -435,6 +518,8 @@ def _roles_of(
             if part not in names:
                 raise UnknownName(f"columns[{role!r}]", got=part, known=map(str, names))
         roles[role] = parts
+    if "time" in roles and "time" not in asked and "step" in roles:
+        del roles["time"]  # steps count already
     if "next_state" in roles and len(roles["next_state"]) != len(roles["state"]):
         expected = (
             f"as many columns as the state has, {len(roles['state'])}; "
@@ -459,7 +544,10 @@ def read_log(
     columns: Mapping[str, str | Sequence[str] | None] | None = None,
     *,
     order_by: str | None = None,
+    every: str | float | None = None,
+    gaps: str = "cut",
     tolerance: float | None = None,
+    rewards: str = "check",
     unlisted: str = "error",
     split: bool = False,
 ) -> Log:
@@ -486,31 +574,52 @@ def read_log(
         list of rows.
     columns : dict, optional
         The column of each role, several for a tuple: episode, state, action, next_state, reward,
-        ended, truncated, step; by default the column of that name. ``next_state: None``: that of
-        the next row. ``episode: None``: one sequence, which is cut where it ended.
+        ended, truncated, step, time; by default the column of that name. ``next_state: None``: that
+        of the next row. ``episode: None``: one sequence, which is cut where it ended.
     order_by : str, optional
-        A column of numbers or dates. With it, or with a column ``step``, rows may come in any
-        order.
+        A column of numbers or dates. With it, or with a column ``step`` or ``time``, rows may come
+        in any order.
+    every : str or float, optional
+        How long a step lasts, by the column ``time`` or ``order_by``: "1D", "15min", "1M" (of the
+        calendar), 0.05. By default the median difference of two rows, if all are whole multiples.
+    gaps : "cut" | "error" | "join"
+        What to do where steps or times show that rows are missing: cut the episode, so that what
+        happened in between is unknown; refuse the log; or take the next row for what came next,
+        which is right where nothing happens in between, as at weekends.
     tolerance : float, optional
         How far a reward may be from one that the models list, in the unit of the log; by default
         0.001 of their range.
+    rewards : "check" | "model"
+        Refuse rewards that contradict those of the models in 1 % of the rows; or take the models'.
     unlisted : "error" | "drop"
         What to do with rows whose state, action or reward is missing or not in the models.
     split : bool
         Cut episodes that are longer than the horizon into pieces: right for systems that go on.
     """
     if isinstance(source, Log):
-        if columns is not None or order_by is not None:
+        if columns is not None or order_by is not None or every is not None:
             expected = "what it was read from, to read it with other columns"
             raise ParameterError("log", got=repr(source), expected=expected)
         return source
     require_choice("unlisted", unlisted, ("error", "drop"))
+    require_choice("gaps", gaps, ("cut", "error", "join"))
+    require_choice("rewards", rewards, ("check", "model"))
     if tolerance is not None:
         require_number("tolerance", tolerance, 0.0, math.inf)
     table = open_table(source)
     if order_by is not None and order_by not in table.names:
         raise UnknownName("order_by", got=order_by, known=map(str, table.names))
-    return Log(table, _roles_of(columns, table.names), order_by, tolerance, unlisted, split)
+    roles = _roles_of(columns, table.names)
+    if every is not None and order_by is None and "time" not in roles:
+        expected = 'None, or the column that tells times: columns={"time": ...} or order_by='
+        raise ParameterError("every", got=repr(every), expected=expected)
+    choices = Choices(tolerance, unlisted, split, gaps, every, rewards)
+    return Log(table, roles, order_by, choices)
+
+
+def _equal(one: Any, two: Any) -> bool:
+    """Return whether two cells say the same; both may be empty."""
+    return bool(one == two or (one != one and two != two))
 
 
 def simulate_log(mdp: FiniteMDP | Problem, *, episodes: int, seed: int = 0) -> Log:

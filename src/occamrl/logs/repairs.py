@@ -127,8 +127,8 @@ class Matching:
         elif log.coded:
             self.rewards = RewardMap()
         self.tolerance = SAME_REWARD
-        if log.tolerance is not None:
-            self.tolerance = log.tolerance / self.rewards.scale
+        if log.choices.tolerance is not None:
+            self.tolerance = log.choices.tolerance / self.rewards.scale
         origin = self.outcomes.pair // known.actions
         self.can_be_left = np.zeros(known.states, bool)  # [S]
         self.can_be_left[origin[self.outcomes.next_state != origin]] = True
@@ -153,7 +153,7 @@ class Matching:
         bad = missing
         if role == "next_state":
             bad = missing & ~block.terminated  # where an episode ends, its name does not matter
-        if self.log.unlisted == "error" and bad.any():
+        if self.log.choices.unlisted == "error" and bad.any():
             decoded = self.labels[kind].decode(codes)
             expected = self._expected(kind, decoded[int(np.argmax(bad))])
             refuse(self.log.field(role), bad, decoded, expected, block.row)
@@ -184,7 +184,7 @@ class Matching:
         """Cut episodes that are longer than the horizon, or refuse them; count shorter ones."""
         horizon = self.known.horizon
         piece, step = np.divmod(block.step, horizon)
-        if not self.log.split:
+        if not self.log.choices.split:
             expected = (
                 f"at most {horizon} steps, from 0: a problem with horizon={self.log.longest}, "
                 "or read_log(..., split=True)"
@@ -219,7 +219,7 @@ class Matching:
         # Not a number is far from every one.
         far = ~(np.abs(paid - base - bonuses[nearest]) <= self.tolerance)
         vague = far & (bonuses[highest] - bonuses[lowest] > SAME_REWARD)
-        if self.log.unlisted == "error":
+        if self.log.choices.unlisted == "error":
             self._refuse_vague(vague, block)
         if known.rewards_known:
             replaced = far & ~vague & ~np.isnan(paid)

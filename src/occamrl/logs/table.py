@@ -319,6 +319,15 @@ def read_order(field: str, column: Column, first: int) -> Array:
     raise LogError(field, index=(first,), got=repr(texts[0]), expected=expected)
 
 
+def joined(field: str, parts: Sequence[Array]) -> Array:
+    """Return the parts of a column as one; refuse those of different kinds."""
+    kinds = {part.dtype.kind in "mM" for part in parts}
+    if len(kinds) > 1:
+        expected = "numbers or dates, in one form in all rows"
+        raise LogError(field, got="numbers and dates", expected=expected)
+    return np.concatenate(parts)
+
+
 # Tables -------------------------------------------------------------------------------------------
 
 
