@@ -39,7 +39,7 @@ T = TypeVar("T")
 DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
-    "baselines": ("rivals:ladder",),
+    "baselines": ("rivals:ladder", "selection:evidence", "selection:linear"),
     "continuous-states": tuple(
         f"control:{name}" for name in ("validity", "power", "views", "sensitivity", "returns")
     ),

@@ -29,6 +29,8 @@ PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` r
     "occam:coverage",
     "occam:mixtures",
     "rivals:ladder",
+    "selection:evidence",
+    "selection:linear",
     "rivals:linear_river_swim",
     "simulators:logs",
 )
