@@ -3,6 +3,7 @@
     python -m studies.robustness kill --count 200      kills an experiment, goes on, and compares
     python -m studies.robustness damage --count 1000   flips bits of files and cuts them
     python -m studies.robustness storage               60 faults of the disk
+    python -m studies.robustness interrupt             presses Ctrl-C at random moments
 
 A folder that was killed equals one that nobody killed, damaged files are refused by their names,
 and every fault of the disk is reported and gone with another try. Each study raises at the first
@@ -21,6 +22,7 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -57,6 +59,8 @@ parameters = {{ replan = 0.0 }}
 [[agent]]
 name = "UniformRandom"
 """
+STARTED = 0.15  # seconds until Python runs the command's first lines, on a machine that is not busy
+LOADED = 2.0  # and in which it has begun to play
 QUICK = 0.02  # seconds between checkpoints
 SAME = (  # what a record must have in common with that of an experiment that nobody killed
     "cell",
@@ -373,18 +377,46 @@ def storage(work: Path, count: int = 60) -> Facts:
     return {"faults, all reported, and gone with another try": len(faults)}
 
 
+# Ctrl-C ------------------------------------------------------------------------------------------
+
+
+def interrupt(work: Path, count: int, seed: int = 0) -> Facts:
+    """Press Ctrl-C at random moments of a command; it ends with code 130 and one line."""
+    draw = np.random.default_rng(seed)
+    experiment_in(work, 4_000_000)
+    command = [sys.executable, "-m", "occamrl", "run", str(work / "robust.toml"), "--workers", "1"]
+    codes = Counter[int]()
+    bar = Progress("interrupt", count, None, "times")
+    for number in range(count):
+        folder = work / f"interrupted-{number}"
+        process = subprocess.Popen(  # noqa: S603  # this package's own command
+            [*command, "--folder", str(folder)], stderr=subprocess.PIPE, text=True
+        )
+        # Before it can listen Python itself answers, in its own words.
+        time.sleep(STARTED + draw.random() * LOADED)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        codes[process.returncode] += 1
+        if process.returncode != 130 or "Traceback" in said:
+            raise AssertionError(f"code {process.returncode}: {said}")
+        bar.update(number + 1)
+    bar.close()
+    return {"interrupts": count, "codes": dict(codes)}
+
+
 def main() -> int:
     """Run one study and print what was done."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("study", choices=("kill", "damage", "storage"))
+    parser.add_argument("study", choices=("kill", "damage", "storage", "interrupt"))
     parser.add_argument("--count", type=int, help="kills, cases or faults")
     options = parser.parse_args()
     studies: dict[str, tuple[Callable[[Path, int], Facts], int]] = {
         "kill": (kill, 200),
         "damage": (damage, 1_000),
         "storage": (storage, 60),
+        "interrupt": (interrupt, 100),
     }
     study, usual = studies[options.study]
     with tempfile.TemporaryDirectory(prefix="occamrl-") as work:
