@@ -592,3 +592,18 @@ def test_the_page_of_an_answer_in_a_browser(
     assert min(widths) > 200
     assert "two $ signs $" in watched.page.inner_text("h1")
     watched.require_quiet()
+
+
+def test_figures_have_axes_of_their_own() -> None:
+    import matplotlib.pyplot as plt
+
+    problem = orl.make_problem("patchy-ice")
+    result = orl.run(orl.Occam(ladder=orl.Ladder.of_problem(problem)), problem, episodes=20)
+    plt.figure()
+    plt.loglog([1, 10], [1, 10])
+    others = plt.gca()
+    assert result.plot_policy() is not others
+    assert result.answer.plot() is not others
+    assert result.plot() is not others
+    assert len(others.lines) == 1
+    plt.close("all")

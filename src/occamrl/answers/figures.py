@@ -94,6 +94,15 @@ def text_of(name: object) -> str:
     return text.replace("$", r"\$")
 
 
+def axes_or_new(axes: Axes | None) -> Axes:
+    """Return axes; new ones, on a figure of their own, unless some are given."""
+    import matplotlib.pyplot as plt
+
+    if axes is not None:
+        return axes
+    return plt.figure(layout="constrained").add_subplot()
+
+
 def number(value: float, _: object = None) -> str:
     """Return a number as an axis shows it: 10,000 but 1e9."""
     if value and not 1e-4 <= abs(value) < 1e6:
@@ -350,8 +359,7 @@ def draw_policy(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    if axes is None:
-        axes = plt.gca()
+    axes = axes_or_new(axes)
     policy, state_names, action_names = result.named_policy(states, actions)
     count = len(action_names)
     colours: list[Any] = list(COLOURS[:-1])
@@ -388,9 +396,7 @@ def draw_policy(
 
 def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
     """Draw how many times worse than the best explanation each class is, as data grew."""
-    import matplotlib.pyplot as plt
-
-    axes = plt.gca() if axes is None else axes
+    axes = axes_or_new(axes)
     rows = np.array(
         answer.history
         if len(answer.history)

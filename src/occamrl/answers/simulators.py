@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from occamrl.answers.answer import Answer
+from occamrl.answers.figures import axes_or_new
 from occamrl.answers.html import paragraphs, picture, table
 from occamrl.answers.wording import misfit_sentence, times
 from occamrl.errors import NotAvailable
@@ -34,7 +34,7 @@ def draw_predictions(answer: Answer, axes: Axes | None = None) -> Axes:
     That is a mean and two deviations either way.
     """
     weigher = _weigher(answer)
-    axes = plt.gca() if axes is None else axes
+    axes = axes_or_new(axes)
     path = weigher.predictions(answer.state)
     names = weigher.system.coordinates[:_MOST_COORDINATES]
     steps = np.arange(1, 1 + len(path.observed))
@@ -79,7 +79,7 @@ def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
     With them, what was learned of the errors, with other features at their middle.
     """
     weigher = _weigher(answer)
-    axes = plt.gca() if axes is None else axes
+    axes = axes_or_new(axes)
     member = answer.state["members"].heaviest(answer.chosen - 1)
     shift = shift_of(answer.state["errors"], member)
     path = weigher.predictions(answer.state)
