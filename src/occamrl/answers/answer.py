@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from occamrl.answers import wording
+from occamrl.answers.today import Today
 from occamrl.answers.wording import Sentence
 from occamrl.arrays import Floats
 from occamrl.errors import NotAvailable, OccamRLError
@@ -64,7 +65,6 @@ _LOOKED = 0.5  # the share of what the next class adds that is ruled out by data
 _COUNTED = ("list", "simulators")  # ladders whose members can be counted
 _WIDE = 0.1  # the share of a worth from which on its range is called wide
 _NEGLIGIBLE = 1e-6  # the share of a worth that is no difference
-_NEVER_TRIED = 1e-9  # the share of actions that a log does not show
 
 
 class MoreData(NamedTuple):
@@ -96,7 +96,7 @@ class Answer:
     source: str = ""  # of the data, in words
     history: Sequence[Sequence[float]] = ()  # episodes or steps, and the evidence by then
     changed: bool = False  # whether the class chosen is one of the second half of a run
-    actions_seen: Floats | None = None  # [S, A] how often each was chosen, of logs
+    log: Today | None = None  # what was played in a log
     more: MoreData | None = None
     returns: Sequence[float] = ()  # of a controller's episodes
     reward_error: float = 0.0  # by which rewards that came differ from the system's, per step
@@ -514,21 +514,72 @@ class Answer:
 
         return self._interval(difference)
 
-    @cached_property
+    @property
     def today(self) -> Floats | None:
-        """The policy that a log shows, as frequencies [H, S, A]; None without a log."""
-        if self.actions_seen is None or not isinstance(self.known, Known):
-            return None
-        share = np.where(self.known.allowed, _NEVER_TRIED, 0.0) + self.actions_seen
-        frequency = share / share.sum(axis=1, keepdims=True)
-        return np.tile(frequency, (self.known.horizon, 1, 1))
+        """An estimate of the policy that a log shows [H, S, A]; None without a log.
+
+        It is step by step, and drawn to that of all steps where a step was seldom seen. The gain
+        does without it.
+        """
+        return None if self.log is None else self.log.frequencies
 
     @cached_property
     def gain(self) -> Interval | None:
-        """How much more the recommended policy earns than today's; None without a log."""
-        if self.today is None:
+        """How much more the recommended policy earns than the log's; None without a log.
+
+        Model by model, with the error of what the log's episodes happen to show. Its range misses
+        with a probability of at most delta for the models and about delta for the episodes.
+        """
+        log = self.log
+        if log is None:
             return None
-        return self.compared_with(self.today)
+        return self._ranged(
+            lambda world: _minus(log.regret(world, self.delta), self._regret(world))
+        )
+
+    @cached_property
+    def today_worth(self) -> Interval | None:
+        """What the log's policy earns in an episode, by the models; None without a log."""
+        log = self.log
+        if log is None:
+            return None
+
+        def worth(world: World) -> Interval:
+            regret = log.regret(world, self.delta)
+            best = self._optimum(world)
+            return Interval(best - regret.value, best - regret.high, best - regret.low)
+
+        return self._ranged(worth)
+
+    @cached_property
+    def luck(self) -> Interval | None:
+        """What the log's episodes earned in excess of what the models say; None if not known."""
+        log = self.log
+        if log is None or log.mean_return is None:
+            return None
+        return self._ranged(lambda world: log.luck(world, self._optimum(world), self.delta))
+
+    def _optimum(self, world: World) -> float:
+        """Return what the optimal policy of a world earns in it."""
+        return float(self.worlds.returns(self.worlds.policy(world), world).mean())
+
+    def _regret(self, world: World) -> float:
+        """Return what the recommended policy loses in a world."""
+        return self._optimum(world) - float(self.worlds.returns(self._recommended, world).mean())
+
+    def _ranged(self, worth: Callable[[World], Interval]) -> Interval:
+        """Return the hull of ranges over all worlds that are possible."""
+        ranges = [worth(self._best)]
+        if self.misspecified:
+            return Interval(ranges[0].value, math.nan, math.nan)
+
+        def value(world: World) -> Floats:
+            ranges.append(worth(world))
+            return np.array([ranges[-1].value])
+
+        self._extremes(value)
+        low = min(found.low for found in ranges)
+        return Interval(ranges[0].value, low, max(found.high for found in ranges))
 
     def negligible(self, difference: Interval) -> bool:
         """Return whether a difference of worths is none, whatever is true."""
@@ -541,16 +592,36 @@ class Answer:
         width = self.worth.high - self.worth.low
         return width <= _WIDE * max(abs(self.worth.value), self.known.unit.scale)
 
+    @cached_property
+    def steps_in_pairs(self) -> Floats:
+        """In how many steps of an episode the recommended policy takes each pair [S, A].
+
+        In the best model; the average number.
+        """
+        assert isinstance(self.known, Known)  # noqa: S101  # as exact worlds are
+        steps = np.zeros((self.known.states, self.known.actions))
+        visits = cast(FiniteWorlds, self.worlds).visits(self._recommended, self._best)
+        for h, share in enumerate(visits):
+            share = np.where(self.known.absorbing, 0.0, share)
+            steps[np.arange(self.known.states), self._recommended[h]] += share
+        return steps
+
     @property
     def untried_actions_taken(self) -> list[Any]:
         """The actions that a log never shows and the recommended policy takes."""
-        if self.actions_seen is None or not isinstance(self.known, Known):
+        if self.log is None or not isinstance(self.known, Known):
             return []
-        policy = np.asarray(self._recommended)
-        reached = cast(FiniteWorlds, self.worlds).reached(policy)
-        taken = np.unique(policy[:, reached])
-        never = self.actions_seen.sum(axis=0) == 0.0
-        return [self.known.action_name(int(a)) for a in taken if never[a]]
+        taken = self.steps_in_pairs.sum(axis=0) > 0.0
+        never = np.flatnonzero(taken & ~self.log.pairs.any(axis=0))
+        return [self.known.action_name(a) for a in never.tolist()]
+
+    @property
+    def untried_share(self) -> float:
+        """The share of the recommended policy's steps in pairs that a log never shows."""
+        if self.log is None:
+            return 0.0
+        steps = self.steps_in_pairs
+        return float(steps[self.log.pairs == 0.0].sum() / max(steps.sum(), 1e-300))
 
     @cached_property
     def simple_policies(self) -> dict[str, PolicyRule]:
@@ -673,6 +744,10 @@ class Answer:
         text = json.dumps(data, default=str)
         plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
         return plain
+
+
+def _minus(regret: Interval, own: float) -> Interval:
+    return Interval(regret.value - own, regret.low - own, regret.high - own)
 
 
 def answer_of(result: Result) -> Answer:

@@ -10,11 +10,21 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
 from occamrl.naming import spoken
-from occamrl.protocols import ErrorMisfit, Interval, Misfit, OutcomeMisfit, ParameterRange
+from occamrl.protocols import (
+    ErrorMisfit,
+    Interval,
+    Known,
+    Misfit,
+    OutcomeMisfit,
+    ParameterRange,
+)
 
 if TYPE_CHECKING:
     from occamrl.answers.answer import Answer
+    from occamrl.answers.today import Today
 
 Kind = Literal["which", "what to do", "worth", "matter", "try", "next", "assumed"]
 
@@ -32,6 +42,7 @@ _LABELS = {"next": "Next", "what to do": "What to do"}
 _MOST_NAMED = 8  # things that a sentence lists
 _MISFITS_NAMED = 3
 _CLOSE = 0.1  # the share of a worth within which two policies do about as well
+_RESTS_ON_UNTRIED = 0.1  # the share of steps in untried pairs from which on one is warned
 _BILLION = math.log(1e9)
 _TINY = 1e-6  # numbers below which are written with an exponent
 _EQUAL = 1e-9  # the share of an amount below which two amounts are equal
@@ -521,7 +532,7 @@ def does_it_matter(answer: Answer) -> list[Sentence]:
             outcome = f"It costs {compared(answer, gain)} than today's."
         if answer.negligible(gain):
             outcome = "It earns about as much as today's."
-        texts.append(outcome)
+        texts += [outcome, *_log_and_models(answer)]
     for name, loss in answer.price_of_simplicity.items():
         texts.append(f"The best policy of {name!r} would {_loss(answer, loss)}.")
     return [Sentence("matter", text) for text in texts]
@@ -539,6 +550,28 @@ def what_to_try(answer: Answer) -> list[Sentence]:
         pairs.append(f"action {spoken(pair.action)} in state {spoken(pair.state)}")
     text = f"What might be better, in some model that is left: {listed(pairs)}."
     return [Sentence("try", text)]
+
+
+def _log_and_models(answer: Answer) -> list[str]:
+    """Say what the log earned, and what the models say of the policy that made it."""
+    luck = answer.luck
+    today = answer.today_worth
+    if luck is None or today is None or answer.log is None or answer.log.mean_return is None:
+        return []
+    mean = answer.log.mean_return
+    verb = "earned"
+    if today.high < 0.0 and mean < 0.0:
+        verb = "cost"
+        mean = -mean
+        today = _reversed(today)
+    earned = f"Today's policy {verb} {money(answer, mean)} per episode in the log"
+    says = f"the models that are left say {money_range(answer, today)}"
+    if luck.low > 0.0 or luck.high < 0.0:
+        return [
+            f"Warning: {earned}, and {says}. That differs by more than chance: look at the rewards "
+            "of your models, or for reasons of actions that the log does not show."
+        ]
+    return [f"{earned}; {says}."]
 
 
 # What next ----------------------------------------------------------------------------------------
@@ -566,12 +599,13 @@ def _advice(answer: Answer) -> str:
     if answer.negligible(gain):
         return "keep today's policy: this one is worth about the same."
     if gain.low > 0.0:
-        if answer.untried_actions_taken:
+        if answer.untried_actions_taken or answer.untried_share > _RESTS_ON_UNTRIED:
             return (
-                "try it, and watch what happens: its gain rests on what your models say of "
-                "actions that the log never shows."
+                "try it, and watch what happens: it is better in every model that is left, which "
+                "rests on what they say of what the log never tried."
             )
-        return "use it: in every model that is left it is better than today's."
+        searched = ", as far as was searched," if answer.ladder.box else ""
+        return f"use it: in every model that is left{searched} it is better than today's."
     if gain.high <= 0.0 or gain.value <= -gain.low:
         return "keep today's policy while you collect more data: this one may be worse."
     return (
@@ -641,7 +675,68 @@ def what_was_assumed(answer: Answer) -> list[Sentence]:
         "What comes next depends on the state and the action alone, and actions were chosen by "
         "what the data show, for no hidden reason."
     )
+    if isinstance(answer.known, Known):
+        rewards = "known, and those of the models" if answer.known.rewards_known else "not known"
+        texts.append(f"Rewards are {rewards}.")
+        if answer.log is not None and not answer.misspecified:
+            texts += _assumed_of_a_log(answer, answer.known, answer.log)
     return [*(Sentence("assumed", text) for text in texts), *data_sentences(answer)]
+
+
+def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
+    """Say where a log has been, and what was assumed of the policy that made it."""
+    pairs = log.pairs
+    allowed = known.allowed & ~known.absorbing[:, None]
+    states = int(pairs.any(axis=1).sum())
+    possible = int(allowed.any(axis=1).sum())
+    tried = int((pairs > 0.0).sum())
+    texts = [
+        f"The log has been in {states:,} of {count_of(possible, 'state')}, and has tried "
+        f"{tried:,} of {count_of(int(allowed.sum()), 'pair')} of a state and an action."
+    ]
+    never = np.flatnonzero(allowed.any(axis=0) & ~pairs.any(axis=0)).tolist()
+    names = [spoken(known.action_name(a)) for a in never]
+    if not (answer.valued and answer.worlds.exact):
+        if names:
+            texts.append(f"It never shows {_actions(names)}.")
+        return texts
+    taken = [spoken(name) for name in answer.untried_actions_taken]
+    spared = [name for name in names if name not in taken]
+    if taken:
+        texts.append(
+            f"It never shows {_actions(taken)}, which the recommended policy takes: what follows "
+            "is what your models say, and nothing in the log has tested that."
+        )
+    if spared:
+        texts.append(
+            f"It never shows {_actions(spared)}, which the recommended policy does not take."
+        )
+    share = answer.untried_share
+    if share > 0.0:
+        texts.append(
+            f"The recommended policy is in pairs that the log never tried in {percent(share)} of "
+            "its steps: there it rests on what the models infer from other pairs."
+        )
+    episodes = count_of(sum(log.episodes), "episode")
+    texts.append(
+        f"Today's policy is what these {episodes} did, taken as they came; the range of its "
+        "comparison allows for chance among them, about as rarely wrong as the rest."
+    )
+    return texts
+
+
+def _actions(names: Sequence[str]) -> str:
+    noun = "action" if len(names) == 1 else "actions"
+    return f"{noun} {listed(names)}"
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, never rounded to nothing or to all."""
+    if share < 0.01:
+        return "less than 1 %"
+    if 0.99 < share < 1.0:
+        return "over 99 %"
+    return f"{100 * share:.0f} %"
 
 
 # Questions ----------------------------------------------------------------------------------------

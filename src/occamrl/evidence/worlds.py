@@ -224,7 +224,7 @@ class FiniteWorlds:
         """Return pairs that a policy does not take and that may be better in some world.
 
         What a pair may gain in a world is the sum over steps of the chance to be in its state times
-        the advantage of its action; of the worlds the one counts in which that is largest.
+        the advantage of its action, discounted; the world counts in which that is largest.
         """
         if self.judgement.misspecified:
             return []
@@ -237,9 +237,10 @@ class FiniteWorlds:
             values = bellman.evaluate([kernel], policy)
             scale = max(scale, abs(float(self.law @ values[0])))
             here = np.zeros_like(gained)
-            for h, visits in enumerate(self._visits(policy, kernel)):
+            for h, visits in enumerate(self.visits(policy, FiniteWorld(kernel, 0, np.nan))):
                 advantage = bellman.lookahead(kernel, values[h + 1]) - values[h][:, None]
-                here += visits[:, None] * np.maximum(advantage, 0.0)
+                weight = self.known.discount**h * visits
+                here += weight[:, None] * np.maximum(advantage, 0.0)
             gained = np.maximum(gained, here)
         # what the policy takes in the same state, at another step, is tried anyhow
         for actions in policy:
@@ -253,11 +254,12 @@ class FiniteWorlds:
                 pairs.append(DoubtfulPair(state, self.known.action_name(a), share))
         return pairs
 
-    def _visits(self, policy: Ints, kernel: bellman.Kernel) -> Iterator[Floats]:
-        """Yield the chance to be in each state [S] at each step, discounted."""
+    def visits(self, policy: Ints, world: FiniteWorld) -> Iterator[Floats]:
+        """Yield the chance to be in each state [S] at each step of a policy in a world."""
         visits = self.law.copy()
         states = np.arange(self.known.states)
         for actions in policy:
             yield visits
+            pairs = states * self.known.actions + actions
             # the matrix has the discount inside
-            visits = np.asarray(kernel.matrix[states * self.known.actions + actions].T @ visits)
+            visits = np.asarray(world.kernel.matrix[pairs].T @ visits) / self.known.discount

@@ -31,6 +31,7 @@ import numpy as np
 
 from occamrl.addresses import generator
 from occamrl.answers.answer import Answer, MoreData
+from occamrl.answers.today import Today
 from occamrl.arrays import Floats
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.envs.ladder_file import LadderSpec, read_ladder
@@ -164,7 +165,7 @@ class Reading:
         self.ladder = ladder
         self.known = known
         self.episodes = 0
-        self.actions_seen = np.zeros((known.states, known.actions))
+        self.log = Today(known)
         self.history: list[list[float]] = []
         # value rows need targets that were fixed before: those that ARL-GEN would plan for
         self._planner: ARLGen | None = None
@@ -186,7 +187,7 @@ class Reading:
         else:
             plan = self._planner.plan(self.known, self._learned, generator(0, "select"))
             self._planner.learn(self.known, self._learned, plan, flow)
-        np.add.at(self.actions_seen, (flow.state, flow.action), flow.count)
+        self.log.add(flow)
         self.episodes += flow.episodes
         judgement = self.evidence.judge(self.state)
         self.history.append([self.episodes, *judgement.against.tolist()])
@@ -202,7 +203,7 @@ class Reading:
             steps=log.rows,
             source=log.source,
             history=self.history,
-            actions_seen=self.actions_seen,
+            log=self.log,
             notes=log.notes,
         )
         richer = answer.chosen < len(self.ladder.names)
