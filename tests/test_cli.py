@@ -276,13 +276,17 @@ def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_t
     assert ok("act", "shop.npz", *model, "--state", "2+Tue").strip() in ("none", "some")
     # another episode, this one was cut off
     assert ok("act", "shop.npz", *monday, "--begin").strip() == action
-    new = ok("act", "none-yet.npz", *monday)
+    new = ok("act", "none-yet.npz", *monday, "--new")
     assert new.strip() in ("none", "some")
     for same in ("2,Mon", "(2, 'Mon')"):
-        assert ok("act", "none-yet.npz", *model, "--state", same) == new
+        assert ok("act", "none-yet.npz", *model, "--state", same, "--new") == new
+    assert not Path("none-yet.npz").exists()
 
     wrong = {
         ("act", "shop.npz", "--state", "2+Mon"): "no file can hold",
+        ("act", "shpo.npz", *monday): "no such file",
+        ("observe", "shpo.npz", *monday, *step): "no such file",
+        ("observe", "shop.npz", *monday, *step, "--new"): "a file that exists",
         ("act", "shop.npz", "--model", "shop.py:model", "--state", "2+Mon"): "another one",
         ("select", "log.csv"): "one of them",
         ("select", "log.csv", "--model", "shop:ladder"): "FILE.py:NAME",
@@ -295,6 +299,31 @@ def test_a_log_and_a_model_of_yours_make_an_answer_a_page_and_an_agent_that_is_t
     for mistaken, message in wrong.items():
         result = call(*mistaken)
         assert (result.exit_code, message in result.stderr) == (2, True), result.output
+
+
+def test_a_spoiled_log_is_mended_as_asked_and_what_was_done_is_printed(elsewhere: Path) -> None:
+    (elsewhere / "shop.py").write_text(SHOP)
+    header, *lines = shop_log(40).splitlines()
+    lost = [line for i, line in enumerate(lines) if i % 7 != 3 or i % 5]
+    (elsewhere / "log.csv").write_text("\n".join([header + ",euro", *(row + ",9" for row in lost)]))
+    roles = "episode=month,state=stock+weekday,action=ordered,time=date"
+    words = ("select", "log.csv", "--model", "shop.py:ladder", "--columns", roles)
+    printed = call(*words, "--every", "1", "--policy", "policy.csv").stdout
+    assert f"8 of {len(lost)} rows come after a gap" in printed
+    assert Path("policy.csv").read_text().count("\n") > 1
+    refused = call(*words, "--gaps", "error")
+    assert (refused.exit_code, "2 steps after row" in refused.stderr) == (2, True)
+    assert "which was taken for no time" in call(*words, "--gaps", "join").stdout
+
+    paid = (*words[:-1], f"{roles},reward=euro")
+    refused = call(*paid)
+    assert (refused.exit_code, "contradict" in refused.stderr) == (2, True)
+    assert "as you asked" in call(*paid, "--rewards", "model").stdout
+    long = "\n".join([header, *(f"0,{i},2,{('Mon', 'Tue')[i % 2]},none" for i in range(20))])
+    (elsewhere / "long.csv").write_text(long)
+    one = ("select", "long.csv", *words[2:])
+    assert call(*one).exit_code == 2
+    assert "were cut from longer episodes" in call(*one, "--split").stdout
 
 
 def test_the_commands_of_practitioners_come_first() -> None:

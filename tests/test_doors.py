@@ -195,7 +195,7 @@ def test_gaps_are_refused_or_joined_if_asked() -> None:
         orl.read_log(there, columns, gaps="error")
     assert (caught.value.field, caught.value.index) == ("day", (4,))
     assert "3 steps after row 3" in str(caught.value)
-    joined = orl.read_log(there, columns, gaps="join")
+    joined = orl.read_log(there, columns, gaps="join", rewards="model")
     assert joined.report["gaps_joined"] == 1
     assert "1 of 18 rows come after a gap" in str(orl.select(joined, LADDER.only(1)))
     assert transitions(joined) == pieces_of(
@@ -260,3 +260,129 @@ def test_rows_that_are_there_twice_are_told_from_units_that_run_in_parallel() ->
     other = [{**row, "month": 0, "state": 4} for row in rows]
     with pytest.raises(LogError, match="more columns that name the episode"):
         orl.read_log([*rows, *other], COLUMNS, order_by="day")
+
+
+# Rewards and rows that contradict the models ------------------------------------------------------
+
+
+def spoiled(column: str, rows: list[Row], change: Any, every: int = 1) -> list[Row]:
+    return [
+        {**row, column: change(row[column])} if i % every == 0 else row
+        for i, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda euro: -euro, "the opposite sign"),
+        (lambda euro: 100.0 * euro, "100 times as large"),
+        (lambda euro: -0.01 * euro, "0.01 times as large, with the opposite sign"),
+        (lambda euro: euro + 3.5, "3.5 larger everywhere"),
+        (lambda euro: 2.0 * euro - 1.0, "2 times as large plus -1"),
+        (lambda euro: np.sin(1e3 * euro), "no one factor or offset"),
+        (lambda euro: float(round(euro)), "rounded: tolerance=0.5"),
+    ],
+)
+def test_rewards_that_contradict_the_model_are_refused_with_the_likely_reason(
+    change: Any, reason: str
+) -> None:
+    rows = spoiled("reward", shop_rows(30), change)
+    with pytest.raises(LogError) as caught:
+        orl.select(orl.read_log(rows, COLUMNS), LADDER)
+    assert caught.value.field == "reward"
+    assert reason in str(caught.value)
+    first = next(i for i, row in enumerate(shop_rows(30)) if row["reward"] != rows[i]["reward"])
+    assert caught.value.index == (first,)
+    assert f"{shop_rows(30)[first]['reward']:g}" in str(caught.value)
+
+
+def test_few_such_rewards_are_told_and_the_models_are_taken_if_asked() -> None:
+    rows = shop_rows(30)
+    told = orl.select(
+        orl.read_log(spoiled("reward", rows, lambda euro: euro + 1.0, 150), COLUMNS), LADDER
+    )
+    assert kinds(told.notes) == {"rewards_replaced": 2}
+    assert "2 of 300 rows have rewards that contradict" in str(told)
+    flipped = spoiled("reward", rows, lambda euro: -euro)
+    answer = orl.select(orl.read_log(flipped, COLUMNS, rewards="model"), LADDER)
+    plain = orl.select(orl.read_log(rows, COLUMNS), LADDER)
+    assert answer.interval == plain.interval
+    assert kinds(answer.notes).keys() == {"rewards_models"}
+    assert "as you asked" in str(answer)
+    silent = orl.read_log([{**row, "reward": None} for row in rows], COLUMNS)
+    assert "300 of 300 rows have no reward" in str(orl.select(silent, LADDER))
+
+
+def test_an_agent_that_refuses_the_rewards_of_a_log_has_learned_nothing_of_it() -> None:
+    rows = spoiled("reward", shop_rows(30), lambda euro: -euro)
+    agent = orl.Agent(orl.Occam(ladder=LADDER))
+    with pytest.raises(LogError):
+        agent.learn_from(orl.read_log(rows, COLUMNS))
+    assert agent.result.total_episodes == 0
+
+
+def test_an_impossible_row_is_named_and_left_out_only_if_asked() -> None:
+    rows = shop_rows(30)
+    rows[137] |= {"state": 4, "action": 0, "next_state": 0, "reward": None}
+    rows[136] |= {"next_state": None}
+    rows[138]["state"] = 0
+    rows[138]["reward"] = rows[138]["next_state"] = None
+    answer = orl.select(orl.read_log(rows, COLUMNS), LADDER)
+    assert answer.misspecified
+    assert "row 137: state 4, action 0, next state 0" in str(answer)
+    dropped = orl.select(orl.read_log(rows, COLUMNS, unlisted="drop"), LADDER)
+    assert dropped.model == "steady"
+    assert "row 137: state 4, action 0, next state 0" in str(dropped)
+    assert "nothing is guaranteed" in str(dropped)
+    assert "with probability at most" not in str(dropped)
+
+
+def test_rows_whose_state_is_not_listed_may_be_left_out_and_next_states_cost_the_guarantee() -> (
+    None
+):
+    rows = shop_rows(30)
+    rows[100]["state"] = 9
+    rows[99]["next_state"] = None
+    log = orl.read_log(rows, COLUMNS, unlisted="drop")
+    notes = {note.kind: note for note in orl.select(log, LADDER).notes}
+    assert notes["unlisted"].guarantee == "kept"  # it was dropped for what was known before
+    rows[99]["next_state"] = 9
+    log = orl.read_log(rows, COLUMNS, unlisted="drop")
+    notes = {note.kind: note for note in orl.select(log, LADDER).notes}
+    assert notes["unlisted_next"].guarantee == "void"
+    assert notes["unlisted_next"].example == "row 99"
+
+
+def test_an_action_that_is_not_allowed_is_refused_with_its_row() -> None:
+    model = orl.Model(
+        shop,
+        start=2,
+        actions=lambda stock: [0] if stock == 4 else [0, 1, 2],
+        horizon=HORIZON,
+        parameters={"rate": (0.1, 0.6)},
+    )
+    rows = shop_rows(30)
+    first = next(i for i, row in enumerate(rows) if row["state"] == 4 and row["action"])
+    with pytest.raises(LogError, match="allowed in state 4") as caught:
+        orl.select(orl.read_log(rows, COLUMNS), model.ladder({"steady": ["rate"]}))
+    assert (caught.value.field, caught.value.index) == ("action", (first,))
+
+
+def test_cells_of_the_wrong_kind_are_refused_with_their_row_and_a_remedy(tmp_path: Path) -> None:
+    rows = spoiled("action", shop_rows(3), lambda order: f"{order} pcs", 7)
+    with pytest.raises(LogError, match="leave the numbers alone in their cells") as caught:
+        orl.select(orl.read_log(rows, COLUMNS), LADDER)
+    assert (caught.value.field, caught.value.index) == ("action", (0,))
+    sheet = tmp_path / "shop.xlsx"
+    sheet.write_bytes(b"PK\x03\x04")
+    with pytest.raises(LogError, match="read_excel"):
+        orl.read_log(sheet, COLUMNS)
+
+
+def test_a_horizon_that_no_episode_reaches_is_told() -> None:
+    model = orl.Model(shop, start=2, actions=[0, 1, 2], horizon=30, parameters={"rate": (0.1, 0.6)})
+    log = orl.read_log(shop_rows(20), COLUMNS)
+    text = str(orl.select(log, model.ladder({"steady": ["rate"]})))
+    assert "20 of 20 episodes ended before the horizon" in text
+    assert "the longest has 10 of 30 steps" in text

@@ -316,16 +316,17 @@ def test_rewards_may_be_missing_or_rounded() -> None:
     assert (caught.value.field, caught.value.index, caught.value.got) == ("reward", (0,), "33.0")
     log = orl.read_log(rows, unlisted="drop")
     assert not list(log.flows(known, outcomes, unit))
-    assert log.report["unlisted"] == 2
+    assert log.report["unlisted_next"] == 2
     del rows["reward"]
     sizes = Known.of_sizes(states=2, actions=1, horizon=2)
     (flow,) = orl.read_log(rows).flows(sizes)
     assert np.isnan(flow.reward).all()
-    cheap = read_shop([row | {"euro": 0.4 + row["euro"]} for row in shop_rows(2, 4)])
+    dear = [row | {"euro": 0.4 + row["euro"]} for row in shop_rows(2, 4)]
+    cheap = read_shop(dear, rewards="model")
     assert as_lists(cheap.flows(shop_known())) == as_lists(
         read_shop(shop_rows(2, 4)).flows(shop_known())
     )
-    assert cheap.report["rewards_replaced"] == 8
+    assert cheap.report["rewards_models"] == 8
 
 
 def test_long_episodes_are_cut_on_request_and_short_ones_counted() -> None:
@@ -622,13 +623,14 @@ def test_the_right_class_is_rejected_no_more_often_than_delta_allows() -> None:
 
 
 def test_likelihood_needs_no_rewards() -> None:
-    """Missing, rounded or wrong rewards change nothing where the evidence does not use them."""
+    """Missing, rounded or wrong rewards change nothing where the models' are taken."""
     case = cases.CASES["rewards on transitions"]
     columns = simulate_log(case.mdp, episodes=20).columns()
     whole = orl.select(columns, case.ladder, case.mdp.known)
     rounded = {**columns, "reward": np.round(columns["reward"], 1)}
     shifted = {**columns, "reward": 7.0 + columns["reward"]}
-    for other in (without("reward", columns), rounded, shifted):
+    for table in (without("reward", columns), rounded, shifted):
+        other = orl.read_log(table, rewards="model")
         for known in (case.mdp.known, None):
             assert orl.select(other, case.ladder, known).history == whole.history
         by_value = orl.select(other, case.ladder, case.mdp.known, evidence="value")

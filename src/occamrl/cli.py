@@ -55,9 +55,8 @@ ModelName = Annotated[
     str | None,
     typer.Option(metavar="FILE.py:NAME", help="Models in a Python file of yours, which is run."),
 ]
-AgentFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="An agent's file; a new agent if there is none yet.")
-]
+AgentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An agent's file.")]
+Fresh = Annotated[bool, typer.Option("--new", help="Begin with an agent that has learned nothing.")]
 StateName = Annotated[
     str, typer.Option(help="The state, as your models name it; a tuple as 4,0 or 4+0.")
 ]
@@ -78,6 +77,8 @@ Rewards = Literal["known", "bernstein", "hoeffding"]
 Evidence = Literal["value", "likelihood"]
 Scope = Literal["smallest", "all"]
 Unlisted = Literal["error", "drop"]
+Gaps = Literal["cut", "error", "join"]
+LoggedRewards = Literal["check", "model"]
 Modules = Annotated[
     list[str] | None,
     typer.Option(
@@ -554,12 +555,24 @@ def select(
         str | None,
         typer.Option(
             metavar="ROLE=COLUMN,...",
-            help="Which column is what: episode=shop,state=stock+weekday.",
+            help="Which column is what: episode=shop,state=stock+weekday,time=date.",
         ),
     ] = None,
     order_by: Annotated[
         str | None, typer.Option(help="The column that orders the rows of an episode.")
     ] = None,
+    every: Annotated[
+        str | None, typer.Option(help="How long a step lasts: 1D, 15min, 1M, 0.05.")
+    ] = None,
+    gaps: Annotated[
+        Gaps, typer.Option(help="Where rows are missing: cut episodes, refuse, or join rows.")
+    ] = "cut",
+    split: Annotated[
+        bool, typer.Option("--split", help="Cut episodes that are longer than the horizon.")
+    ] = False,
+    rewards: Annotated[
+        LoggedRewards, typer.Option(help="Check the log's rewards, or take the models'.")
+    ] = "check",
     unlisted: Annotated[
         Unlisted, typer.Option(help="Refuse rows with names no model has, or drop them.")
     ] = "error",
@@ -576,6 +589,9 @@ def select(
     alarm: Annotated[
         float | None, typer.Option(help="Watch for changes, with so many false alarms per step.")
     ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Also write what to do, as CSV or, by its name, JSON.")
+    ] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
@@ -589,12 +605,24 @@ def select(
     models = read(ladder, model, horizon)
     steps: Any = log  # simulators know the columns state_0, ..., action_0, ...
     if isinstance(models, LadderSpec) or columns is not None:
-        steps = orl.read_log(log, _columns(columns), order_by=order_by, unlisted=unlisted)
+        steps = orl.read_log(
+            log,
+            _columns(columns),
+            order_by=order_by,
+            every=every,
+            gaps=gaps,
+            rewards=rewards,
+            unlisted=unlisted,
+            split=split,
+        )
     answer = orl.select(steps, models, delta=delta, evidence=evidence)
     if as_json:
         show(True, answer.as_data(), ())
     else:
         show(False, {}, str(answer).splitlines())
+    if policy is not None:
+        _write_policy(answer, policy)
+        tell(f"The policy: {policy}")
     if page is not None:
         tell(f"The page: {answer.page(page)}")
     if agent is not None and isinstance(models, LadderSpec):
@@ -605,17 +633,29 @@ def select(
         raise typer.Exit(UNDECIDED[answer.status])
 
 
+def _write_policy(answer: Any, path: Path) -> None:
+    """Write the policy of an answer, in the format that the name of the file says."""
+    if answer.ladder.kind == "simulators":
+        expected = "models of finitely many states: a planner acts anew at every step"
+        raise orl.errors.ParameterError("--policy", got=path, expected=expected)
+    if path.suffix.lower() == ".json":
+        answer.policy.to_json(path)
+    else:
+        answer.policy.to_csv(path)
+
+
 @command()
 def act(
     file: AgentFile,
     state: StateName,
     begin: Begins = False,
+    new: Fresh = False,
     ladder: LadderName = None,
     model: ModelName = None,
     as_json: Json = False,
 ) -> None:
     """Print the action that an agent recommends in a state."""
-    agent = _open_agent(file, ladder, model, begin)
+    agent = _open_agent(file, ladder, model, begin, new)
     here = _label(state, _names(agent).states)
     action = agent.act(here)
     show(as_json, {"state": here, "action": action}, [str(action)])
@@ -632,11 +672,12 @@ def observe(
     ] = None,
     ended: Annotated[bool, typer.Option("--ended", help="The episode is over.")] = False,
     begin: Begins = False,
+    new: Fresh = False,
     ladder: LadderName = None,
     model: ModelName = None,
 ) -> None:
     """Tell an agent what happened in a step, and save it."""
-    agent = _open_agent(file, ladder, model, begin)
+    agent = _open_agent(file, ladder, model, begin, new)
     names = _names(agent)
     agent.observe(
         _label(state, names.states),
@@ -650,8 +691,16 @@ def observe(
         tell(str(agent.alarm))
 
 
-def _open_agent(file: Path, ladder: str | None, model: str | None, begin: bool) -> orl.Agent:
+def _open_agent(
+    file: Path, ladder: str | None, model: str | None, begin: bool, new: bool
+) -> orl.Agent:
     """Return the agent in a file, or a new one of Occam; ``begin`` begins an episode."""
+    if file.exists() == new:
+        got = "a file that exists" if new else "no such file"
+        expected = "another name for a new agent"
+        if not new:
+            expected = "the file of an agent; --new begins with one that has learned nothing"
+        raise orl.errors.ParameterError(str(file), got=got, expected=expected)
     if ladder is None and model is None and file.exists():
         agent = orl.Agent.load(file)
     else:
@@ -660,7 +709,6 @@ def _open_agent(file: Path, ladder: str | None, model: str | None, begin: bool) 
         if file.exists():
             agent = orl.Agent.load(file, algorithm)
         else:
-            tell(f"{file}: there is no such file; a new agent begins, which has learned nothing")
             agent = orl.Agent(algorithm, known=models.known)
     if begin:
         agent.begin_episode()

@@ -729,6 +729,7 @@ class Answer:
             "evidence": self.evidence,
             "headline": self.headline,
             "sentences": self.sentences,
+            "notes": [note._asdict() for note in self.notes],
         }
         if self.valued and self.worlds.exact:
             data |= {

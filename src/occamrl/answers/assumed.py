@@ -31,17 +31,32 @@ _DONE = {
         "what came next had no part in its being missing",
     ),
     "unlisted": (
-        "{rows} were left out, as a state, action or reward is missing or not in your models",
+        "{rows} were left out, as their state or action is missing or not in your models",
         "",
     ),
+    "unlisted_next": (
+        "{rows} were left out, as their next state or reward is not in your models",
+        "",
+    ),
+    "impossible": (
+        "{rows} are transitions that all of your models call impossible: mend them if they are "
+        "errors, allow them in your models if not",
+        "",
+    ),
+    "impossible_dropped": (
+        "{rows} were left out, as all of your models call them impossible",
+        "",
+    ),
+    "rewards_missing": ("{rows} have no reward: those of your models were taken", ""),
     "rewards_replaced": (
-        "{rows} have rewards that differ from those of your models, which were taken",
+        "{rows} have rewards that contradict those of your models, which were taken",
         "",
     ),
-    "truncated": (
-        "{rows} ended before the horizon",
-        "nobody stopped them because of what would have come next",
+    "rewards_models": (
+        "{rows} have rewards that contradict those of your models, which were taken, as you asked",
+        "",
     ),
+    "truncated": ("{rows} ended before the horizon", ""),
     "split": ("{rows} were cut from longer episodes at the horizon", ""),
 }
 
@@ -65,6 +80,6 @@ def note_sentence(note: Note) -> str:
     effect = {
         "kept": "",
         "conditional": f"; the guarantee holds if {condition}",
-        "void": "; the guarantee is lost",
+        "void": "; nothing is guaranteed after that",
     }
     return f"{done.format(rows=rows)}{example}{effect[note.guarantee]}."

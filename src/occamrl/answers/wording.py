@@ -666,7 +666,7 @@ def what_was_assumed(answer: Answer) -> list[Sentence]:
 
     nouns = _nouns(answer)
     texts = []
-    if not answer.misspecified:
+    if not answer.misspecified and all(note.guarantee != "void" for note in answer.notes):
         texts.append(
             f"One of your {nouns} is right. If so, the smallest class that holds it is ruled out, "
             f"or a range misses the truth, with probability at most {answer.delta:g}."

@@ -58,9 +58,13 @@ _SAID = {
     "gaps_joined": "rows come after a gap, which was taken for no time",
     "next_state_filled": "next states came from the next row",
     "no_next_state": "rows without a next state were dropped",
-    "unlisted": "rows with a state, action or reward that is missing or not in the models "
-    "were dropped",
+    "unlisted": "rows with a state or action that is missing or not in the models were dropped",
+    "unlisted_next": "rows with a next state or reward that is not in the models were dropped",
+    "impossible": "rows are transitions that all models call impossible",
+    "impossible_dropped": "rows that all models call impossible were dropped",
+    "rewards_missing": "rewards are missing; those of the models were taken",
     "rewards_replaced": "rewards were not near the one that the models list, which was taken",
+    "rewards_models": "rewards were not near the one that the models list, which was taken",
     "ended": "episodes ended",
     "truncated": "episodes were truncated before the horizon",
     "split": "pieces of the length of the horizon were cut from longer episodes",
@@ -73,12 +77,29 @@ _NOTED: dict[str, tuple[str, Literal["kept", "conditional", "void"]]] = {
     "gaps_joined": ("row", "conditional"),
     "next_state_filled": ("row", "conditional"),
     "no_next_state": ("row", "conditional"),
-    "unlisted": ("row", "void"),
+    "unlisted": ("row", "kept"),
+    "unlisted_next": ("row", "void"),
+    "impossible": ("row", "kept"),
+    "impossible_dropped": ("row", "void"),
+    "rewards_missing": ("row", "kept"),
     "rewards_replaced": ("row", "kept"),
+    "rewards_models": ("row", "kept"),
     "ended": ("episode", "kept"),
-    "truncated": ("episode", "conditional"),
+    "truncated": ("episode", "kept"),
     "split": ("piece", "kept"),
 }
+# What models say of a log, and other models otherwise.
+_OF_MODELS = (
+    "unlisted",
+    "unlisted_next",
+    "impossible",
+    "impossible_dropped",
+    "rewards_missing",
+    "rewards_replaced",
+    "rewards_models",
+    "truncated",
+    "split",
+)
 
 Rows: TypeAlias = dict[str, Array]  # by role; "row" is the number of each row in the table
 Roles: TypeAlias = Mapping[str, Sequence[str]]  # the columns of each
@@ -171,7 +192,8 @@ class Log:
             if kind == "next_state_filled" and self.clocked:
                 guarantee = "kept"  # no row is missing in between
             of = self.repairs.totals[kind]
-            notes.append(Note(kind, count, of, unit, self.repairs.examples[kind], guarantee))
+            example = "; ".join(self.repairs.examples[kind])
+            notes.append(Note(kind, count, of, unit, example, guarantee))
         return tuple(notes)
 
     # Reading rows ---------------------------------------------------------------------------------
@@ -253,6 +275,8 @@ class Log:
             rows[name] = rows[name][order]
         key = key[order]
         self._refuse_same(rows, key)
+        if "step" in rows:
+            self._first_step = int(rows["step"].min() == 1)
         if self._order_by is not None and "step" not in self.roles:
             field = str(self._order_by)
             every = self.choices.every
@@ -438,7 +462,7 @@ class Log:
         NaN where they are missing and not known. ``outcomes`` is what the models allow
         (``features.attach(known)``), ``rewards`` or ``known.unit`` the unit of the log.
         """
-        self.repairs.drop(("unlisted", "rewards_replaced", "truncated", "split"))
+        self.repairs.drop(_OF_MODELS)
         matching = Matching(self, known, outcomes, rewards)
         done = 0
         parts: list[Flow] = []
@@ -592,7 +616,8 @@ def read_log(
     rewards : "check" | "model"
         Refuse rewards that contradict those of the models in 1 % of the rows; or take the models'.
     unlisted : "error" | "drop"
-        What to do with rows whose state, action or reward is missing or not in the models.
+        Refuse rows whose state, action or reward is missing or not in the models, or leave them
+        out; "drop" also leaves out transitions that all models call impossible.
     split : bool
         Cut episodes that are longer than the horizon into pieces: right for systems that go on.
     """

@@ -8,6 +8,7 @@ know take the place of the log's own.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from occamrl.answers.wording import count_of
 from occamrl.arrays import Bools, Floats, Ints
-from occamrl.logs.table import END, MISSING, Labels, refuse
+from occamrl.logs.table import END, MISSING, Labels, LogError, refuse
 from occamrl.models.model import ELSEWHERE
 from occamrl.protocols import SAME_REWARD, Flow, Known, Outcomes, RewardMap
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from occamrl.logs.log import Log
 
 _BEYOND = 1e9  # a bonus above all that are listed
+_CONTRADICTION = 0.01  # the share of rows from which on rewards that contradict are refused
+_EXPLAINED = 0.9  # the share of contradictions that one reason has to explain
+_DIGITS = 6  # to which rewards may be rounded
+_SHOWN = 3  # rows that are named
 
 
 class Steps(NamedTuple):
@@ -73,10 +78,15 @@ class Repairs:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.totals: dict[str, int] = {}
-        self.examples: dict[str, str] = {}
+        self.examples: dict[str, list[str]] = {}
 
     def add(
-        self, kind: str, marked: Bools, example: Callable[[int], str], of: int | None = None
+        self,
+        kind: str,
+        marked: Bools,
+        example: Callable[[int], str],
+        of: int | None = None,
+        examples: int = 1,
     ) -> None:
         """Count the rows of a block that are marked; ``example(i)`` says what row i of it is.
 
@@ -86,7 +96,8 @@ class Repairs:
         self.totals[kind] = self.totals.get(kind, 0) + (marked.size if of is None else of)
         if rows.size:
             self.counts[kind] = self.counts.get(kind, 0) + rows.size
-            self.examples.setdefault(kind, example(int(rows[0])))
+            shown = self.examples.setdefault(kind, [])
+            shown += [example(int(row)) for row in rows[: examples - len(shown)]]
 
     def update(self, other: Repairs) -> None:
         """Take over what another says of its kinds."""
@@ -143,8 +154,27 @@ class Matching:
         action, no_action = self._numbers("action", "action", block.action, block)
         next_state, no_next = self._numbers("next_state", "state", block.next_state, block)
         next_state = np.where(no_next & block.terminated, END, next_state)
+        unknown = no_state | no_action
         block = block._replace(state=state, action=action, next_state=next_state)
-        return self._drop(block, no_state | no_action | (no_next & ~block.terminated))
+        forbidden = ~unknown & ~self.known.allowed[np.maximum(state, 0), np.maximum(action, 0)]
+        if self.log.choices.unlisted == "error" and forbidden.any():
+            self._refuse_forbidden(forbidden, block)
+        kept = ~(unknown | forbidden)
+        block = self._drop("unlisted", block, ~kept)
+        no_next = no_next[kept] & ~block.terminated
+        return self._drop("unlisted_next", block, no_next)
+
+    def _refuse_forbidden(self, forbidden: Bools, block: Steps) -> None:
+        """Refuse actions that the models do not allow in their states."""
+        s = int(block.state[int(np.argmax(forbidden))])
+        known = self.known
+        allowed = [known.action_name(int(a)) for a in np.flatnonzero(known.allowed[s])]
+        expected = (
+            f"an action that is allowed in state {known.state_name(s)!r}: one of {allowed!r:.200}; "
+            'or leave such rows out with unlisted="drop"'
+        )
+        names = np.array([known.action_name(int(a)) for a in block.action], object)
+        refuse(self.log.field("action"), forbidden, names, expected, block.row)
 
     def _numbers(self, role: str, kind: str, codes: Ints, block: Steps) -> tuple[Ints, Bools]:
         """Return the numbers of labels in the models, and where there are none."""
@@ -166,6 +196,8 @@ class Matching:
         if isinstance(names, range):
             return f"one of 0 to {len(names) - 1}, as in the models; {advice}"
         names = [name for name in names if name != ELSEWHERE]
+        if isinstance(label, str) and re.match(r"[-+]?\d", label):
+            advice = f"{label!r} is a text: leave the numbers alone in their cells; or {advice}"
         due = _columns_of(names[0])
         if due != _columns_of(label):
             shape = f"a tuple of {due}" if due > 1 else "one value"
@@ -176,8 +208,8 @@ class Matching:
         listed = f"one of the {len(names)} {kind}s of the models, such as {', '.join(near)}"
         return f"{listed}; {advice}"
 
-    def _drop(self, block: Steps, bad: Bools) -> Steps:
-        self.log.repairs.add("unlisted", bad, block.named)
+    def _drop(self, kind: str, block: Steps, bad: Bools) -> Steps:
+        self.log.repairs.add(kind, bad, block.named)
         return block.where(~bad) if bad.any() else block
 
     def _cut(self, block: Steps) -> Steps:
@@ -195,7 +227,12 @@ class Matching:
         short = last & ~block.terminated & (step < horizon - 1)
         pieces = int(new.sum())
         self.log.repairs.add("split", new & (piece > 0), block.named, pieces)
-        self.log.repairs.add("truncated", short, block.named, pieces)
+
+        def shortest(i: int) -> str:
+            longest = f"the longest has {self.log.longest} of {count_of(horizon, 'step')}"
+            return f"{block.named(i)}; {longest}" if self.log.longest < horizon else block.named(i)
+
+        self.log.repairs.add("truncated", short, shortest, pieces)
         return block._replace(episode=np.cumsum(new) - 1, step=step)
 
     def _rewarded(self, block: Steps) -> Steps:
@@ -221,13 +258,62 @@ class Matching:
         vague = far & (bonuses[highest] - bonuses[lowest] > SAME_REWARD)
         if self.log.choices.unlisted == "error":
             self._refuse_vague(vague, block)
+        impossible = (nearest < 0) & (self.outcomes.next_state.size > 0)
         if known.rewards_known:
-            replaced = far & ~vague & ~np.isnan(paid)
-            self.log.repairs.add("rewards_replaced", replaced, block.named)
+            silent = np.isnan(paid) & ~vague
+            self.log.repairs.add("rewards_missing", silent, block.named)
+            if not known.random_rewards:
+                contradicts = far & ~vague & ~silent & ~impossible
+                self._compare(contradicts, block, self.rewards.total(listed, 1))
             paid = listed
         elif self.outcomes.bonus.any():
             paid = np.where(np.isnan(paid) & (nearest >= 0), listed, paid)
-        return self._drop(block._replace(reward=paid), vague)
+        return self._without(impossible, vague, block._replace(reward=paid))
+
+    def _without(self, impossible: Bools, vague: Bools, block: Steps) -> Steps:
+        """Name the rows that every model calls impossible; without them, if they are dropped."""
+
+        def example(i: int) -> str:
+            known = self.known
+            where = f"state {known.state_name(int(block.state[i]))!r}"
+            action = f"action {known.action_name(int(block.action[i]))!r}"
+            following = f"next state {known.state_name(int(block.next_state[i]))!r}"
+            return f"{block.named(i)}: {where}, {action}, {following}"
+
+        if self.log.choices.unlisted == "error":
+            self.log.repairs.add("impossible", impossible, example, examples=_SHOWN)
+            return block
+        self.log.repairs.add("impossible_dropped", impossible, example, examples=_SHOWN)
+        vague = vague[~impossible]
+        if impossible.any():
+            block = block.where(~impossible)
+        return self._drop("unlisted_next", block, vague)
+
+    def _compare(self, contradicts: Bools, block: Steps, due: Floats) -> None:
+        """Count rewards that contradict the models; refuse them from a share of 1 % on."""
+
+        def example(i: int) -> str:
+            return f"{block.named(i)}: {block.reward[i]:.6g}, the models have {due[i]:.6g}"
+
+        repairs = self.log.repairs
+        kind = "rewards_replaced"
+        if self.log.choices.rewards == "model":
+            kind = "rewards_models"
+        repairs.add(kind, contradicts, example, examples=_SHOWN)
+        count = repairs.counts.get(kind, 0)
+        share = _CONTRADICTION * self.log.rows
+        if self.log.choices.rewards == "model" or not contradicts.any() or count < share:
+            return
+        reason = likely_reason(block.reward[contradicts], due[contradicts], self.tolerance)
+        got = "; ".join(repairs.examples[kind])
+        expected = (
+            f"the rewards of the models, which {count:,} of {self.log.rows:,} rows contradict: "
+            f"{reason}. Mend the log or the models; tolerance= if rewards are rounded, "
+            'rewards="model" to take the models\''
+        )
+        first = int(np.argmax(contradicts))
+        field = self.log.field("reward")
+        raise LogError(field, index=(int(block.row[first]),), got=got, expected=expected)
 
     def _index_of(self, pair: Ints, next_state: Ints, bonus: Floats) -> Ints:
         return self.outcomes.index_of(pair, next_state, bonus, self.known.states, np.inf)
@@ -241,6 +327,49 @@ class Matching:
         if "reward" not in self.log.roles:
             expected = "a reward column, columns={'reward': ...}: rewards tell outcomes apart here"
         refuse(self.log.field("reward"), vague, block.reward, expected, block.row)
+
+
+def likely_reason(got: Floats, due: Floats, tolerance: float) -> str:
+    """Return how rewards that contradict those that are due may have come about.
+
+    >>> due = np.array([3.0, -1.0, 0.5])
+    >>> likely_reason(-due, due, 1e-6)
+    'they have the opposite sign'
+    >>> likely_reason(100.0 * due, due, 1e-6)
+    'they are 100 times as large, as in another unit'
+    >>> likely_reason(due - 2.0, due, 1e-6)
+    'they are 2 smaller everywhere, as from another zero'
+    """
+    scale = tolerance * float(np.abs(due).max(initial=1.0))
+
+    def explains(slope: float, offset: float) -> bool:
+        near = np.abs(got - slope * due - offset) <= scale * max(1.0, abs(slope))
+        return bool(near.mean() >= _EXPLAINED)
+
+    paying = due != 0.0
+    factor = 1.0
+    if paying.any():
+        factor = float(np.median(got[paying] / due[paying]))
+    offset = float(np.median(got - due))
+    if got.size < _SHOWN:
+        return "they are too few to say why"
+    for digits in range(_DIGITS):
+        if np.abs(got - np.round(due, digits)).max() <= scale:
+            return f"they seem to be rounded: tolerance={0.5 * 10.0**-digits:g} takes them as such"
+    if explains(-1.0, 0.0):
+        return "they have the opposite sign"
+    if factor and explains(factor, 0.0):
+        if factor < 0.0:
+            return f"they are {-factor:.4g} times as large, with the opposite sign"
+        return f"they are {factor:.4g} times as large, as in another unit"
+    if explains(1.0, offset):
+        direction = "larger" if offset > 0.0 else "smaller"
+        return f"they are {abs(offset):.4g} {direction} everywhere, as from another zero"
+    if np.unique(due).size > 1:
+        slope, shift = np.polyfit(due, got, 1).tolist()
+        if slope and explains(slope, shift):
+            return f"they are {slope:.4g} times as large plus {shift:.4g}, as on another scale"
+    return "no one factor or offset explains them"
 
 
 def _columns_of(label: Hashable) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BLOCK = 2**17  # rows that are read at once
 MISSING = -1  # the code of a cell without a label
 END = -2  # the code of the next state of an episode that ended
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 _NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -519,5 +520,11 @@ def open_table(source: Any) -> Table:
             raise LogError(
                 str(source), got="no such file", expected="a Parquet or CSV file, or minari:ID"
             )
+        if path.suffix.lower() in _SPREADSHEETS:
+            expected = (
+                "a CSV or Parquet file: save the sheet as CSV (UTF-8), "
+                "or pass pandas.read_excel(...), a data frame"
+            )
+            raise LogError(str(path), got="a spreadsheet", expected=expected)
         return _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
     return _read_memory(source)
