@@ -116,9 +116,9 @@ def write_log(truth: Truth, episodes: int, seed: int, path: Path) -> None:
 class Narrow(ParametricEvidence):
     """The control: a region that is far too small."""
 
-    def least(self, state: Any) -> float:
+    def least(self, state: Any, level: float | None = None) -> float:
         """Return a likelihood just below the best."""
-        return float(state["likelihood"].max()) - 0.02
+        return float(self.weigh(state).likelihoods.max()) - 0.02
 
 
 class Run(NamedTuple):

@@ -151,8 +151,8 @@ def test_a_range_holds_that_of_a_fine_grid_of_the_region(episodes: int, points: 
 class Narrow(ParametricEvidence):
     """The control: a region that is far too small."""
 
-    def least(self, state: Any) -> float:
-        return float(state["likelihood"].max()) - 0.02
+    def least(self, state: Any, level: float | None = None) -> float:
+        return float(self.weigh(state).likelihoods.max()) - 0.02
 
 
 @pytest.mark.parametrize("control", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ import occamrl as orl
 from occamrl.analysis.preflight import ParametricRates, Preflight, episodes_until
 from occamrl.arrays import Floats
 from occamrl.errors import ParameterError
+from occamrl.evidence.cloud import Fit
+from occamrl.evidence.parametric import ParametricEvidence, ParametricState
+from occamrl.logs.log import simulate_log
 
 Evidence = Literal["value", "likelihood"]
 Outcome = tuple[float, int, float]  # of a model: probability, next state, reward
@@ -318,3 +321,44 @@ def test_a_truth_on_the_grid_of_a_queue_is_found_when_promised() -> None:
 def test_a_rate_so_large_that_one_episode_decides_ends_the_search() -> None:
     for rate in (1e7, 1e90, 1e300):
         assert episodes_until(rate, lambda n: 5.0) <= 1.0
+
+
+def threshold(age: int, action: str, *, tau: float) -> Iterator[Any]:
+    wears = 0.02 if age < tau else 0.5
+    yield wears, 0, 1.0, False
+    yield 1.0 - wears, min(age + 1, 40), 1.0, False
+
+
+class Thrown(ParametricEvidence):
+    """A control: three points, and no search."""
+
+    def begin(self) -> ParametricState:
+        state = super().begin()
+        state["points"] = state["points"][:3]
+        state["level"] = state["level"][:3]
+        state["log_mass"] = state["log_mass"][:3]
+        return state
+
+    def _search_class(self, state: ParametricState, m: int) -> Fit:
+        return Fit(state["points"][0], -math.inf, 0, 0)
+
+    def _renew(self, state: ParametricState) -> None:
+        """Make no points."""
+
+
+def test_the_search_is_tested_before_there_are_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = orl.Model(
+        threshold, start=0, actions=["run"], horizon=40, parameters={"tau": (1.0, 40.0)}
+    )
+    ladder = model.ladder({"worn from an age on": ["tau"]})
+    report = orl.preflight(ladder, episodes=20)
+    log = simulate_log(model.mdp(tau=30.0), episodes=20)
+    assert not report.search_test(runs=8).missed
+    assert not report.search_test(runs=8, log=log).missed
+    monkeypatch.setattr("occamrl.analysis.preflight.ParametricEvidence", Thrown)
+    for lost in (report.search_test(runs=8), report.search_test(runs=8, log=log)):
+        assert len(lost.missed) >= 3
+        assert "'worn from an age on'" in str(lost)
+    lists = orl.Ladder([model.family({"tau": [3.0, 9.0]})])
+    with pytest.raises(ParameterError, match="real parameters"):
+        orl.preflight(lists, model.known, episodes=20).search_test()

@@ -24,7 +24,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -42,15 +42,18 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.evidence import value
+from occamrl.evidence.cloud import Counts, climb
 from occamrl.evidence.lists import ListEvidence
-from occamrl.evidence.parametric import Counts, ParametricEvidence
+from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.evidence.starts import law_of_starts
 from occamrl.learners.occam import Occam
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.logs.log import Log
 from occamrl.models.families import level
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder, spread_points
-from occamrl.protocols import MOST_EPISODES, Known, Learner
+from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner
+from occamrl.running.flow import simulate
 from occamrl.selectors.arl_gen import ARLGen
 
 _SHARE = 0.01  # of what is at stake: losing less is not much
@@ -75,6 +78,21 @@ class UnidentifiablePair:
     loss_per_episode: float  # of P's policy under Q against Q's own, in the unit of the rewards
     episodes_to_reject: float  # until what P's policy sees rejects every kernel of the class
     parameters: str = ""  # of Q, where these are real; P is then the best fit
+
+
+class SearchTest(NamedTuple):
+    """How often the search of parameters lost the true ones."""
+
+    runs: int
+    missed: tuple[str, ...]  # the classes that were ruled out although the truth was possible
+
+    def __str__(self) -> str:
+        trials = count_of(self.runs, "trial")
+        text = f"The search lost the true parameters in {len(self.missed)} of {trials}"
+        classes = [repr(name) for name in dict.fromkeys(self.missed)]
+        if not classes:
+            return f"{text}."
+        return f"{text}, of {listed(classes)}: a verdict against such a class may be wrong."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,6 +134,35 @@ class Preflight:
         if self.evidence == "likelihood":
             return Occam(**options)
         return ARLGen(**options)
+
+    def search_test(self, runs: int = 50, log: Log | None = None) -> SearchTest:
+        """Draw parameters, then data from them, and count how often the search loses them.
+
+        Before a class with real parameters is ruled out, a search looks for parameters that are
+        likely enough. Here they are there: the true ones. The data are those of ``episodes`` under
+        random actions, or as many outcomes of every pair as a log has.
+
+        >>> import occamrl as orl
+        >>> problem = orl.make_problem("queue-admission")
+        >>> report = orl.preflight(problem.ladder, episodes=20, truths=1)
+        >>> print(report.search_test(runs=4))
+        The search lost the true parameters in 0 of 4 trials.
+        """
+        if not isinstance(self.ladder, ParametricLadder):
+            raise ParameterError(
+                "ladder",
+                got=f"a ladder of kind {self.ladder.kind!r}",
+                expected="real parameters: the others are not searched",
+            )
+        require_integer("runs", runs, 1)
+        if log is not None:
+            require_kind("log", log, Log)
+        missed = []
+        for run in range(runs):
+            m = run % self.ladder.classes
+            if _search_loses(self.ladder, m, self.delta, run, self.episodes, log):
+                missed.append(self.ladder.names[m])
+        return SearchTest(runs, tuple(missed))
 
     def __str__(self) -> str:
         noun = "model" if self.ladder.finite else "parameter"
@@ -488,15 +535,16 @@ class ParametricRates:
             seen = np.flatnonzero(count > 0.0)
             rows = np.flatnonzero(steps).tolist()
             data = Counts(rows, seen, count[seen], np.log(law[seen]), np.zeros(steps.size))
-            fit = evidence.search(data, theta, free)
-            theta = fit.theta
+            likelihood = partial(evidence.log_likelihood, data)
+            nearest = max(theta, evidence.search(data, free).theta, key=likelihood)
+            theta = climb(likelihood, nearest, free)
 
         price = math.log((evidence.classes + 1) / evidence.delta)
 
         def limit(n: float) -> float:
             return price + 0.5 * parameters * math.log1p(n * float(steps.sum()))
 
-        rate = max(-fit.likelihood - fit.slack, 0.0)
+        rate = max(-max(likelihood(theta), likelihood(nearest)), 0.0)
         best, _ = bellman.solve([kernel], known.states, known.horizon)
         loss = self.start @ (best[0] - bellman.evaluate([kernel], policy)[0])
         return max(1.0, episodes_until(rate, limit)), float(loss)
@@ -525,6 +573,78 @@ def rates_of(
     if ladder.finite:
         return ListValueRates(ladder, known, delta, members, truths)
     return LinearRates(ladder, known, delta, members, truths)
+
+
+# The test of the search ---------------------------------------------------------------------------
+
+
+def _search_loses(
+    ladder: ParametricLadder, m: int, delta: float, run: int, episodes: int, log: Log | None
+) -> bool:
+    """Say whether class m, from 0, is ruled out although its true parameters are possible."""
+    draw = stream(run, "search test")
+    evidence = ParametricEvidence(ladder, ladder.model.known, delta)
+    truth = evidence.default.copy()
+    free = evidence.free[m]
+    truth[free] = draw.random(len(free))
+    state = evidence.begin()
+    blocks = _played(evidence, truth, episodes, draw)
+    if log is not None:
+        blocks = _redrawn(evidence, truth, log, draw)
+    for flow in blocks:
+        evidence.add(state, flow)
+    possible = evidence.log_likelihood(evidence.counts_of(state), truth) >= evidence.least(state)
+    return possible and bool(state["rejected"][m])
+
+
+def _played(
+    evidence: ParametricEvidence, truth: Floats, episodes: int, draw: np.random.Generator
+) -> Iterator[Flow]:
+    """Yield blocks of random actions, each as long as all before it."""
+    mdp = evidence.model.mdp_at(evidence.model.probability(evidence.point(truth)))
+    allowed = mdp.known.allowed.astype(np.float64)
+    policy = np.broadcast_to(
+        allowed / allowed.sum(axis=1, keepdims=True), (mdp.horizon, *allowed.shape)
+    )
+    played = 0
+    while played < episodes:
+        size = min(max(played, 1), episodes - played)
+        yield simulate(mdp, policy, size, draw)
+        played += size
+
+
+def _redrawn(
+    evidence: ParametricEvidence, truth: Floats, log: Log, draw: np.random.Generator
+) -> Iterator[Flow]:
+    """Yield, for each part of a log, other outcomes of what was done there."""
+    model = evidence.model
+    law = evidence.probability(truth)
+    outcomes = evidence.outcomes
+    states = np.array([s for s, _ in model.pairs])
+    actions = np.array([a for _, a in model.pairs])
+    for flow in log.flows(evidence.known, model.layout):
+        row = model.row_of(flow.state, flow.action)
+        visits = np.bincount(row[row >= 0], flow.count[row >= 0], len(model.pairs))
+        symbols = []
+        counts = []
+        for pair in np.flatnonzero(visits):
+            listed_outcomes = np.arange(outcomes.start[pair], outcomes.start[pair + 1])
+            chances = law[listed_outcomes] / law[listed_outcomes].sum()
+            symbols.append(listed_outcomes)
+            counts.append(draw.multinomial(int(visits[pair]), chances))
+        symbol = np.concatenate(symbols)
+        count = np.concatenate(counts)
+        pair = evidence.row[symbol]
+        # no row is a first step: where episodes begin does not matter here
+        yield Flow(
+            step=np.ones(symbol.size, np.int64),
+            state=states[pair],
+            action=actions[pair],
+            next_state=outcomes.next_state[symbol],
+            reward=outcomes.bonus[symbol],
+            count=count,
+            episodes=flow.episodes,
+        )
 
 
 # The door -----------------------------------------------------------------------------------------

@@ -38,9 +38,10 @@ from scipy.special import logsumexp
 
 from occamrl.answers.tables import table_of_rows
 from occamrl.errors import ParameterError, require_delta, require_kind
+from occamrl.evidence.cloud import Fit
 from occamrl.evidence.counts import CountState, begin_counts, counted_evidence, novel_count
 from occamrl.evidence.hulls import HullMaximum, hull_evidence, hull_fit, hull_maximum, seen_by
-from occamrl.evidence.parametric import Fit, ParametricEvidence, ParametricState
+from occamrl.evidence.parametric import ParametricEvidence, ParametricState
 from occamrl.learners.occam_mixture import OccamMixture, Setting
 from occamrl.learners.tabular import count_flow
 from occamrl.logs.log import Log
@@ -461,12 +462,12 @@ def _parameter_sets(source: Result | Log, ladder: ParametricLadder, delta: float
     data = evidence.counts_of(state)
     least = evidence.least(state)
     every = list(range(len(evidence.names)))
-    best = evidence.search(data, state["theta"][-1], every).likelihood
+    best = evidence.search(data, every, least).likelihood
     fits: dict[Subset, Fit] = {}
 
     def explains(subset: Subset) -> bool:
-        fits[subset] = evidence.search(data, evidence.default, list(subset))
-        return fits[subset].likelihood + fits[subset].slack >= least
+        fits[subset] = evidence.search(data, subset, least)
+        return fits[subset].likelihood >= least
 
     # a parameter without a default has to have some value
     needed = [j for j in every if evidence.names[j] not in ladder.model.defaults]

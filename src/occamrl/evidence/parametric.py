@@ -1,57 +1,60 @@
-r"""Evidence for classes with real parameters: fits to the past predict, best fits are tested.
+r"""Evidence for classes with real parameters: mixtures of points predict, points are tested.
 
 Class m is :math:`\{P_\theta : \theta \in \Theta_m\}`, a box. With the counts c of the outcomes
 seen, :math:`\ell(\theta) = \sum_o c_o \log P_\theta(o)`; as in :mod:`occamrl.evidence.counts`, it
 is given relative to the frequencies.
 
-**Predictors.** Before a block, class m predicts it by the fit to all blocks before,
+**Predictors.** Every class has a fixed cloud of points and, at doublings of the data, a generation
+of points near what is likely (:mod:`occamrl.evidence.cloud`). Point i, made when the likelihoods
+were :math:`\ell^0`, has a mass :math:`e^{b_i}` in
 
-.. math:: q_m(o) = (1 - e)\, P_{\hat\theta_m}(o) + e\, \frac{c_o + 1/2}{N_{sa} + k_{sa}/2},
-    \qquad e = \frac1{N + 2},
+.. math:: Z = \log\Big(e^{b_0 + Q_{KT}} + \sum_i e^{b_i + \ell(\theta_i)}\Big),
+    \qquad b_i = \log \mu_i - \ell^0(\theta_i),
 
-so that no outcome costs everything; N is the number of outcomes before the block. :math:`Q_m` is
-the sum of :math:`\log q_m` over all that was seen, Q_KT that of the counts alone, and :math:`Z =
-\log \frac1{M + 1}\big(e^{Q_{KT}} + \sum_m e^{Q_m}\big)`. What is fixed before an outcome may depend
-on everything before: by Ville's inequality :math:`Z \le \ell(P^*) + \log(1/\delta)` at all times at
-once with probability :math:`1 - \delta`.
+Q_KT being the evidence of the counts alone. At first the counts and each class have 1/(M + 1),
+spread evenly over the cloud. Generation j = 0, 1, ... has :math:`\sum_i \mu_i = a e^Z`, :math:`a =
+1/(j + 2)`, and all other masses are multiplied by 1 - a, so that Z stays as it is: what is made
+after a block predicts the next ones only. What is fixed before an outcome may depend on everything
+before, and to leave out points lowers Z. So by Ville's inequality :math:`Z \le \ell(P^*) +
+\log(1/\delta)` at all times at once with probability :math:`1 - \delta`.
 
 **The test.** Class m is ruled out while :math:`\max_{\Theta_m} \ell < Z - \log(1/\delta)`; and
 :math:`\{\theta : \ell(\theta) \ge Z - \log(1/\delta)\}` is a confidence region at all times, whose
-projections are intervals for the parameters. No grid, no cover, no sum over members.
+projections are intervals for the parameters (:mod:`occamrl.evidence.region`). One point of the
+region keeps its class: a witness suffices. What is in a class is in every class that frees its
+parameters. Before a class is ruled out, a search looks for a witness. A class that is ruled out has
+generations, too, without a mass: they go on searching, and where one finds a witness the class is
+alive again.
 
-**The search.** One point of the region keeps its class: a witness suffices. Before a class is ruled
-out, the likelihood is evaluated at a fixed cloud of 256 points (half of the coordinates spread
-evenly over the box, the others ever closer to one of its edges), and climbed from the best of
-these, by Fisher scoring and L-BFGS-B, and by Nelder and Mead's simplex where the likelihood has
-steps. What a last scoring step still promises, half of :math:`g^\top I^{-1} g`, is added. The
-search is made again when the data have grown by half, and a class for which it then finds a witness
-is alive again. A narrow peak that no point of the cloud leads to is missed all the same.
-
-**Several modes.** Intervals and worths begin at every mode that climbs from the cloud lead to, not
-at the best fit alone. A worth is also looked at inside the region, where it may be extreme.
-
-**Acting.** By the best *fit*; by *optimism*, the largest value over draws from the boundary of the
-region; by *sampling*, a fit to counts that are replaced by Gamma(c, 1) (a Bayesian bootstrap:
-measured, not proved).
+**Acting.** By *sampling*: a point by its weight in Z, which is what a posterior would give it; by
+*optimism*, the largest value among points inside; by the best *fit*. What is inside for acting is
+so at the level delta/sqrt(k) after k episodes (B13).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize
-from scipy.special import logsumexp
 
 from occamrl import bellman
+from occamrl.addresses import generator
 from occamrl.arrays import Bools, Floats, Ints
 from occamrl.errors import ParameterError
+from occamrl.evidence.cloud import (
+    Counts,
+    Fit,
+    PointTable,
+    climb,
+    cloud,
+    log_sum,
+    next_generation,
+    possible,
+    search,
+)
 from occamrl.evidence.counts import (
-    JEFFREYS,
     NOVEL_COUNT,
     NOVEL_PAIR,
     CountState,
@@ -64,74 +67,49 @@ from occamrl.evidence.counts import (
     symbol_at,
 )
 from occamrl.evidence.hulls import draw_table
-from occamrl.evidence.starts import DatedState, begin_starts, count_starts, law_of_starts
+from occamrl.evidence.region import Region
+from occamrl.evidence.starts import (
+    DatedState,
+    acting_level,
+    begin_starts,
+    count_starts,
+    law_of_starts,
+)
 from occamrl.evidence.worlds import Acting, Choice, FiniteWorlds
-from occamrl.models.model import spread_points
-from occamrl.problems.mdp import TOLERANCE
 from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange, Search
 
 if TYPE_CHECKING:
     from occamrl.models.model import ParametricLadder
 
-_GROWTH = 1.02  # a class is fitted anew when the data have grown by 2 %
-_REJECTED_GROWTH = 1.5  # the same for a class that is ruled out
-_TINY = 1e-300  # probabilities are not taken to be smaller in logarithms
-_SMALL = 1e-12  # nor in derivatives
-_STEP = 1e-5  # of differences, as a share of the box
-_CLOUD = 256  # points of the box at which a thorough search looks
-_CLIMBED = 3  # of them, the best, from which it climbs
-_MODES = 8  # the same for intervals and worths
-_CLOSEST = 4.0  # decades by which points of the cloud come close to an edge
-_SIMPLEX = 200  # evaluations of a simplex search, at most
-_FLAT = 1e-2  # information, in shares of the box, that is always there
-_MANY = 40  # points of a region that answers look at
-_SLOPE = 1e-3  # of differences of a worth
-_TURNS = 2  # of the search for an end of the region
-_OUTSIDE = 1e18  # larger than any worth; infinity would make differences undefined
-_POLISHED = 80  # evaluations of the search for an extreme worth, at most
-_HALVINGS = 8
-_DRAWS = 12  # points of the region that optimism looks at
-_SHORTENED = (1.0, 0.85, 0.7, 0.5, 0.25)  # a step until it is in the region
-_KEPT = 2**22  # probabilities that are kept
-_KEPT_LEAST = 8  # and of how many points at least
-_SCORING = 6  # steps of Fisher scoring at most
-_ENOUGH = 1e-4  # the promise of a step that is not worth it
+_FIRST = 16  # outcomes from which on there is a generation at every doubling
+_WEIGHTLESS = 20.0  # nats below Z at which a point is left out of it
+_NEARLY = 6.0  # nats below the region at which it is kept for acting
+_FEWEST = 16  # points of a class that are always kept, so that generations go on
+_WORTHWHILE = 0.8  # points are left out when no more than this share stays
+_OPTIMISTIC = 48  # points of the region that optimism looks at
+_SOLVED = 4096  # points whose values are kept
 
 
 class ParametricState(CountState, DatedState):
     """What the evidence for real parameters keeps."""
 
-    theta: Floats  # [M, p] the last fit of every class, as shares of the box
-    fitted: Ints  # [M] the number of outcomes that it was fitted to
-    score: Floats  # [M] Q, minus the likelihood of the frequencies
-    likelihood: Floats  # [M] of the best fit, minus that of the frequencies
-    searched: Ints  # [2] points of clouds that were looked at, and climbs from the best of them
+    points: Floats  # [n, p] of the mixture, and witnesses, as shares of the box
+    level: Ints  # [n] the class of each, from 0
+    log_mass: Floats  # [n] b; minus infinity of witnesses
+    counted_mass: float  # b of the counts
+    generations: int
+    renewed: int  # the number of outcomes when the last generation was made
+    searched: Ints  # [3] points that were looked at, generations, climbs
 
 
-class Fit(NamedTuple):
-    """The best parameters found of a class."""
+class Weighed(NamedTuple):
+    """The likelihoods of the points of a state."""
 
-    theta: Floats  # [p] as shares of the box, those that are not free at their defaults
-    likelihood: float  # minus that of the frequencies
-    slack: float  # what another scoring step promises
-
-
-class Counts(NamedTuple):
-    """What was seen, reduced to the pairs that were visited."""
-
-    rows: list[int]  # pairs of the model that were visited
-    seen: Ints  # symbols
-    count: Floats  # type: ignore[assignment]  # the method of tuples is not needed
-    frequency: Floats  # logarithms
-    novel: Floats  # [pairs] how often something happened there that is not listed
-
-
-class Region(NamedTuple):
-    """The confidence region of a class, nearly an ellipsoid."""
-
+    counts: Ints  # of which state: adding a block makes another array
+    points: Floats
     data: Counts
-    least: float  # the likelihood at its boundary
-    root: Floats  # [k, k] of the ellipsoid, in shares of the box
+    likelihoods: Floats  # [n]
+    mixture: float  # Z
 
 
 class ParametricEvidence:
@@ -148,8 +126,10 @@ class ParametricEvidence:
         self._require_model_of(known)
         self._read_box()
         self._read_outcomes()
-        # probabilities by theta, and of which pairs
-        self._kept: dict[bytes, tuple[Bools, Floats]] = {}
+        self.table = PointTable(self.probability, self.outcomes.start)
+        self._weighed: Weighed | None = None  # the last
+        self._fits: dict[int, Floats] = {}  # of its counts, by class
+        self._values: dict[bytes, Floats] = {}  # of the first step, by point
 
     def _require_model_of(self, known: Known) -> None:
         """Refuse a problem whose states, actions or rewards are not the model's."""
@@ -178,6 +158,7 @@ class ParametricEvidence:
             defaults.append(self.model.defaults.get(name, 0.5 * sum(box[name])))
         self.default = (np.array(defaults) - self.low) / self.width
         self.free = [[self.names.index(name) for name in free] for free in self.ladder.free]
+        self.contains = self.ladder.contains
 
     def _read_outcomes(self) -> None:
         """Join the outcomes of the model that cannot be told apart."""
@@ -193,18 +174,20 @@ class ParametricEvidence:
 
     def begin(self) -> ParametricState:
         """Return the state before any data."""
-        theta = np.tile(self.default, (self.classes, 1))
-        for parameters, free in zip(theta, self.free, strict=True):
-            parameters[free] = 0.5
+        clouds = [cloud(self.default, free) for free in self.free]
+        sizes = np.array([len(points) for points in clouds])
+        level = np.repeat(np.arange(self.classes), sizes)
         return {
             **begin_counts(self.outcomes),
             **begin_starts(self.known),
             "rejected": np.zeros(self.classes, np.int64),
-            "theta": theta,
-            "fitted": np.zeros(self.classes, np.int64),
-            "score": np.zeros(self.classes),
-            "likelihood": np.zeros(self.classes),
-            "searched": np.zeros(2, np.int64),
+            "points": np.concatenate(clouds),
+            "level": level,
+            "log_mass": -np.log(sizes * (self.classes + 1.0))[level],
+            "counted_mass": -math.log(self.classes + 1.0),
+            "generations": 0,
+            "renewed": 0,
+            "searched": np.array([int(sizes.sum()), 0, 0]),
         }
 
     # The likelihood -------------------------------------------------------------------------------
@@ -215,309 +198,234 @@ class ParametricEvidence:
         return {**self.model.defaults, **dict(zip(self.names, values.tolist(), strict=True))}
 
     def probability(self, theta: Floats, rows: Sequence[int] | None = None) -> Floats:
-        """Return the probabilities of the symbols, of some pairs at least or of all."""
-        key = theta.tobytes()
-        pairs = len(self.model.pairs)
-        if key in self._kept:
-            done, probability = self._kept.pop(key)
-        else:
-            done = np.zeros(pairs, bool)
-            probability = np.zeros(self.row.size)
-        wanted = np.arange(pairs) if rows is None else np.asarray(rows, dtype=np.int64)
-        missing = wanted[~done[wanted]]
-        # models are slow: what was evaluated stays
-        if missing.size:
-            evaluated = self.model.probability(self.point(theta), missing.tolist())
-            probability = probability + np.bincount(self.symbol, evaluated, self.row.size)
-            done = done.copy()
-            done[missing] = True
-        self._kept[key] = done, probability
-        if len(self._kept) > max(_KEPT_LEAST, _KEPT // self.row.size):
-            longest_unused = next(iter(self._kept))
-            del self._kept[longest_unused]
-        return probability
+        """Return the probabilities of the symbols, of some pairs only or of all."""
+        evaluated = self.model.probability(self.point(theta), rows)
+        return np.bincount(self.symbol, evaluated, self.row.size).astype(np.float64)
 
     def counts_of(self, state: CountState) -> Counts:
         """Return what was seen."""
         count = state["count"]
-        novel = self._novel(state)
+        rows = state["novel"][:, NOVEL_PAIR].astype(np.int64)
+        novel = np.bincount(rows, state["novel"][:, NOVEL_COUNT], len(self.model.pairs))
         seen = np.flatnonzero(count)
-        rows = np.union1d(self.row[seen], np.flatnonzero(novel))
+        visited = np.union1d(self.row[seen], np.flatnonzero(novel))
         frequency = log_frequencies(count, self.outcomes)[seen]
-        return Counts(rows.tolist(), seen, count[seen].astype(np.float64), frequency, novel)
+        return Counts(
+            visited.tolist(),
+            seen,
+            count[seen].astype(np.float64),
+            frequency,
+            novel.astype(np.float64),
+        )
 
     def log_likelihood(self, data: Counts, theta: Floats) -> float:
         """Return l, minus that of the frequencies.
 
-        Outcomes that are not listed have the rest of the probability. What is impossible has a tiny
-        probability here, so that a search can leave such parameters.
+        Outcomes that are not listed have the rest of the probability. What is impossible has a
+        likelihood below all others, and still a number.
         """
-        P = self.probability(theta, data.rows)
-        listed = float(data.count @ (np.log(np.maximum(P[data.seen], _TINY)) - data.frequency))
-        strange = data.novel > 0.0
-        return listed + float(data.novel[strange] @ np.log(self._remainder(P)[strange]))
+        return self.table.likelihood(theta, data)
 
-    def _remainder(self, P: Floats) -> Floats:
-        """Return the probability of what is not listed, by pair; tiny where it is rounding."""
-        remainder = 1.0 - np.bincount(self.row, P, len(self.model.pairs))
-        return np.where(remainder > TOLERANCE, remainder, _TINY)
-
-    def allows(self, data: Counts, theta: Floats) -> bool:
-        """Return whether everything that was seen is possible with these parameters."""
-        P = self.probability(theta, data.rows)
-        listed = (P[data.seen] > 0.0).all()
-        return bool(listed and (self._remainder(P)[data.novel > 0.0] > _TINY).all())
-
-    def derivatives(
-        self, data: Counts, theta: Floats, free: list[int]
-    ) -> tuple[float, Floats, Floats]:
-        """Return l, its gradient and Fisher's information in the free parameters."""
-        value = self.log_likelihood(data, theta)
-        P = self.probability(theta, data.rows)
-        change = np.zeros((len(free), self.row.size))
-        for i, j in enumerate(free):
-            # central differences, one-sided at the ends of the box
-            up = theta.copy()
-            down = theta.copy()
-            up[j] = min(theta[j] + _STEP, 1.0)
-            down[j] = max(theta[j] - _STEP, 0.0)
-            rise = self.probability(up, data.rows) - self.probability(down, data.rows)
-            change[i] = rise / (up[j] - down[j])
-        safe = np.maximum(P, _SMALL)
-        visits = np.bincount(self.row[data.seen], data.count, len(self.model.pairs))
-        gradient = change[:, data.seen] @ (data.count / safe[data.seen])
-        return value, gradient, (change * visits[self.row] / safe) @ change.T
-
-    # The search -----------------------------------------------------------------------------------
-
-    def fit(self, data: Counts, free: list[int], starts: list[Floats]) -> Fit:
-        """Maximise the likelihood over some parameters, the others as in the first start."""
-        total = max(1.0, float(data.count.sum()))
-
-        def whole(share: Floats) -> Floats:
-            theta = starts[0].copy()
-            theta[free] = np.clip(share, 0.0, 1.0)
-            return theta
-
-        def objective(share: Floats) -> tuple[float, Floats]:
-            likelihood, gradient, _ = self.derivatives(data, whole(share), free)
-            return -likelihood / total, -gradient / total
-
-        def search(share: Floats) -> Floats:
-            bounds = [(0.0, 1.0)] * len(free)
-            return np.clip(minimize(objective, share, jac=True, bounds=bounds).x, 0.0, 1.0)
-
-        def climb(share: Floats) -> Fit:
-            for _ in range(_SCORING):
-                value, gradient, information = self.derivatives(data, whole(share), free)
-                step = _scoring_step(share, gradient, information)
-                slack = 0.5 * float(gradient @ step)
-                if slack < _ENOUGH:
-                    return Fit(whole(share), value, max(slack, 0.0))
-                moved = np.clip(share + step, 0.0, 1.0)
-                if self.log_likelihood(data, whole(moved)) < value + 0.1 * slack:
-                    moved = search(share)  # the quadratic model is wrong here
-                share = moved
-            return Fit(whole(share), self.log_likelihood(data, whole(share)), max(slack, 0.0))
-
-        fits = [climb(start[free]) for start in starts]
-        return max(fits, key=lambda fit: fit.likelihood)
-
-    def starts(self, data: Counts, theta: Floats, free: list[int], count: int) -> list[Floats]:
-        """Return where a thorough search begins: at a fit, and at the best points of the cloud."""
-        points = self.cloud(theta, free)
-        likelihoods = np.array([self.log_likelihood(data, point) for point in points])
-        best = np.argsort(-likelihoods, kind="stable")[:count]
-        return [theta, *points[best]]
-
-    def cloud(self, theta: Floats, free: list[int]) -> Floats:
-        """Return a fixed cloud of points [256, p], the parameters that are not free as in theta."""
-        spread = np.array(spread_points(len(free), _CLOUD)).reshape(_CLOUD, len(free))
-        edge = 10.0 ** (-_CLOSEST * spread)
-        # Coordinates take turns: twice evenly, once towards either edge.
-        turn = (np.arange(_CLOUD)[:, None] // 2 ** np.arange(len(free))) % 4
-        shares = np.select([turn < 2, turn == 2], [spread, edge], 1.0 - edge)
-        points = np.tile(theta, (_CLOUD, 1))
-        points[:, free] = shares
-        return points
-
-    def search(self, data: Counts, theta: Floats, free: list[int]) -> Fit:
-        """Maximise the likelihood thoroughly: from the cloud, then by a simplex."""
-        starts = self.starts(data, theta, free, _CLIMBED)
-        fit = self.fit(data, free, starts)
-
-        def objective(share: Floats) -> float:
-            point = fit.theta.copy()
-            point[free] = np.clip(share, 0.0, 1.0)
-            return -self.log_likelihood(data, point)
-
-        best = fit.theta.copy()
-        best[free] = _simplex(objective, fit.theta[free], _SIMPLEX)
-        likelihood = self.log_likelihood(data, best)
-        if likelihood <= fit.likelihood:
-            return fit
-        return Fit(best, likelihood, 0.0)
-
-    def modes(self, state: ParametricState, m: int) -> list[Floats]:
-        """Return points of the region of class m: the best fit, climbs, points of the cloud."""
+    def weigh(self, state: ParametricState) -> Weighed:
+        """Return the likelihoods of all points and Z, which are computed once for a state."""
+        last = self._weighed
+        if last is not None and last.counts is state["count"] and last.points is state["points"]:
+            return last
         data = self.counts_of(state)
-        least = self.least(state)
-        free = self.free[m]
-        best = state["theta"][m]
-        starts = self.starts(data, best, free, _MODES)
-        points = [*starts[1:], *self.cloud(best, free)]
-        points += [self.fit(data, free, [start]).theta for start in starts[1:]]
-        inside = [best]
-        for point in points:
-            if self.log_likelihood(data, point) >= least:
-                inside.append(point)
-        return inside
+        likelihoods = self.table.likelihoods(state["points"], data)
+        counted = counted_evidence(state["count"], self.outcomes, float(novel_count(state)))
+        terms = np.append(state["log_mass"] + likelihoods, state["counted_mass"] + counted)
+        self._weighed = Weighed(state["count"], state["points"], data, likelihoods, log_sum(terms))
+        self._fits = {}
+        return self._weighed
+
+    def log_mixture(self, state: ParametricState) -> float:
+        """Return Z, minus the likelihood of the frequencies."""
+        return self.weigh(state).mixture
+
+    def least(self, state: ParametricState, level: float | None = None) -> float:
+        """Return the likelihood below which parameters are ruled out, at delta or another level."""
+        return self.log_mixture(state) - math.log(1.0 / (level or self.delta))
 
     # Learning -------------------------------------------------------------------------------------
 
     def add(self, state: ParametricState, flow: Flow) -> None:
-        """Score the predictions of a block, count it, fit anew when it is time, and test."""
+        """Count a block, test the classes, and make a generation when the data have doubled."""
         row = self.model.row_of(flow.state, flow.action)
         moving = row >= 0  # in absorbing states nothing is learned
         moved = flow.take(moving)
-        before = state["count"]
-        novel = self._novel(state)
         bonus = np.zeros(moved.reward.size)
         if self.known.rewards_known:
             bonus = moved.reward
-        block = count_outcomes(state, self.outcomes, row[moving], moved, bonus, self.known)
-        self._score(state, before, block, self._novel(state) - novel)
+        count_outcomes(state, self.outcomes, row[moving], moved, bonus, self.known)
         count_starts(state, flow)
         self._test(state)
-
-    def _novel(self, state: CountState) -> Floats:
-        """Return how often something happened at each pair that is not listed."""
-        rows = state["novel"][:, NOVEL_PAIR].astype(np.int64)
-        count = np.bincount(rows, state["novel"][:, NOVEL_COUNT], len(self.model.pairs))
-        return count.astype(np.float64)
-
-    def _score(self, state: ParametricState, before: Ints, block: Ints, novel: Floats) -> None:
-        """Add how well every class predicted a block, with its fit and counts from before it."""
-        came = np.flatnonzero(block)
-        strange = np.flatnonzero(novel)
-        old_frequency = log_frequencies(before, self.outcomes)
-        frequency = log_frequencies(before + block, self.outcomes)
-        visits = np.add.reduceat(before, self.outcomes.start[:-1])
-        outcomes_of_pair = np.diff(self.outcomes.start)
-        counted = (before + JEFFREYS) / (visits + JEFFREYS * outcomes_of_pair)[self.row]
-        e = 1.0 / (before.sum() + 2.0)
-        rows = np.union1d(self.row[came], strange).tolist()
-        for m, theta in enumerate(state["theta"]):
-            P = self.probability(theta, rows)
-            q = (1.0 - e) * P[came] + e * counted[came]
-            gain = block[came] @ (np.log(q) - frequency[came])
-            state["score"][m] += gain + before @ (old_frequency - frequency)
-            state["score"][m] += novel[strange] @ np.log((1.0 - e) * self._remainder(P)[strange])
-
-    def log_mixture(self, state: ParametricState) -> float:
-        """Return Z, minus the likelihood of the frequencies."""
-        counted = counted_evidence(state["count"], self.outcomes, float(novel_count(state)))
-        return float(logsumexp([counted, *state["score"]])) - math.log(self.classes + 1.0)
-
-    def least(self, state: ParametricState) -> float:
-        """Return the likelihood below which parameters are ruled out."""
-        return self.log_mixture(state) - math.log(1.0 / self.delta)
+        self._leave_out(state)
+        if state["count"].sum() >= max(_FIRST, 2 * state["renewed"]):
+            self._renew(state)
 
     def _test(self, state: ParametricState) -> None:
-        """Fit the classes; rule out those for which a search finds no parameters likely enough."""
-        data = self.counts_of(state)
-        least = self.least(state)
-        best = -math.inf  # of the classes so far, which are nested
-        for m in range(self.classes):
-            best = max(best, self._likelihood_bound(state, m, data, least))
-            if best >= least:
+        """Rule out the classes for which a search finds no parameters likely enough."""
+        largest = self._largest(state)
+        # what is found in a class counts for those that contain it
+        for m in np.argsort(self.ladder.sizes, kind="stable").tolist():
+            if largest[m] < self.least(state) and not state["rejected"][m]:
+                fit = self._search_class(state, m)
+                state["searched"] = state["searched"] + np.array([fit.points, 0, fit.climbs])
+                self._add_points(state, m, fit.theta[None], np.array([-np.inf]))
+                largest = self._largest(state)
+            if largest[m] >= self.least(state):
                 state["rejected"][m] = 0
             elif not state["rejected"][m]:
                 # 0 would mean that it is not ruled out; the first episode may be open
                 state["rejected"][m] = max(state["episodes"], 1)
 
-    def _likelihood_bound(
-        self, state: ParametricState, m: int, data: Counts, least: float
-    ) -> float:
-        """Return what the likelihood of class m is at most, after a fit if it is time for one."""
-        theta = state["theta"][m]
-        fitted = int(state["fitted"][m])
-        total = int(state["count"].sum())
-        likelihood = self.log_likelihood(data, theta)
-        state["likelihood"][m] = likelihood
-        rejected = bool(state["rejected"][m])
-        growth = _REJECTED_GROWTH if rejected else _GROWTH
-        if total < growth * fitted and (rejected or likelihood >= least):
-            return likelihood if self.allows(data, theta) else -math.inf
-        free = self.free[m]
-        fit = self.fit(data, free, [theta])
-        thorough = total.bit_length() // 4 > fitted.bit_length() // 4  # now and then, predictably
-        if thorough or fit.likelihood + fit.slack < least:
-            fit = max(fit, self.search(data, fit.theta, free), key=lambda one: one.likelihood)
-            state["searched"] = state["searched"] + np.array([_CLOUD, _CLIMBED + 2])
-        self._keep_fit(state, m, fit, total)
-        if not self.allows(data, fit.theta):
-            return -math.inf
-        return fit.likelihood + fit.slack
+    def _largest(self, state: ParametricState) -> Floats:
+        """Return the largest likelihood of a point in each class [M]."""
+        largest = np.full(self.classes, -np.inf)
+        np.maximum.at(largest, state["level"], possible(self.weigh(state).likelihoods))
+        of_class: Floats = np.where(self.contains, largest, -np.inf).max(axis=1)
+        return of_class
 
-    def _keep_fit(self, state: ParametricState, m: int, fit: Fit, total: int) -> None:
-        state["theta"][m] = fit.theta
-        state["fitted"][m] = total
-        state["likelihood"][m] = fit.likelihood
+    def _search_class(self, state: ParametricState, m: int) -> Fit:
+        """Search class m, from 0, for a point of the region."""
+        near = state["points"][self._of_class(state, m)]
+        points = np.concatenate([cloud(self.default, self.free[m]), near])
+        data = self.weigh(state).data
+        return search(self.table, data, points, self.default, self.free[m], self.least(state))
+
+    def _of_class(self, state: ParametricState, m: int) -> Bools:
+        """Return which points are in class m [n]."""
+        return np.asarray(self.contains[m][state["level"]])
+
+    def _add_points(self, state: ParametricState, m: int, points: Floats, log_mass: Floats) -> None:
+        state["points"] = np.concatenate([state["points"], points])
+        state["level"] = np.append(state["level"], np.full(len(points), m))
+        state["log_mass"] = np.append(state["log_mass"], log_mass)
+
+    def _leave_out(self, state: ParametricState) -> None:
+        """Leave points out that weigh nothing, but for the most likely of every class."""
+        weighed = self.weigh(state)
+        kept = state["log_mass"] + weighed.likelihoods > weighed.mixture - _WEIGHTLESS
+        kept |= weighed.likelihoods > self.least(state) - _NEARLY
+        for m in range(self.classes):
+            own = np.flatnonzero(state["level"] == m)
+            order = np.argsort(-weighed.likelihoods[own], kind="stable")
+            kept[own[order[:_FEWEST]]] = True
+        if kept.mean() > _WORTHWHILE:
+            return
+        state["points"] = state["points"][kept]
+        state["level"] = state["level"][kept]
+        state["log_mass"] = state["log_mass"][kept]
+        self.table.keep(state["points"])
+
+    def _renew(self, state: ParametricState) -> None:
+        """Make a generation in every class; in those that are ruled out it goes on searching."""
+        weighed = self.weigh(state)
+        alive = np.flatnonzero(state["rejected"] == 0)
+        number = state["generations"]
+        state["generations"] = number + 1
+        state["renewed"] = int(state["count"].sum())
+        share = 1.0 / (number + 2.0) if alive.size else 0.0
+        log_mass = state["log_mass"]
+        made = []
+        for m in range(self.classes):
+            inside = self._of_class(state, m)
+            masses = log_mass[inside]
+            if np.isfinite(masses).any():
+                inside &= np.isfinite(log_mass)
+            generation = next_generation(
+                state["points"][inside],
+                np.where(np.isfinite(log_mass[inside]), log_mass[inside], 0.0),
+                weighed.likelihoods[inside],
+                self.free[m],
+                lambda steps: self.table.likelihoods(steps, weighed.data),
+                generator(m, "generation", number),
+            )
+            made.append(generation)
+            state["searched"] = state["searched"] + np.array([generation.evaluated, 0, 0])
+        state["log_mass"] = log_mass + math.log1p(-share)
+        state["counted_mass"] += math.log1p(-share)
+        for m, generation in enumerate(made):
+            masses = np.full(len(generation.points), -np.inf)
+            if not state["rejected"][m]:
+                total = math.log(share / alive.size) + weighed.mixture
+                masses = self.entering(total, generation.log_weights, generation.likelihoods)
+            self._add_points(state, m, generation.points, masses)
+        state["searched"] = state["searched"] + np.array([0, 1, 0])
+        self.table.keep(state["points"])
+
+    def entering(self, total: float, log_weights: Floats, likelihoods: Floats) -> Floats:
+        """Return b of the points of a generation: what they would have predicted does not count."""
+        return total + log_weights - likelihoods
 
     # Judging --------------------------------------------------------------------------------------
 
     def judge(self, state: ParametricState) -> Judgement:
         """Return what was found when the last block was counted."""
         mixture = self.log_mixture(state)
+        points, generations, climbs = state["searched"].tolist()
         return Judgement(
-            against=mixture - np.maximum.accumulate(state["likelihood"]),
+            against=mixture - self._largest(state),
             alive=tuple(int(after == 0) for after in state["rejected"]),
             rejected_after=tuple(int(after) or None for after in state["rejected"]),
             log_mixture=mixture,
             novel=novel_count(state),
-            search=Search(int(state["searched"][0]), 0, int(state["searched"][1])),
+            search=Search(points, generations, climbs),
+        )
+
+    def best(self, state: ParametricState, m: int) -> Floats:
+        """Return the most likely point of class m that a climb from the best point comes to."""
+        weighed = self.weigh(state)
+        if m not in self._fits:
+            inside = np.flatnonzero(self._of_class(state, m))
+            start = state["points"][inside[weighed.likelihoods[inside].argmax()]]
+            self._fits[m] = climb(
+                lambda theta: self.log_likelihood(weighed.data, theta), start, self.free[m]
+            )
+        return self._fits[m]
+
+    def region(self, state: ParametricState, m: int) -> Region:
+        """Return the confidence region of class m; no points if it is ruled out."""
+        weighed = self.weigh(state)
+        least = self.least(state)
+        inside = np.flatnonzero(self._of_class(state, m) & (weighed.likelihoods >= least))
+        if state["rejected"][m]:
+            inside = inside[:0]
+        points = state["points"][inside]
+        likelihoods = weighed.likelihoods[inside]
+        if not state["rejected"][m]:
+            best = self.best(state, m)
+            points = np.concatenate([best[None], points])
+            likelihoods = np.append(self.log_likelihood(weighed.data, best), likelihoods)
+        order = np.argsort(-likelihoods, kind="stable")
+        return Region(
+            points[order],
+            likelihoods[order],
+            least,
+            self.free[m],
+            lambda theta: self.log_likelihood(weighed.data, theta),
         )
 
     def parameters(self, state: ParametricState, m: int) -> dict[str, ParameterRange]:
         """Return the projections of the confidence region of class m; nothing if it is ruled out.
 
-        An end is where the largest likelihood with the parameter held there meets the threshold,
-        beyond the outermost point of the region that was found in any mode.
+        They are in pieces where modes are apart. What lies between points that were found, and
+        beyond the ends of rays, is not proved to be outside.
         """
-        if state["rejected"][m]:
-            return {}
-        intervals = {}
-        inside = self.modes(state, m)
+        region = self.region(state, m)
+        ranges: dict[str, ParameterRange] = {}
+        if not len(region.points):
+            return ranges
+        best = self.best(state, m)
         for j in self.free[m]:
-            best = float(state["theta"][m][j])
-            lowest = min(inside, key=lambda point: float(point[j]))
-            highest = max(inside, key=lambda point: float(point[j]))
-            low = self._interval_end(state, m, j, lowest, 0.0)
-            high = self._interval_end(state, m, j, highest, 1.0)
-            ends = [float(self.low[j] + share * self.width[j]) for share in (best, low, high)]
-            intervals[self.names[j]] = ParameterRange(ends[0], ((ends[1], ends[2]),))
-        return intervals
-
-    def _interval_end(
-        self, state: ParametricState, m: int, j: int, start: Floats, edge: float
-    ) -> float:
-        """Return how far parameter j may go from a point towards an edge, as a share of the box."""
-        data = self.counts_of(state)
-        least = self.least(state)
-        others = [i for i in self.free[m] if i != j]
-
-        def excess(share: float) -> float:
-            theta = start.copy()
-            theta[j] = share
-            fit = self.fit(data, others, [theta])
-            return fit.likelihood + fit.slack - least
-
-        if excess(edge) >= 0.0:
-            return edge
-        if excess(float(start[j])) <= 0.0:
-            return float(start[j])
-        return float(brentq(excess, float(start[j]), edge, xtol=1e-4))
+            pieces = []
+            for low, high in region.pieces(j):
+                ends = self.low[j] + self.width[j] * np.array([low, high])
+                pieces.append((float(ends[0]), float(ends[1])))
+            value = float(self.low[j] + self.width[j] * best[j])
+            ranges[self.names[j]] = ParameterRange(value, tuple(pieces))
+        return ranges
 
     def describe(self, state: ParametricState, m: int) -> str:
         """Return nothing: members have no names."""
@@ -543,28 +451,37 @@ class ParametricEvidence:
         law: Floats,
         draw: np.random.Generator,
     ) -> Choice:
-        """Choose parameters in the first classes that are alive; without any, draw a table.
+        """Choose a point in the first classes that is inside; without any, draw a table.
 
         The source is the class, from 0, and M for a table.
         """
-        alive = [m for m in range(classes) if judgement.alive[m]]
-        if not alive:
+        weighed = self.weigh(state)
+        level = acting_level(self.delta, state["episodes"])
+        inside = weighed.likelihoods >= self.least(state, level)
+        # where none is alive at delta, the truth is outside all classes
+        inside &= not judgement.misspecified
+        playable = np.flatnonzero(inside & (state["level"] < classes))
+        if not playable.size:
             return Choice(self._draw_table(state, draw), self.classes, "episode")
-        if acting == "sampling":
-            scores = state["score"][alive] + draw.gumbel(size=len(alive))
-            m = alive[int(scores.argmax())]
-            data = self.counts_of(state)
-            data = data._replace(count=draw.standard_gamma(data.count))
-            theta = self.fit(data, self.free[m], [state["theta"][m]]).theta
-        elif acting == "fit":
-            m = alive[0]
-            theta = state["theta"][m]
+        if acting == "fit":
+            index = self._likeliest(state, judgement.chosen - 1, playable)
+        elif acting == "sampling":
+            weights = np.maximum(state["log_mass"][playable], -1e3)
+            weights = weights + weighed.likelihoods[playable]
+            index = int(playable[(weights + draw.gumbel(size=playable.size)).argmax()])
         else:
-            m = alive[-1]
-            theta = self._optimistic(state, m, law, draw)
+            index = self._most_valuable(state, playable, law)
+        theta = state["points"][index]
+        m = int(state["level"][index])
         free = self.ladder.free[m]
         parameters = {name: x for name, x in self.point(theta).items() if name in free}
         return Choice(self.kernel(theta), m, "draw", parameters)
+
+    def _likeliest(self, state: ParametricState, m: int, playable: Ints) -> int:
+        """Return the likeliest point of class m among some, or of all if it has none there."""
+        own = playable[self._of_class(state, m)[playable]]
+        candidates = own if own.size else playable
+        return int(candidates[self.weigh(state).likelihoods[candidates].argmax()])
 
     def _draw_table(self, state: ParametricState, draw: np.random.Generator) -> bellman.Kernel:
         table = draw_table(state, self.outcomes, draw)
@@ -573,103 +490,56 @@ class ParametricEvidence:
         mdp = self.model.mdp_at(table.probability, outcomes.pair, outcomes.next_state, reward)
         return mdp.kernels[0]
 
-    def _optimistic(
-        self, state: ParametricState, m: int, law: Floats, draw: np.random.Generator
-    ) -> Floats:
-        """Return the point with the largest value among some near the boundary of the region."""
-        points = self.draws(state, m, draw, _DRAWS)
-        values = []
-        for theta in points:
-            solved, _ = bellman.solve([self.kernel(theta)], self.known.states, self.known.horizon)
-            values.append(law @ solved[0])
-        best: Floats = points[int(np.argmax(values))]
-        return best
+    def _most_valuable(self, state: ParametricState, playable: Ints, law: Floats) -> int:
+        """Return the point with the largest value among some that spread by likelihood."""
+        order = playable[np.argsort(-self.weigh(state).likelihoods[playable], kind="stable")]
+        ranks = np.linspace(0, order.size - 1, min(order.size, _OPTIMISTIC)).astype(np.int64)
+        candidates = order[np.unique(ranks)]
+        values = [law @ self._first_values(state["points"][index]) for index in candidates]
+        return int(candidates[int(np.argmax(values))])
 
-    # The region -----------------------------------------------------------------------------------
+    def _first_values(self, theta: Floats) -> Floats:
+        """Return the optimal values of the first step under a point [S], which are kept."""
+        key = theta.tobytes()
+        if key not in self._values:
+            if len(self._values) >= _SOLVED:
+                self._values = {}
+            kernel = self.kernel(theta)
+            solved, _ = bellman.solve([kernel], self.known.states, self.known.horizon)
+            self._values[key] = solved[0]
+        return self._values[key]
 
-    def region(self, state: ParametricState, m: int) -> Region:
-        """Return the confidence region of class m."""
-        data = self.counts_of(state)
-        least = self.least(state)
-        likelihood, _, information = self.derivatives(data, state["theta"][m], self.free[m])
-        # at a bound of the box rounding may leave directions without information
-        finite = np.nan_to_num(information, posinf=1.0 / _SMALL, neginf=0.0)
-        sizes, directions = np.linalg.eigh(0.5 * (finite + finite.T))
-        # as wide as the box if nothing is known
-        lengths = 1.0 / np.sqrt(np.maximum(sizes, 0.0) + _FLAT)
-        scale = math.sqrt(2.0 * max(likelihood - least, 0.0))
-        return Region(data, least, directions * lengths * scale)
-
-    def moved(self, theta: Floats, m: int, step: Floats) -> Floats:
-        """Return parameters after a step of those that are free in class m, cut to the box."""
-        moved = theta.copy()
-        moved[self.free[m]] = np.clip(theta[self.free[m]] + step, 0.0, 1.0)
-        return moved
-
-    def edge(self, state: ParametricState, m: int, step: Floats, region: Region) -> Floats:
-        """Return the point of the region farthest from the best fit along a step, by bisection."""
-        best = state["theta"][m]
-        theta = best
-        inside = 0.0
-        outside = math.inf
-        share = 1.0
-        for _ in range(_HALVINGS):
-            moved = self.moved(best, m, share * step)
-            if self.log_likelihood(region.data, moved) >= region.least:
-                inside = share
-                theta = moved
-            else:
-                outside = share
-            share = 0.5 * (inside + outside) if outside < math.inf else 1.3 * inside
-        return np.asarray(theta)
-
-    def draws(
-        self, state: ParametricState, m: int, draw: np.random.Generator, count: int
-    ) -> list[Floats]:
-        """Return points of the region of class m: of its modes, of its boundary and between."""
-        region = self.region(state, m)
-        modes = self.modes(state, m)
-        points = [*modes]
-        ways = draw.standard_normal((count, len(self.free[m])))
-        for way, depth in zip(ways, draw.random(count), strict=True):
-            mode = modes[len(points) % len(modes)]
-            step = region.root @ way / max(float(np.linalg.norm(way)), _SMALL)
-            for share in _SHORTENED:
-                theta = self.moved(mode, m, share * step)
-                if self.log_likelihood(region.data, theta) >= region.least:
-                    points.append(theta)
-                    break
-            inner = self.moved(mode, m, depth * step)
-            if self.log_likelihood(region.data, inner) >= region.least:
-                points.append(inner)
-        return points
+    # What is possible -----------------------------------------------------------------------------
 
     def worlds(self, state: ParametricState) -> FiniteWorlds:
-        """Return points of the regions of the smallest and the largest class alive: a search."""
-        alive = np.flatnonzero(state["rejected"] == 0)
-        ends: list[int] = []
-        if alive.size:
-            ends = sorted({int(alive[0]), int(alive[-1])})
-        draw = np.random.default_rng(0)
+        """Return points of the regions of all classes alive, and a search for extreme worths."""
+        regions = [self.region(state, int(m)) for m in np.flatnonzero(state["rejected"] == 0)]
+        alive = [m for m in range(self.classes) if not state["rejected"][m]]
         points: list[Floats] = []
         levels: list[int] = []
-        for m in ends:
-            drawn = self.draws(state, m, draw, _MANY)
-            points += drawn
-            levels += [m] * len(drawn)
+        for m, region in zip(alive, regions, strict=True):
+            some = region.some()
+            points += [*some]
+            levels += [m] * len(some)
         kernels = [self.kernel(theta) for theta in points]
-        data = self.counts_of(state)
+        data = self.weigh(state).data
         likelihoods = [self.log_likelihood(data, theta) for theta in points]
+        keys = [theta.tobytes() for theta in points]
+        known_kernels = dict(zip(keys, kernels, strict=True))
 
         def extreme_kernels(worth: Callable[[bellman.Kernel], float]) -> list[bellman.Kernel]:
-            worths = np.array([worth(kernel) for kernel in kernels])
+            worths: dict[bytes, float] = {}
+
+            def worth_at(theta: Floats) -> float:
+                key = theta.tobytes()
+                if key not in worths:
+                    kernel = known_kernels.get(key)
+                    worths[key] = worth(self.kernel(theta) if kernel is None else kernel)
+                return worths[key]
+
             extreme = []
-            for m, sign in itertools.product(ends, (1.0, -1.0)):
-                of_class = np.flatnonzero(np.array(levels) == m)
-                best = of_class[int(np.argmax(sign * worths[of_class]))]
-                for start in (self._extreme(state, m, sign, worth), points[best]):
-                    polished = self._polished(state, m, start, sign, worth)
-                    extreme.append(self.kernel(polished))
+            for region in regions:
+                extreme += [self.kernel(theta) for theta in region.extremes(worth_at)]
             return extreme
 
         return FiniteWorlds(
@@ -679,79 +549,15 @@ class ParametricEvidence:
             np.array(levels, np.int64),
             np.array(likelihoods),
             kernels.__getitem__,
-            lambda m: self._best_kernel(state, m),
+            lambda m: self.kernel(self.best(state, m)),
             extreme_kernels,
         )
-
-    def _extreme(
-        self,
-        state: ParametricState,
-        m: int,
-        sign: float,
-        worth: Callable[[bellman.Kernel], float],
-    ) -> Floats:
-        """Return an end of the region along the gradient of a worth, by the information."""
-        region = self.region(state, m)
-        theta = state["theta"][m]
-
-        @lru_cache(maxsize=_MANY)
-        def worth_at(key: bytes) -> float:
-            return worth(self.kernel(np.frombuffer(key)))
-
-        for _ in range(_TURNS):
-            slopes = []
-            for j in self.free[m]:
-                down = theta.copy()
-                up = theta.copy()
-                down[j] = max(theta[j] - _SLOPE, 0.0)
-                up[j] = min(theta[j] + _SLOPE, 1.0)
-                rise = worth_at(up.tobytes()) - worth_at(down.tobytes())
-                slopes.append(rise / (up[j] - down[j]))
-            along = sign * region.root.T @ np.array(slopes)
-            norm = np.linalg.norm(along)
-            if not norm > 0.0:
-                break
-            theta = self.edge(state, m, region.root @ along / norm, region)
-        return np.asarray(theta)
-
-    def _polished(
-        self,
-        state: ParametricState,
-        m: int,
-        start: Floats,
-        sign: float,
-        worth: Callable[[bellman.Kernel], float],
-    ) -> Floats:
-        """Return where a worth is extreme in the region near a point, by a simplex: a search."""
-        data = self.counts_of(state)
-        least = self.least(state)
-        free = self.free[m]
-
-        def point(share: Floats) -> Floats:
-            theta = start.copy()
-            theta[free] = np.clip(share, 0.0, 1.0)
-            return theta
-
-        def objective(share: Floats) -> float:
-            theta = point(share)
-            if self.log_likelihood(data, theta) < least:
-                return _OUTSIDE
-            return -sign * worth(self.kernel(theta))
-
-        return point(_simplex(objective, start[free], _POLISHED))
-
-    def _best_kernel(self, state: ParametricState, m: int) -> bellman.Kernel:
-        """Return the best fit of class m; one that is ruled out is searched for thoroughly."""
-        theta = state["theta"][m]
-        if state["rejected"][m]:
-            theta = self.search(self.counts_of(state), theta, self.free[m]).theta
-        return self.kernel(theta)
 
     # Single outcomes ------------------------------------------------------------------------------
 
     def fitted(self, state: ParametricState, m: int) -> Floats:
         """Return the probabilities of the outcomes [O] under the best fit of class m."""
-        return self.probability(state["theta"][m])
+        return self.probability(self.best(state, m))
 
     def fit_number(self, state: ParametricState, m: int) -> int:
         """Return a number for the best fit of class m: another one when the data have doubled."""
@@ -759,9 +565,17 @@ class ParametricEvidence:
 
     def refitted(self, count: Floats, m: int) -> Floats:
         """Return the probabilities of the outcomes [O] under the fit of class m to some counts."""
-        start = self.begin()["theta"][m]
         counted: CountState = {"count": count, "novel": np.zeros((0, 4))}  # type: ignore[typeddict-item]  # shares of counts
-        return self.probability(self.fit(self.counts_of(counted), self.free[m], [start]).theta)
+        data = self.counts_of(counted)
+        return self.probability(self.search(data, self.free[m]).theta)
+
+    def search(self, data: Counts, free: Sequence[int], target: float = -math.inf) -> Fit:
+        """Return the most likely point that a search finds with some parameters free.
+
+        It goes on among fresh points if it has not come to a likelihood that would be enough.
+        """
+        points = cloud(self.default, free)
+        return search(self.table, data, points, self.default, free, target)
 
     def outcome_of(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
         """Return the pair of the model and the outcome of a step; -1 for what is not listed."""
@@ -770,29 +584,3 @@ class ParametricEvidence:
             return row, -1
         bonus = reward if self.known.rewards_known else 0.0
         return row, symbol_at(self.outcomes, row, next_state, bonus)
-
-
-def _simplex(objective: Callable[[Floats], float], start: Floats, evaluations: int) -> Floats:
-    """Return where Nelder and Mead's simplex finds an objective smallest in the unit box."""
-    if not start.size:
-        return start
-    lowest = minimize(
-        objective,
-        start,
-        method="Nelder-Mead",
-        bounds=[(0.0, 1.0)] * start.size,
-        options={"maxfev": evaluations, "xatol": 1e-6, "fatol": 1e-9},
-    )
-    return np.clip(lowest.x, 0.0, 1.0)
-
-
-def _scoring_step(share: Floats, gradient: Floats, information: Floats) -> Floats:
-    """Return a step of Fisher scoring in the parameters that the box does not hold back."""
-    held_low = (share <= 0.0) & (gradient < 0.0)
-    held_high = (share >= 1.0) & (gradient > 0.0)
-    inner = ~(held_low | held_high)
-    step = np.zeros(share.size)
-    if inner.any():
-        block = information[np.ix_(inner, inner)]
-        step[inner] = np.linalg.lstsq(block, gradient[inner], rcond=None)[0]
-    return step

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from occamrl.arrays import Bools
 from occamrl.errors import (
     InvalidInput,
     ParameterError,
@@ -56,7 +57,6 @@ _SAMPLED = 10  # of the pairs after these, every so many-th is looked at under o
 _COMPARED = 100  # pairs whose probabilities are compared if an array gives them
 _ENTRY = "(probability, next state, reward, ended)"
 _ANY_NUMBER = (-math.inf, math.inf)
-_PLASTIC = 1.32471795724474602596  # whose powers make Kronecker's sequence spread evenly
 
 Point = Mapping[str, float]
 Row = tuple[Any, ...]  # (probability, next state, reward), or with whether the episode is over
@@ -64,8 +64,16 @@ Box = dict[str, tuple[float, float]]
 
 
 def spread_points(dimensions: int, count: int) -> list[Floats]:
-    """Return points that spread over the unit box: its middle, then Kronecker's sequence."""
-    steps = np.arange(1, count)[:, None] / _PLASTIC ** np.arange(1, dimensions + 1)
+    """Return points that spread over the unit box: its middle, then Kronecker's sequence.
+
+    Steps are the powers of 1/x with x^(d+1) = x + 1, which no sum of whole multiples brings to a
+    whole number; in one dimension those of two.
+    """
+    exponent = max(dimensions, 2) + 1
+    root = 1.0
+    for _ in range(60):
+        root = (1.0 + root) ** (1.0 / exponent)
+    steps = np.arange(1, count)[:, None] / root ** np.arange(1, dimensions + 1)
     return [np.full(dimensions, 0.5), *np.mod(steps, 1.0)]
 
 
@@ -630,7 +638,10 @@ class Model:
         return np.bincount(index, mdp.probability[0, known], self.reward.size).astype(np.float64)
 
     def ladder(self, classes: Mapping[str, Sequence[str]]) -> ParametricLadder:
-        """Return nested classes: by name, the parameters that are free in each."""
+        """Return classes, from simple to rich: by name, the parameters that are free in each.
+
+        They need not be nested: {"wind": ["wind"], "drag": ["drag"], "both": ["wind", "drag"]}.
+        """
         return ParametricLadder(self, classes)
 
 
@@ -696,11 +707,13 @@ def _require_fixed_rewards(
 
 
 class ParametricLadder:
-    """Nested classes of models with real parameters: some ``free`` in each, others defaults."""
+    """Classes of models with real parameters: some ``free`` in each, the others at defaults.
+
+    They are in the user's order, and nested if each frees the parameters of the one before it.
+    """
 
     finite = False
     kind = "real parameters"
-    nested = True
     draws = 0  # probabilities are computed, not estimated from draws
     classes: int  # the number M of classes
     sizes: list[int]  # how many parameters are free in each
@@ -724,14 +737,14 @@ class ParametricLadder:
         self.sizes = [len(free) for free in self.free]
         for name, free in zip(self.names, self.free, strict=True):
             self._require_free(name, free)
-        for m, (smaller, larger) in enumerate(itertools.pairwise(self.free), start=1):
-            if not set(smaller) < set(larger):
+        for (m, earlier), (n, later) in itertools.combinations(enumerate(self.free, start=1), 2):
+            if set(later) <= set(earlier):
                 raise ParameterError(
                     "classes",
-                    index=(m, m + 1),
-                    got=f"{list(smaller)} before {list(larger)}",
-                    expected="each class to free the parameters of the one before it, "
-                    "and at least one more",
+                    index=(m, n),
+                    got=f"{list(earlier)} before {list(later)}",
+                    expected="each class to free a parameter that an earlier one does not: "
+                    "from simple to rich",
                 )
 
     def _require_free(self, name: str, free: tuple[str, ...]) -> None:
@@ -745,6 +758,19 @@ class ParametricLadder:
                 raise ParameterError(
                     field, got=list(free), expected=f"{parameter!r} too, which has no default"
                 )
+
+    @cached_property
+    def contains(self) -> Bools:
+        """Which classes contain which [M, M]: those that free at least their parameters."""
+        contains = np.zeros((self.classes, self.classes), bool)
+        for m, free in enumerate(self.free):
+            contains[m] = [set(other) <= set(free) for other in self.free]
+        return contains
+
+    @property
+    def nested(self) -> bool:
+        """Whether every class contains the one before it."""
+        return bool(np.diagonal(self.contains, offset=-1).all())
 
     @property
     def box(self) -> Mapping[str, tuple[float, float]]:
