@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.analysis.preflight import preflight as preflight
     from occamrl.analysis.supports import supports as supports
     from occamrl.control.controller import OccamControl as OccamControl
+    from occamrl.control.dynamics import Dynamics as Dynamics
     from occamrl.control.ladder import SimulatorLadder as SimulatorLadder
     from occamrl.control.planners import CEM as CEM
     from occamrl.control.planners import MPPI as MPPI
@@ -64,6 +65,10 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus as UCRLVTRPlus
     from occamrl.logs.log import read_log as read_log
     from occamrl.logs.select import select as select
+    from occamrl.models.dynamics import GreyBox as GreyBox
+    from occamrl.models.dynamics import Polynomial as Polynomial
+    from occamrl.models.dynamics import Rival as Rival
+    from occamrl.models.dynamics import Terms as Terms
     from occamrl.models.families import AggregationFamily as AggregationFamily
     from occamrl.models.families import CoverFamily as CoverFamily
     from occamrl.models.families import FiniteFamily as FiniteFamily

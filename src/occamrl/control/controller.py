@@ -9,6 +9,10 @@ model-predictive control, in
 - ``"optimism"``: of the heaviest few, the one that promises most at the beginning of an episode.
 
 When every member is rejected (misspecified), it is the heaviest one.
+
+Of fitted :class:`~occamrl.Dynamics` it is the best fit of the smallest class that is left at the
+level delta/sqrt(k) after k episodes ("plausible"), or a draw of its parameters around the fit for
+every episode ("sampling"). Until scales are known, in the first steps, actions are drawn evenly.
 """
 
 from __future__ import annotations
@@ -20,10 +24,12 @@ from typing import Any, TypedDict
 import numpy as np
 
 from occamrl.addresses import Address
+from occamrl.control.dynamics import Dynamics
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.control.planners import CEM
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
-from occamrl.evidence.simulated import SimulatedEvidence, SimulatedState
+from occamrl.evidence.regression import RegressionEvidence
+from occamrl.evidence.simulated import SimulatedEvidence
 from occamrl.evidence.simulator_contract import call_checked
 from occamrl.evidence.simulator_worlds import plan_in
 from occamrl.protocols import Floats, Ints, Planner, Simulator, System, Transition
@@ -38,9 +44,10 @@ NONE = -1  # no member
 class ControlState(TypedDict):
     """What OccamControl has learned, and what the next action of the episode begins with."""
 
-    evidence: SimulatedState
+    evidence: Any  # the state of the evidence of the ladder
     warm: Any  # what the planner returned a step before
     member: int  # that sampling or optimism chose for this episode; NONE before
+    episodes: int  # that are over
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,7 +71,7 @@ class OccamControl:
 
     Parameters
     ----------
-    ladder : SimulatorLadder
+    ladder : SimulatorLadder or Dynamics with a task (``dynamics.system(...)``)
     delta : float
         The smallest class that holds the true simulator is ever rejected with probability at most
         delta.
@@ -73,26 +80,34 @@ class OccamControl:
         CEM, MPPI, or an object of yours with one method (:mod:`occamrl.control.planners`).
     """
 
-    ladder: SimulatorLadder
+    ladder: SimulatorLadder | Dynamics
     delta: float = 0.05
     acting: str = "plausible"
     planner: Planner = field(default_factory=CEM)
 
     def __post_init__(self) -> None:
-        require_kind("ladder", self.ladder, SimulatorLadder)
+        require_kind("ladder", self.ladder, (SimulatorLadder, Dynamics))
         require_delta(self.delta)
         require_choice("acting", self.acting, WAYS)
+        if isinstance(self.ladder, Dynamics):
+            require_choice("acting", self.acting, WAYS[:2])
+            if self.ladder.task is None:
+                expected = (
+                    "a task: dynamics.system(reward=..., horizon=..., actions=..., start=...)"
+                )
+                raise ParameterError("ladder", got=repr(self.ladder), expected=expected)
         if isinstance(self.planner, type) or not isinstance(self.planner, Planner):
             expected = "CEM(), MPPI() or an object with a method plan"
             raise ParameterError("planner", got=repr(self.planner), expected=expected)
 
-    def evidence(self, known: System | None = None) -> SimulatedEvidence:
-        """Return what weighs the simulators; its state is part of the controller's."""
+    def evidence(self, known: System | None = None) -> SimulatedEvidence | RegressionEvidence:
+        """Return what weighs the classes; its state is part of the controller's."""
         return self.ladder.evidence(known, self.delta, self.planner)
 
     def begin(self, system: System) -> ControlState:
         """Return the state before any data."""
-        return {"evidence": self.evidence(system).begin(), "warm": None, "member": NONE}
+        evidence = self.evidence(system).begin()
+        return {"evidence": evidence, "warm": None, "member": NONE, "episodes": 0}
 
     def act(
         self, system: System, state: ControlState, observation: Floats, step: int, address: Address
@@ -101,6 +116,8 @@ class OccamControl:
         if step == 0:
             state["warm"] = None
             state["member"] = NONE
+        if isinstance(self.ladder, Dynamics) and not state["evidence"]["burned"]:
+            return system.actions.draw(1, address.generator("explore"))[0]
         simulate = self._simulator(system, state, observation, step, address)
         rng = address.generator("plan")
         action, state["warm"] = plan_in(
@@ -110,15 +127,19 @@ class OccamControl:
 
     def learn(self, system: System, state: ControlState, transition: Transition) -> None:
         """Weigh the simulators on a real step; now and then, add some."""
-        both = np.stack([transition.state, transition.next_state])
-        # A view is a user's function: what it may not do leaves no trace of the step.
-        call_checked("view", self.ladder.view, (both,), (2, None))
+        if isinstance(self.ladder, SimulatorLadder):
+            both = np.stack([transition.state, transition.next_state])
+            # A view is a user's function: what it may not do leaves no trace of the step.
+            call_checked("view", self.ladder.view, (both,), (2, None))
         self.evidence(system).add(state["evidence"], transition)
+        state["episodes"] += transition.ended
 
     def _simulator(
         self, system: System, state: ControlState, observation: Floats, step: int, address: Address
     ) -> Simulator:
         """Return the simulator to plan with."""
+        if isinstance(self.ladder, Dynamics):
+            return self._fitted(self.ladder, system, state, address)
         simulators = self.ladder.members
         members = state["evidence"]["members"]
         order = members.ranking
@@ -144,6 +165,21 @@ class OccamControl:
                     system, simulators, few, observation, step, address
                 )
         return simulators[state["member"]]
+
+    def _fitted(
+        self, ladder: Dynamics, system: System, state: ControlState, address: Address
+    ) -> Simulator:
+        """Return the smallest class that is left at the level of acting: its fit, or a draw."""
+        evidence = ladder.evidence(system, self.delta, self.planner)
+        threshold = math.log(math.sqrt(1.0 + state["episodes"]) / self.delta)
+        m = evidence.left(state["evidence"], threshold)
+        if self.acting == "plausible":
+            return evidence.simulator(state["evidence"], m)
+        if state["member"] == NONE:
+            state["member"] = int(address.generator("member").integers(2**31))
+        # The numbers of an episode's draw stay while its fit follows the data.
+        draw = Address(state["member"], m).generator("draw")
+        return evidence.simulator(state["evidence"], m, draw)
 
     def _most_promising(
         self,

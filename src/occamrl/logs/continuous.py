@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl.addresses import Address
 from occamrl.answers.answer import Answer
+from occamrl.control.dynamics import Dynamics
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.control.system import Choices
 from occamrl.errors import Interrupted, ShapeError, as_floats
@@ -16,6 +18,9 @@ from occamrl.logs.log import Log, read_log
 from occamrl.logs.table import LogError, open_table, refuse
 from occamrl.progress import Progress, ctrl_c
 from occamrl.protocols import Floats, System, Transition
+
+_ENDLESS = 10**9  # steps
+_BLOCK = 200  # steps that are weighed at once
 
 
 class ContinuousEpisode(NamedTuple):
@@ -184,6 +189,52 @@ def select_simulators(
             if transition.ended:
                 returns.append(earned)
                 earned = 0.0
+            bar.update(state["steps"])
+            if pressed.is_set():
+                text = f"stopped after step {state['steps']:,} of {total:,}"
+                raise Interrupted(text, answer())
+    bar.close()
+    return answer()
+
+
+def select_dynamics(
+    log: Any,
+    ladder: Dynamics,
+    *,
+    delta: float = 0.05,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Answer:
+    """Find out from a log which class of dynamics is enough; :func:`occamrl.select` calls it.
+
+    ``Interrupted``, which Ctrl-C raises, has the answer so far as its ``result``.
+    """
+    system = ladder.known
+    evidence = ladder.evidence(system, delta)
+    state = evidence.begin()
+    # An episode of a log may be longer than one of the task.
+    transitions = list(transitions_of(log, replace(system, horizon=_ENDLESS), seed))
+    ends = np.cumsum([transition.ended for transition in transitions])
+    notes = log.notes if isinstance(log, Log) else ()
+
+    def answer() -> Answer:
+        return Answer(
+            ladder=ladder,
+            known=system,
+            weigher=evidence,
+            state=state,
+            episodes=int(ends[state["steps"] - 1]) if state["steps"] else 0,
+            steps=state["steps"],
+            source="the log",
+            history=state["history"],
+            notes=notes,
+        )
+
+    total = len(transitions)
+    bar = Progress("select", max(1, total), progress, "steps")
+    with ctrl_c() as pressed:
+        for first in range(0, total, _BLOCK):
+            evidence.add_steps(state, transitions[first : first + _BLOCK])
             bar.update(state["steps"])
             if pressed.is_set():
                 text = f"stopped after step {state['steps']:,} of {total:,}"

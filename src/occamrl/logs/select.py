@@ -33,12 +33,13 @@ from occamrl.addresses import generator
 from occamrl.answers.answer import Answer, MoreData
 from occamrl.answers.today import Today
 from occamrl.arrays import Floats
+from occamrl.control.dynamics import Dynamics
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.envs.ladder_file import LadderSpec, read_ladder
 from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
 from occamrl.evidence.lists import ListEvidence
 from occamrl.evidence.value_evidence import ListValueEvidence
-from occamrl.logs.continuous import select_simulators
+from occamrl.logs.continuous import select_dynamics, select_simulators
 from occamrl.logs.log import Log, read_log
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import Model, ParametricLadder
@@ -73,7 +74,7 @@ def select(
     ----------
     log : Log, path, data frame or dataset
         What :func:`occamrl.read_log` takes.
-    ladder : Ladder, ParametricLadder, SimulatorLadder, path or name
+    ladder : Ladder, ParametricLadder, SimulatorLadder, Dynamics, path or name
         A path or name is read (:func:`occamrl.read_ladder`) and brings what is known along, as a
         model does.
     known : Known, optional
@@ -92,6 +93,8 @@ def select(
     require_delta(delta)
     if isinstance(ladder, SimulatorLadder):
         return select_simulators(log, ladder, delta=delta, progress=progress)
+    if isinstance(ladder, Dynamics):
+        return select_dynamics(log, ladder, delta=delta, progress=progress)
     rewards = None
     if isinstance(ladder, (str, Path)):
         ladder = read_ladder(ladder)

@@ -19,6 +19,7 @@ import numpy as np
 from occamrl.addresses import generator
 from occamrl.answers.tables import Row, frame_of, table_of_rows
 from occamrl.answers.verdict import Verdict, verdict_of
+from occamrl.control.dynamics import Dynamics
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.errors import NotAvailable, ParameterError
 from occamrl.models.model import ParametricLadder
@@ -389,6 +390,8 @@ def known_by_ladder(agent: object) -> Known | System | None:
         return ladder.model.known
     if isinstance(ladder, SimulatorLadder):
         return ladder.system
+    if isinstance(ladder, Dynamics):
+        return ladder.known
     return None
 
 
