@@ -105,7 +105,8 @@ def random_steps(
 def watching(controller: orl.OccamControl, truth: Simulator, steps: int) -> orl.Agent:
     """Return an agent that has watched random actions."""
     agent = orl.Agent(controller)
-    for step in random_steps(truth, steps, seed=0, horizon=controller.ladder.horizon):
+    ladder: Any = controller.ladder
+    for step in random_steps(truth, steps, seed=0, horizon=ladder.horizon):
         agent.observe(step.state, step.action, None, step.next_state)
     return agent
 
@@ -191,10 +192,11 @@ def peaks_against_the_truth(
     classes = {}
     for name, members in CLASSES.items():
         classes[name] = [wrap(member) for member in members]
-    controller = orl.OccamControl(ladder=ladder_of(classes, check=False, **options))
+    ladder = ladder_of(classes, check=False, **options)
+    controller = orl.OccamControl(ladder=ladder)
     peaks = []
     for seed in range(runs):
-        state = controller.begin(controller.ladder.system)
+        state = controller.begin(ladder.system)
         rng = np.random.default_rng(100 + seed)
         here = START
         for number in range(steps):
@@ -203,7 +205,7 @@ def peaks_against_the_truth(
             step = number % 30
             address = Address(seed, number)
             transition = Transition(here, action, None, following, step == 29, address, step)
-            controller.learn(controller.ladder.system, state, transition)
+            controller.learn(ladder.system, state, transition)
             here = START if transition.ended else following
         peaks.append(state["evidence"]["members"].peak[2])
     return np.array(peaks)

@@ -138,7 +138,36 @@ def simulators() -> Kind:
     return Kind(ladder, lambda delta: ladder.evidence(ladder.system, delta), data)
 
 
+def pushed(states: Any, actions: Any, *, gain: float = 0.1, drag: float = 0.0) -> Any:
+    return states + gain * actions - drag * states * np.abs(states)
+
+
+def fitted_dynamics() -> Kind:
+    boxes = {
+        "free": orl.GreyBox(pushed, gain=(0.0, 1.0)),
+        "drag": orl.GreyBox(pushed, gain=(0.0, 1.0), drag=(0.0, 1.0)),
+    }
+    dynamics = orl.Dynamics(boxes, state=["x"], action=["u"]).system(
+        reward=lambda states, actions, after: -np.abs(after[:, 0]),
+        horizon=20,
+        actions=orl.Box(-1, 1),
+        start=[0.0],
+    )
+
+    def data(seed: int) -> Iterator[Transition]:
+        draw = np.random.default_rng(seed)
+        state = np.zeros(1)
+        for step in range(60):
+            action = draw.uniform(-1.0, 1.0, 1)
+            after = pushed(state, action, gain=0.7, drag=0.4) + 0.01 * draw.normal(size=1)
+            yield Transition(state, action, None, after, False, Address(seed, step), step)
+            state = after
+
+    return Kind(dynamics, lambda delta: dynamics.evidence(None, delta), data)
+
+
 KINDS = {
+    "fitted dynamics": fitted_dynamics,
     "lists": lists,
     "real parameters": real_parameters,
     "value rows": value_rows,

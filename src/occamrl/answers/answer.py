@@ -65,6 +65,7 @@ _LOOKED = 0.5  # the share of what the next class adds that is ruled out by data
 _COUNTED = ("list", "simulators")  # ladders whose members can be counted
 _WIDE = 0.1  # the share of a worth from which on its range is called wide
 _NEGLIGIBLE = 1e-6  # the share of a worth that is no difference
+_ALL = 10**9  # worlds
 
 
 class MoreData(NamedTuple):
@@ -236,7 +237,8 @@ class Answer:
     def _freed(self, following: int) -> list[str]:
         """Return the parameters that are free in a class and not in the one chosen."""
         here = self._ranges(self.chosen - 1)
-        return [name for name in self._ranges(following) if name not in here]
+        freed = [name for name in self._ranges(following) if name not in here]
+        return [name for name in freed if name in self.ladder.box]
 
     def _share_left(self, m: int, name: str) -> float:
         """Return the share of a parameter's box that class m, from 0, leaves possible."""
@@ -392,6 +394,18 @@ class Answer:
             rows.append(row)
         return rows
 
+    @cached_property
+    def later_errors(self) -> Any:
+        """How well classes of fitted dynamics predict the last third of the data.
+
+        A :class:`~occamrl.evidence.regression_report.Quality`; None where there are too few data.
+        """
+        if self.ladder.kind != "dynamics":
+            raise NotAvailable("no errors of predictions: only fitted dynamics have them")
+        from occamrl.answers.dynamics import errors_of  # which speaks of answers
+
+        return errors_of(self)
+
     # What to do, and what it is worth -------------------------------------------------------------
 
     @property
@@ -446,8 +460,7 @@ class Answer:
         """Return the least and the largest worth; simulating it may take long, and says so."""
         if self.worlds.exact:
             return self.worlds.extremes(worth)
-        worlds = min(self.judgement.alive[-1], self.maximum or math.inf)
-        bar = Progress("worth", int(worlds), None, "simulators")
+        bar = Progress("worth", len(self.worlds.some(_ALL)), None, "simulators")
 
         def shown(world: World) -> Floats:
             returns = worth(world)

@@ -115,6 +115,10 @@ def answer_sections(answer: Answer) -> dict[str, str]:
         from occamrl.answers.simulators import simulator_sections  # which needs this module
 
         return simulator_sections(answer)
+    if answer.ladder.kind == "dynamics":
+        from occamrl.answers.dynamics import dynamics_sections  # which needs this module
+
+        return dynamics_sections(answer)
     sections = {}
     if answer.valued:
         worth = {"recommended": answer.worth}

@@ -190,6 +190,10 @@ def sentences_of(answer: Answer) -> list[Sentence]:
     """Return the answer for a person to read, in the order in which it is printed."""
     if not answer.steps:
         return [Sentence("which", "Nothing has been observed yet.")]
+    if answer.ladder.kind == "dynamics":
+        from occamrl.answers.dynamics import dynamics_sentences  # which speaks in sentences, too
+
+        return dynamics_sentences(answer)
     sentences = which_model(answer)
     if answer.valued and answer.worlds.exact:
         sentences += [
@@ -212,6 +216,10 @@ def lines_of(answer: Answer) -> list[str]:
 
 def headline(answer: Answer) -> str:
     """Return the answer in one sentence."""
+    if answer.ladder.kind == "dynamics":
+        from occamrl.answers.dynamics import dynamics_headline  # which speaks in sentences, too
+
+        return dynamics_headline(answer)
     if not answer.steps:
         return "Nothing has been observed yet."
     if answer.misspecified:

@@ -117,7 +117,8 @@ class OccamControl:
             state["warm"] = None
             state["member"] = NONE
         if isinstance(self.ladder, Dynamics) and not state["evidence"]["burned"]:
-            return system.actions.draw(1, address.generator("explore"))[0]
+            drawn: Floats = system.actions.draw(1, address.generator("explore"))[0]
+            return drawn
         simulate = self._simulator(system, state, observation, step, address)
         rng = address.generator("plan")
         action, state["warm"] = plan_in(

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypedDict
@@ -127,6 +127,10 @@ class DynamicsClasses(Protocol):
     @property
     def angles(self) -> tuple[str, ...]:
         """Coordinates of which changes are taken the short way round."""
+
+    @property
+    def tolerance(self) -> Mapping[str, float]:
+        """Errors of predictions that are good enough, by coordinate; of some."""
 
     @property
     def forecast(self) -> Callable[[Floats], Floats]:
@@ -759,7 +763,7 @@ class RegressionEvidence:
         joint, _ = self._mixtures(state)
         allowance = self._allowance(joint.size)[restart, 0] + math.log(1.0 / self.delta)
         limit = best.loss + max(float(largest[restart] - joint[restart] + allowance), 0.0)
-        inside = [mode for mode in modes if mode.loss <= limit]
+        inside = [best, *(mode for mode in modes[1:] if mode.loss <= limit)]
         fit = climb(self.rest_of(state, m), best.share, _CLIMB)
         ranges = {}
         for p, (name, (low, high)) in enumerate(kind.box.items()):
@@ -814,20 +818,20 @@ class RegressionEvidence:
                 outside = middle
         return outside
 
-    def flat(self, state: RegressionState, m: int) -> list[tuple[str, ...]]:
-        """Return groups of parameters of a grey box of which only a combination is identified.
+    def flat(self, state: RegressionState, m: int) -> list[tuple[tuple[str, ...], str]]:
+        """Return groups of parameters of a grey box that are not identified one by one.
 
-        Along each group the log-likelihood hardly changes within half the box, in logs.
+        With each comes what is: a ratio or a product, where all parameters are positive; else "".
+        Along its direction the region is wider than half a unit: of logs, or of the box.
         """
         kind = self.ladder.classes[m]
         if not isinstance(kind, GreyBox) or len(kind.box) < 2 or not state["burned"]:
             return []
         values = values_of(kind, state["points"][m][0])
         box = np.array(list(kind.box.values()))
-        if (values <= 0.0).any() or (box <= 0.0).any():
+        scale = values
+        if (values <= 0.0).any() or (box < 0.0).any():
             scale = box[:, 1] - box[:, 0]
-        else:
-            scale = values
         rest = self.rest_of(state, m)
         share = state["points"][m][0]
         left = rest(share)
@@ -837,13 +841,15 @@ class RegressionEvidence:
         eigenvalues, vectors = np.linalg.eigh(curvature)
         largest = self._likelihoods(state, m).sum(axis=2).max(axis=0)
         _, room = self.slack(state, largest)
+        positive = bool((values > 0.0).all() and (box >= 0.0).all())
         groups = []
         names = list(kind.box)
         for eigenvalue, vector in zip(eigenvalues, vectors.T, strict=True):
             half = math.sqrt(2.0 * room / max(float(eigenvalue), 1e-30))
             joined = np.flatnonzero(np.abs(vector) > 0.2)
             if half > 0.5 and joined.size:
-                groups.append(tuple(names[p] for p in joined))
+                chosen = tuple(names[p] for p in joined)
+                groups.append((chosen, _identified(chosen, vector[joined]) if positive else ""))
         return groups
 
     def describe(self, state: RegressionState, m: int) -> str:
@@ -883,9 +889,8 @@ class RegressionEvidence:
         ridge = self._ridge(state, m)
         weights = fitted.mean[ridge]
         if draw is not None:
-            values, vectors = np.linalg.eigh(fitted.covariance[ridge])
-            root = vectors * np.sqrt(np.maximum(values, 0.0))
-            weights = weights + root @ draw.normal(size=weights.shape) * self.noise(state, m)
+            noise = draw.normal(size=weights.shape) * self.noise(state, m)
+            weights = weights + fitted.root[ridge] @ noise
         return lambda steps: self.features(m, scales, steps) @ weights
 
     def _ridge(self, state: RegressionState, m: int) -> int:
@@ -994,6 +999,16 @@ def cloud(sides: int) -> Floats:
     turn = (np.arange(_CLOUD)[:, None] // 2 ** np.arange(sides)) % 4
     shares: Floats = np.select([turn < 2, turn == 2], [spread, edge], 1.0 - edge)
     return shares
+
+
+def _identified(names: tuple[str, ...], direction: Floats) -> str:
+    """Return which combination of positive parameters does not change along a direction of logs."""
+    size = np.abs(direction)
+    if size.min() < 0.8 * size.max():
+        return ""
+    if (direction > 0.0).all() or (direction < 0.0).all():
+        return "/".join(names) if len(names) == 2 else "their ratios"
+    return "*".join(names) if len(names) == 2 else ""
 
 
 def _next_restart(scored: int) -> int:

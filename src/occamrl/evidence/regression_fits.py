@@ -3,8 +3,8 @@ r"""Regression of changes on features: what predicts the next change, and the la
 **Prediction.** With prior :math:`w_j \mid \sigma_j \sim N(0, \sigma_j^2/\lambda)` for the weights
 of coordinate j, the next change is Student's around :math:`\phi^\top\hat w_j`, with scale
 :math:`\hat\sigma_j\sqrt{1 + \phi^\top P\phi}`; :math:`P = (\lambda I + \sum\phi\phi^\top)^{-1}`
-is kept by rank-one updates, and :math:`\hat\sigma_j^2` from errors of predictions over :math:`1 +
-\phi^\top P\phi`. An offset, what a grey box or a rival predicts, is subtracted first.
+is kept by updates of a root, and :math:`\hat\sigma_j^2` from squared errors of predictions over
+:math:`1 + \phi^\top P\phi`. An offset, what a grey box or a rival predicts, is subtracted first.
 
 **Largest likelihood** of T changes over weights and constant scales: :math:`-\frac T2\sum_j(\log
 (2\pi\,RSS_j/T) + 1)`, :math:`RSS_j` the least sum of squares. For terms that is one least-squares
@@ -35,7 +35,7 @@ _ENOUGH = 1e-3  # nats that a step gains at least, or it is the last
 class Predictor(NamedTuple):
     """Regressions of n changes on k features with L ridges; arrays are replaced, not written to."""
 
-    covariance: Floats  # [L, k, k]
+    root: Floats  # [L, k, k] S, of P = S S'
     mean: Floats  # [L, k, n]
     squares: Floats  # [L, n]
     freedom: float  # degrees of freedom of the squares
@@ -44,7 +44,7 @@ class Predictor(NamedTuple):
     def begin(cls, k: int, n: int, ridges: Floats) -> Predictor:
         """Return a predictor before any data."""
         return cls(
-            covariance=np.eye(k) / ridges[:, None, None],
+            root=np.eye(k) / np.sqrt(ridges)[:, None, None],
             mean=np.zeros((ridges.size, k, n)),
             squares=np.full((ridges.size, n), _FIRST_SCALE**2),
             freedom=1.0,
@@ -52,8 +52,9 @@ class Predictor(NamedTuple):
 
     def step(self, phi: Floats, offset: Floats, y: Floats) -> tuple[Floats, Floats, Predictor]:
         """Return log densities [L, n] of changes y [n], the predictions, and what is next."""
-        gain = self.covariance @ phi  # [L, k]
-        spread = 1.0 + gain @ phi  # [L]
+        inner = phi @ self.root  # [L, k] S' phi
+        gain = (self.root @ inner[:, :, None])[:, :, 0]  # [L, k] P phi
+        spread = 1.0 + (inner * inner).sum(axis=1)  # [L]
         location = offset + phi @ self.mean  # [L, n]
         error = y - location
         square = error * error / spread[:, None]
@@ -62,8 +63,10 @@ class Predictor(NamedTuple):
         constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
         density = constant - 0.5 * np.log(scale * spread[:, None])
         density -= (dof + 1) / 2 * np.log1p(square / (scale * dof))
+        shrink = 1.0 / (spread + np.sqrt(spread))
         following = Predictor(
-            self.covariance - gain[:, :, None] * gain[:, None] / spread[:, None, None],
+            # Potter's update keeps P positive, however small a ridge is.
+            self.root - shrink[:, None, None] * gain[:, :, None] * inner[:, None],
             self.mean + gain[:, :, None] * error[:, None] / spread[:, None, None],
             self.squares + np.minimum(square, _FAR),
             self.freedom + 1.0,

@@ -85,10 +85,10 @@ def quality_of(evidence: RegressionEvidence, state: RegressionState, chosen: int
         far = _far_errors(evidence, predictions[m], change, later, starts, ahead)
         difference = (squares[chosen] - squares[m]).mean(axis=1)
         blocks = np.array([part.mean() for part in np.array_split(difference, _BLOCKS)])
-        error = float(blocks.std(ddof=1) / np.sqrt(_BLOCKS))
+        standard_error = float(blocks.std(ddof=1) / np.sqrt(_BLOCKS))
         mean = float(blocks.mean())
         gain = mean / max(float(squares[chosen].mean()), 1e-300)
-        rows.append(LaterErrors(name, one, far, gain, abs(mean) > 2.0 * error))
+        rows.append(LaterErrors(name, one, far, gain, abs(mean) > 2.0 * standard_error))
     return Quality(cut, later.size, ahead, rows)
 
 
@@ -117,7 +117,7 @@ def _stretches(steps: Steps) -> tuple[Ints, int]:
     ahead = min(AHEAD, longest)
     if ahead < 2:
         return np.zeros(0, int), 0
-    starts = []
+    starts: list[int] = []
     for begin, end in zip(begins, ends, strict=True):
         starts.extend(range(begin, end - ahead + 1))
     every = max(1, len(starts) // _MOST_STARTS)
