@@ -13,6 +13,10 @@ BIN  := $(VENV)/bin
 PY   := $(BIN)/python
 CORE := $(VENV)/.installed
 DEV  := $(VENV)/.installed-dev
+LOWEST := $(VENV)-minimum/.installed
+MINIMUM_TESTS := tests/test_lists.py tests/test_storage.py tests/test_environments.py \
+  "tests/test_report.py::test_regret_is_drawn_at_any_length_also_where_there_is_none" \
+  "tests/test_documentation.py::test_examples_of_a_page_run_as_written[README.md]"
 # Modules become bytecode when they are first imported: most of what is installed never is. Tests start many processes,
 # which read it, so it is written whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
@@ -24,7 +28,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install demo test lint format bench docs clean
+.PHONY: help install demo test minimum lint format bench docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +48,10 @@ lint: $(DEV)  ## Check style, types and layers only
 	@echo "mypy" && $(BIN)/mypy --num-workers $(WORKERS)
 	@echo "lint-imports" && $(BIN)/lint-imports --no-logo
 
+minimum: $(LOWEST)  ## Run a core of the tests with the lowest versions that are declared
+	@echo "pytest, lowest versions"
+	@$(TEST_ENV) $(VENV)-minimum/bin/python -m pytest -q -n $(WORKERS) -p no:cacheprovider $(MINIMUM_TESTS)
+
 format: $(DEV)  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -57,7 +65,7 @@ docs: $(DEV)  ## Build the site into docs/_build, notebooks executed, warnings a
 	@echo "Open docs/_build/index.html"
 
 clean:  ## Remove the environment, caches, builds and what the demo wrote
-	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist docs/_build docs/site docs/.jupyter_cache docs/jupyter_execute
+	@rm -rf "$(VENV)" "$(VENV)-minimum" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist docs/_build docs/site docs/.jupyter_cache docs/jupyter_execute
 	@find src tests studies -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # A stamp records that the packages are installed. It lies inside the environment, so both are removed together; a change of
@@ -71,6 +79,13 @@ $(DEV): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing occamrl and its development tools into $(VENV) (a minute or so, once)"
 	@$(PIP) --editable '.[dev]'
 	@touch $(CORE) $@
+
+$(LOWEST): pyproject.toml constraints-minimum.txt | $(PY)
+	@echo "Installing the lowest versions into $(VENV)-minimum (once)"
+	@$(PY) -m venv --clear $(VENV)-minimum
+	@$(VENV)-minimum/bin/python -m pip install -qq --no-compile --disable-pip-version-check \
+	  --constraint constraints-minimum.txt --editable . hypothesis pytest pytest-xdist
+	@touch $@
 
 $(PY):
 	@new='import sys; sys.exit(sys.version_info < (3, 11))'; \
