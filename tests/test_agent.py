@@ -225,7 +225,7 @@ def test_what_is_not_possible_is_refused_and_leaves_no_trace() -> None:
 
 def test_what_the_first_episode_rules_out_is_out_before_it_ends() -> None:
     agent = orl.Agent(occam())
-    agent.observe(2, "none", None, "(not listed)")
+    agent.observe(2, "none", None, "(not listed)", impossible="count")
     assert agent.step == 1
     assert agent.answer.misspecified
 

@@ -386,3 +386,111 @@ def test_a_horizon_that_no_episode_reaches_is_told() -> None:
     text = str(orl.select(log, model.ladder({"steady": ["rate"]})))
     assert "20 of 20 episodes ended before the horizon" in text
     assert "the longest has 10 of 30 steps" in text
+
+
+# Driving ------------------------------------------------------------------------------------------
+
+
+def tell(agent: orl.Agent, row: Row) -> None:
+    agent.observe(row["state"], row["action"], row["reward"], row["next_state"])
+
+
+def learned(agent: orl.Agent) -> list[Any]:
+    """What an agent has learned and will do, but for what is noted of it."""
+    result = agent.result
+    counts = result.state["evidence"]["count"].tolist()
+    history = [result.blocks.episodes, result.blocks.returns, result.total_episodes]
+    watch = result.drive.watch
+    watched = [watch["statistic"], watch["steps"], watch["recent"].tolist()]
+    return [counts, history, agent.step, agent.policy().tolist(), watched]
+
+
+def test_a_step_that_is_taken_back_leaves_no_trace_but_a_note() -> None:
+    """In the middle of episodes and at their ends, with an alarm that watches."""
+    rows = shop_rows(4, seed=8)
+    wrong = {3, HORIZON - 1, HORIZON, 3 * HORIZON - 1}
+    honest, agent = (orl.Agent(orl.Occam(ladder=LADDER), alarm=1e-3) for _ in range(2))
+    for i, row in enumerate(rows[:-3]):
+        if i in wrong:
+            agent.observe(row["state"], 0, None, row["state"])
+            assert learned(agent) != learned(honest)
+            agent.undo()
+            assert learned(agent) == learned(honest)
+        tell(agent, row)
+        tell(honest, row)
+    assert learned(agent) == learned(honest)
+    (note,) = agent.answer.notes
+    assert (note.kind, note.affected, note.guarantee) == ("undone", len(wrong), "conditional")
+    agent.undo()
+    for once in (agent, orl.Agent(orl.Occam(ladder=LADDER))):
+        with pytest.raises(InvalidInput, match="no step to take back"):
+            once.undo()
+
+
+def test_a_step_that_is_skipped_counts_for_the_clock_and_teaches_nothing() -> None:
+    """As if a log had lost its row."""
+    rows = shop_rows(4, seed=8)
+    lost = {0, 4, 5, HORIZON - 1, 2 * HORIZON + 3}
+    agent = orl.Agent(orl.Occam(ladder=LADDER), alarm=1e-3)
+    for i, row in enumerate(rows):
+        assert agent.step == i % HORIZON
+        if i in lost:
+            agent.skip(row["next_state"] if i % 2 else None)
+            continue
+        agent.act(row["state"])
+        tell(agent, row)
+    there = [{**row, "step": row["day"]} for i, row in enumerate(rows) if i not in lost]
+    log = orl.read_log(there, COLUMNS)
+    reader = orl.Agent(orl.Occam(ladder=LADDER)).learn_from(log)
+    counts = [each.result.state["evidence"]["count"].tolist() for each in (agent, reader)]
+    assert counts[0] == counts[1]
+    assert agent.result.total_episodes == 4
+    (note,) = agent.answer.notes
+    assert (note.kind, note.affected) == ("skipped", len(lost))
+    assert "5 steps passed unseen" in str(agent.answer)
+
+
+def test_an_episode_that_nobody_saw_is_none() -> None:
+    agent = orl.Agent(orl.Occam(ladder=LADDER))
+    for _ in range(HORIZON):
+        agent.skip()
+    assert (agent.step, agent.result.total_episodes) == (0, 0)
+    assert agent.act(2) in (0, 1, 2)
+
+
+def test_an_impossible_step_is_refused_or_counted_and_named() -> None:
+    agent = orl.Agent(orl.Occam(ladder=LADDER))
+    tell(agent, shop_rows(1)[0])
+    before = learned_plainly(agent)
+    stock = shop_rows(1)[0]["next_state"]
+    with pytest.raises(InvalidInput, match="every model calls impossible"):
+        agent.observe(stock, 2, None, 0 if stock < 4 else 2)
+    assert learned_plainly(agent) == before
+    agent.observe(stock, 2, None, 0 if stock < 4 else 2, impossible="count")
+    assert agent.answer.misspecified
+    assert "episode 1, step 2: state" in str(agent.answer)
+    agent.undo()
+    assert not agent.answer.misspecified
+    with pytest.raises(InvalidInput, match="impossible"):
+        agent.observe(stock, 2, None, 0, impossible="maybe")  # type: ignore[arg-type]  # a user may
+
+
+def learned_plainly(agent: orl.Agent) -> list[Any]:
+    return [agent.result.state["evidence"]["count"].tolist(), agent.step, agent.answer.notes]
+
+
+def test_forgetting_says_what_is_guaranteed_after_it() -> None:
+    agent = orl.Agent(orl.Occam(ladder=LADDER), alarm=1e-3)
+    agent.learn_from(orl.read_log(shop_rows(3), COLUMNS))
+    for row in shop_rows(2):
+        tell(agent, row)
+    agent.forget(agent.result.total_episodes + 1)
+    (note,) = agent.answer.notes
+    assert (note.kind, note.guarantee) == ("forgotten", "kept")
+    for row in shop_rows(2):
+        tell(agent, row)
+    agent.forget(2)
+    (note,) = agent.answer.notes
+    assert (note.kind, note.affected, note.guarantee) == ("forgotten", 2, "conditional")
+    assert "forgotten 2 times" in str(agent.answer)
+    assert "each start has a delta of its own" in str(agent.answer)

@@ -258,8 +258,8 @@ class Note(NamedTuple):
 
     kind: str  # in a word, such as "unlisted"; answers/assumed.py makes a sentence of it
     affected: int  # how many rows, or episodes
-    of: int  # of how many
-    unit: str = "row"  # what is counted: "row", "episode", "piece" of one
+    of: int  # of how many; 0 where nobody counts them
+    unit: str = "row"  # what is counted: "row", "episode", "piece" of one, "step"
     example: str = ""  # the first of them, in words
     guarantee: Literal["kept", "conditional", "void"] = "kept"
 

@@ -39,8 +39,22 @@ _DONE = {
         "",
     ),
     "impossible": (
-        "{rows} are transitions that all of your models call impossible: mend them if they are "
+        "{rows} went where all of your models say that nothing goes: mend such rows if they are "
         "errors, allow them in your models if not",
+        "",
+    ),
+    "undone": ("Taken back: {rows}", "that was not because of what came of them"),
+    "skipped": (
+        "{rows} passed unseen",
+        "that has nothing to do with what happened in them",
+    ),
+    "forgotten": (
+        "What was learned was forgotten {rows}, and each start has a delta of its own",
+        "nobody looked at the data to choose since when they count",
+    ),
+    "forgotten_alarm": (
+        "What was learned was forgotten {rows}, but for steps that an alarm had chosen because "
+        "they speak against the model in use; each start has a delta of its own",
         "",
     ),
     "impossible_dropped": (
@@ -75,7 +89,9 @@ def data_sentences(answer: Answer) -> list[Sentence]:
 def note_sentence(note: Note) -> str:
     """Say what was done to rows or episodes: to how many, to which first, with what effect."""
     done, condition = _DONE[note.kind]
-    rows = f"{note.affected:,} of {count_of(note.of, note.unit)}"
+    rows = count_of(note.affected, note.unit)
+    if note.of:
+        rows = f"{note.affected:,} of {count_of(note.of, note.unit)}"
     example = f" (first: {note.example})" if note.example else ""
     effect = {
         "kept": "",

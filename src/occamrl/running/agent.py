@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -17,6 +17,7 @@ from occamrl.errors import (
     NotAvailable,
     OccamRLError,
     ParameterError,
+    require_choice,
     require_integer,
     require_kind,
 )
@@ -171,14 +172,39 @@ class Agent:
         return self._driving.act(state)
 
     def observe(
-        self, state: Any, action: Any, reward: Any, next_state: Any, ended: bool = False
+        self,
+        state: Any,
+        action: Any,
+        reward: Any,
+        next_state: Any,
+        ended: bool = False,
+        *,
+        impossible: Literal["error", "count"] = "error",
     ) -> None:
         """Take note of a step: what was done, by whomever, and what came of it.
 
         ``reward`` is in your unit, or None where it is known. An episode ends when it ``ended``,
-        after H steps, or at :meth:`begin_episode`. What is refused leaves the agent as it was.
+        after H steps, or at :meth:`begin_episode`. What is refused leaves the agent as it was. A
+        transition that all models call impossible is refused, as it would rule out every class;
+        "count" takes it as it is.
         """
-        self._driving.observe(state, action, reward, next_state, ended)
+        driver = self._driving
+        if isinstance(driver, LearnerDriver):
+            require_choice("impossible", impossible, ("error", "count"))
+            driver.observe(state, action, reward, next_state, ended, impossible=impossible)
+        else:
+            driver.observe(state, action, reward, next_state, ended)
+
+    def undo(self) -> None:
+        """Take back the last step that was observed; nothing else may have happened since."""
+        self._of_learner("undo").undo()
+
+    def skip(self, next_state: Any = None) -> None:
+        """Let a step pass unseen: the clock of the episode goes on, and nothing is learned.
+
+        ``next_state`` is where it led, if that is known.
+        """
+        self._of_learner("skip").skip(next_state)
 
     def begin_episode(self) -> None:
         """Begin an episode; one that is unfinished is truncated, and the steps seen of it count."""
@@ -246,7 +272,10 @@ class Agent:
         """Start anew from the episodes since an alarm's change, or since an episode (from 1).
 
         At most the last 20,000 steps are there to start from; an open episode goes on. Needs
-        ``alarm``. Returns the agent.
+        ``alarm``. Returns the agent. Each start has its delta: after k of them something is wrong
+        somewhere with probability (k + 1) delta at most, if nobody looked at the data to choose
+        ``since``. The steps since an alarm's change were chosen for speaking against the model in
+        use, so that nothing is guaranteed of an answer that rests on them; it says so.
         """
         self._of_learner("alarm").forget(since)
         return self

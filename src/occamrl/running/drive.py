@@ -14,9 +14,10 @@ actions that it did not choose.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -49,6 +50,10 @@ from occamrl.running.run import (
 from occamrl.selectors.arena import Arena
 
 THE_CHANGE = "the change"  # that an alarm dates
+UNSEEN = -1  # the action of a step that nobody has seen, or the state that it led to
+_SHOWN = 3  # steps that a note names
+Guarantee = Literal["kept", "conditional", "void"]
+_HARM: tuple[Guarantee, ...] = ("kept", "conditional", "void")
 
 
 class DrivenSystem(EnvironmentInfo):
@@ -74,6 +79,14 @@ class Standing(NamedTuple):
     rewards: tuple[float, ...] = ()
     watch: WatchState | None = None  # while an alarm is on
     notes: tuple[Note, ...] = ()  # what was done to what was observed
+
+
+class Moment(NamedTuple):
+    """Where a driver stood before a step; what an end of an episode changes, if it ends one."""
+
+    standing: Standing
+    before: Result | None = None
+    seen: dict[int, Flow] | None = None
 
 
 class BlockInForce:
@@ -106,6 +119,7 @@ class LearnerDriver:
     def __init__(self, algorithm: Learner, result: Result) -> None:
         self.algorithm = algorithm
         self._standing = Standing()
+        self._undoable: Moment | None = None  # before the last step, if nothing came after it
         self.resume(result)
 
     # Where it stands ------------------------------------------------------------------------------
@@ -123,6 +137,7 @@ class LearnerDriver:
         self._begin_block(replace(before, cut=None, drive=None), seen)
 
     def _begin_block(self, before: Result, seen: dict[int, Flow] | None = None) -> None:
+        self._undoable = None
         self._block = BlockInForce(self.algorithm, before, seen or {})
         self._result: Result | None = None
 
@@ -143,7 +158,8 @@ class LearnerDriver:
 
     @property
     def _open_flow(self) -> Flow:
-        return Flow.of_episode(*self._standing[:3])
+        flow = Flow.of_episode(*self._standing[:3])
+        return flow.take(flow.action != UNSEEN)
 
     @property
     def result(self) -> Result:
@@ -163,7 +179,7 @@ class LearnerDriver:
     @property
     def answer(self) -> Any:
         """What the data say, the steps of an open episode included."""
-        if not self.step:
+        if not self._open_flow.step.size:
             return self.result.answer
         state = copy.deepcopy(self.result.state)
         part = self.plan.part(self._standing.states[0])
@@ -177,7 +193,14 @@ class LearnerDriver:
         return self.action_name(self._planned(self._here(state)))
 
     def observe(
-        self, state: Any, action: Any, reward: Any, next_state: Any, ended: bool = False
+        self,
+        state: Any,
+        action: Any,
+        reward: Any,
+        next_state: Any,
+        ended: bool = False,
+        *,
+        impossible: str = "error",
     ) -> None:
         """Take note of a step; what is refused leaves the driver as it was."""
         known = self.known
@@ -202,36 +225,141 @@ class LearnerDriver:
             next_s = self._last_state(next_state)
         else:
             next_s = self.state_number("next_state", next_state)
+        possible = self._possible(s, a)
+        strange = possible is not None and next_s not in possible
+        if strange and impossible == "error":
+            self._refuse_impossible(state, action, next_state, possible)
         earned = self._unit_reward(s, a, next_s, reward)
+        over = ended or self.step + 1 == known.horizon
+        moment = self._moment(over)
         self._watch_step(s, a, next_s, earned)
+        if strange:
+            where = f"state {state!r}, action {action!r}, next state {next_state!r}"
+            self._note("impossible", f"{self._when}: {where}")
+        self._pass(s, a, earned, next_s)
+        if over:
+            self.begin_episode()
+        self._undoable = moment
+
+    @property
+    def _when(self) -> str:
+        """The episode and the step that come next, in words."""
+        return f"episode {self._block.before.total_episodes + 1}, step {self.step + 1}"
+
+    def _pass(self, s: int, a: int, earned: float, next_s: int) -> None:
+        """Let a step of the open episode pass."""
         states, actions, rewards = self._standing[:3]
         self._standing = self._standing._replace(
-            states=(*(states or (s,)), next_s),
+            states=(*states[:-1], s, next_s),
             actions=(*actions, a),
             rewards=(*rewards, earned),
         )
         self._result = None
-        if ended or self.step == known.horizon:
+
+    def _possible(self, s: int, a: int) -> set[int] | None:
+        """Return where some model leads from a state; None if no list of them is known."""
+        outcomes = listed_outcomes(self.algorithm, self.known)
+        if outcomes is None:
+            return None
+        pair = s * self.known.actions + a
+        return set(outcomes.next_state[slice(*outcomes.start[pair : pair + 2])].tolist())
+
+    def _refuse_impossible(
+        self, state: Any, action: Any, next_state: Any, possible: set[int] | None
+    ) -> None:
+        names = [self.known.state_name(s) for s in sorted(possible or ()) if s >= 0]
+        raise ParameterError(
+            "next_state",
+            got=f"{next_state!r} after action {action!r} in state {state!r}, which every model "
+            "calls impossible",
+            expected=f"one of {names!r:.200}; if it did happen, allow it in your models, or count "
+            'it against all of them: observe(..., impossible="count")',
+        )
+
+    def _note(self, kind: str, example: str, guarantee: Guarantee = "kept") -> None:
+        """Add one to what was done to steps, with the first examples."""
+        notes = {note.kind: note for note in self._standing.notes if note.unit in ("step", "time")}
+        others = tuple(note for note in self._standing.notes if note.kind != kind)
+        last = notes.get(kind)
+        unit = "time" if kind in ("forgotten", "forgotten_alarm") else "step"
+        note = Note(kind, 1, 0, unit, example, guarantee)
+        if last is not None:
+            examples = last.example
+            if last.affected < _SHOWN:
+                examples = f"{examples}; {example}"
+            worst = max(guarantee, last.guarantee, key=_HARM.index)
+            note = last._replace(affected=last.affected + 1, example=examples, guarantee=worst)
+        self._standing = self._standing._replace(notes=(*others, note))
+        self._result = None
+
+    def skip(self, next_state: Any = None) -> None:
+        """Let a step pass unseen, to a state that is known or not."""
+        if isinstance(self.algorithm, Arena):
+            expected = "every step of an episode: a rule judges the returns of whole ones"
+            raise ParameterError("skip", got="a step that nobody has seen", expected=expected)
+        next_s = UNSEEN
+        if next_state is not None:
+            next_s = self.state_number("next_state", next_state)
+        here = self._standing.states[-1] if self.step else UNSEEN
+        self._note("skipped", self._when, "conditional")
+        self._pass(here, UNSEEN, math.nan, next_s)
+        if self.step == self.known.horizon:
             self.begin_episode()
+        self._undoable = None
+
+    def _moment(self, over: bool) -> Moment:
+        """Return where the driver stands; with what changes if the episode is over."""
+        standing = self._standing
+        if standing.watch is not None:
+            # the steps that are kept are replaced as a whole, never written to
+            watch = {**standing.watch, "recent": np.zeros((0, 6))}
+            watch = {**copy.deepcopy(watch), "recent": standing.watch["recent"]}
+            standing = standing._replace(watch=cast(WatchState, watch))
+        if not over:
+            return Moment(standing)
+        before = self._block.before
+        before = replace(before, state=copy.deepcopy(before.state), blocks=before.blocks.copy())
+        return Moment(standing, before, dict(self._block.seen))
+
+    def undo(self) -> None:
+        """Take back the last step that was observed."""
+        moment = self._undoable
+        if moment is None:
+            expected = "undo() right after observe(...), of the same agent in memory"
+            raise ParameterError("undo", got="no step to take back", expected=expected)
+        if moment.before is not None:
+            self._begin_block(moment.before, moment.seen)
+        self._standing = moment.standing
+        self._undoable = None
+        self._note("undone", self._when, "conditional")
 
     def begin_episode(self) -> None:
         """Begin an episode; one that is unfinished is truncated, and the steps seen of it count.
 
         The learner learns from the block when its plan has lasted.
         """
+        self._undoable = None
         if not self.step:
             return
         block = self._block
         states = self._standing.states
         watch = self._standing.watch
         flow = self._open_flow
+        if not flow.step.size:  # nobody has seen anything of it
+            self._standing = Standing(watch=watch, notes=self._standing.notes)
+            block.before = replace(block.before, at=None)
+            self._result = None
+            return
         if watch is not None:
             keep_steps(watch, block.before.total_episodes + 1, flow)
         self._record(flow, block.plan, new=not block.seen)
-        part = int(plan_parts(block.plan, self.known)[1][states[0]])
+        part = 0
+        if states[0] != UNSEEN:
+            part = int(plan_parts(block.plan, self.known)[1][states[0]])
         block.seen = joined(block.seen, {part: flow})
         if self.known.continuing:
-            block.before = replace(block.before, at=states[-1])
+            at = states[-1] if states[-1] != UNSEEN else None
+            block.before = replace(block.before, at=at)
         self._standing = Standing(watch=watch, notes=self._standing.notes)
         self._result = None
         if block.episodes >= block.plan.episodes:
@@ -348,6 +476,7 @@ class LearnerDriver:
             since = alarm.since
         before = self._block.before
         first = require_integer("since", since, 1, maximum=before.total_episodes + 1)
+        chosen = alarm is not None
         rows = memory["recent"][memory["recent"][:, 0] >= first]
         if alarm is not None and first == alarm.since:
             rows = rows[(rows[:, 0] > first) | (rows[:, 1] + 1 >= alarm.step)]
@@ -361,6 +490,16 @@ class LearnerDriver:
         self._begin_block(replace(before, state=state, blocks=Blocks(), cut=None))
         for episode in range(1, 1 + int(numbers.max(initial=0))):
             self._feed(kept_flow(fresh, episode))
+        # Logs are forgotten with what was learned from them.
+        kept = tuple(note for note in self._standing.notes if note.unit in ("step", "time"))
+        self._standing = self._standing._replace(notes=kept)
+        example = f"all before episode {first}"
+        if not len(rows):
+            self._note("forgotten", example)
+        elif chosen:
+            self._note("forgotten_alarm", example, "void")
+        else:
+            self._note("forgotten", example, "conditional")
 
     def _watch_step(self, s: int, a: int, next_s: int, reward: float) -> None:
         """Hold a step against the model in use, while an alarm is on."""
@@ -391,7 +530,10 @@ class LearnerDriver:
             if model_ladder(self.algorithm) is not None:
                 hint = "; allow it in your model"
                 if field == "next_state":
-                    hint += f", or tell it as {ELSEWHERE!r}, which speaks against all classes"
+                    hint += (
+                        f", or count it against all classes: tell it as {ELSEWHERE!r}, with "
+                        'impossible="count"'
+                    )
             raise ParameterError(field, got=error.got, expected=f"{error.expected}{hint}") from None
 
     def action_name(self, a: int) -> Any:
@@ -408,7 +550,7 @@ class LearnerDriver:
     def _here(self, name: Any) -> int:
         """Return the number of the state that the next step is made in: where the last one led."""
         s = self.state_number("state", name)
-        if self.step and self._standing.states[-1] != s:
+        if self.step and self._standing.states[-1] not in (s, UNSEEN):
             raise ParameterError(
                 "state",
                 got=repr(name),
@@ -476,14 +618,20 @@ def model_ladder(algorithm: Learner) -> ParametricLadder | None:
     return ladder if isinstance(ladder, ParametricLadder) else None
 
 
-def outcomes_of(algorithm: Learner, known: Known) -> Outcomes | None:
-    """Return what the models of an algorithm allow, as logs need it."""
+def listed_outcomes(algorithm: Learner, known: Known) -> Outcomes | None:
+    """Return what models list as possible; None of an algorithm without any."""
     models = model_ladder(algorithm)
     if models is not None:
         return models.model.layout
     # Features are those of a ladder, or of the algorithm; a user's has neither.
     features = getattr(getattr(algorithm, "ladder", algorithm), "features", None)
-    return features.attach(known) if isinstance(features, FeatureMap) else known.transition_rewards
+    return features.attach(known) if isinstance(features, FeatureMap) else None
+
+
+def outcomes_of(algorithm: Learner, known: Known) -> Outcomes | None:
+    """Return what the models of an algorithm allow, as logs need it."""
+    listed = listed_outcomes(algorithm, known)
+    return known.transition_rewards if listed is None else listed
 
 
 def _sizes(known: Known) -> tuple[int, int, int, Any]:

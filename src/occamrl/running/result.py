@@ -7,6 +7,7 @@ every episode up to a million, and log-spaced ones of longer runs.
 
 from __future__ import annotations
 
+import copy
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -76,6 +77,19 @@ class Blocks:
     phase: list[int] = field(default_factory=list)  # which of the phases
     phases: list[Phase] = field(default_factory=list)
     total_episodes: int = 0
+
+    def copy(self) -> Blocks:
+        """Return a copy that may be written to; only the last phase ever changes."""
+        return Blocks(
+            list(self.episodes),
+            list(self.regret),
+            list(self.returns),
+            list(self.pessimistic),
+            list(self.plans),
+            list(self.phase),
+            [*self.phases[:-1], *copy.deepcopy(self.phases[-1:])],
+            self.total_episodes,
+        )
 
     def drop_last(self) -> None:
         """Take back the last piece."""
