@@ -124,9 +124,9 @@ def near_truth() -> tuple[Floats, Floats]:
 class SmallBall(UCRLVTR):
     """The paper's ball with a 50,000th of its radius."""
 
-    def beta(self, horizon: int) -> float:
+    def beta(self, horizon: int, episodes: int = 0) -> float:
         """Return too small a radius."""
-        return 2e-5 * super().beta(horizon)
+        return 2e-5 * super().beta(horizon, episodes)
 
 
 @cache

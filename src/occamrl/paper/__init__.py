@@ -13,7 +13,7 @@ paper.
 
 from __future__ import annotations
 
-from occamrl.paper import quantities, theorems
+from occamrl.paper import quantities, real_classes, theorems
 from occamrl.paper.arl_gen import ARLGen
 from occamrl.paper.arl_lin_dim import ARLLinDim
 from occamrl.paper.arl_lin_norm import ARLLinNorm
@@ -31,6 +31,7 @@ __all__ = [
     "excitation",
     "feature_bound",
     "quantities",
+    "real_classes",
     "separation",
     "theorems",
 ]

@@ -19,14 +19,18 @@ epoch 1 there are no rows, every T_m is 0, and m = 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
+from occamrl.arrays import Floats
 from occamrl.errors import ParameterError, require_delta
 from occamrl.models.ladder import Ladder
+from occamrl.models.model import ParametricLadder
+from occamrl.paper.real_classes import RealClass, RealState
 from occamrl.paper.ucrl_vtr import UCRLVTR, UCRLVTRState
 from occamrl.protocols import Flow, Known, Learner, Plan
 
@@ -35,12 +39,12 @@ class ARLGenState(TypedDict, total=False):
     """Where in its epochs the algorithm is; the beginning of an epoch fills it in."""
 
     epoch: int  # i
-    all: UCRLVTRState  # of UCRL-VTR on F_M, with the rows of all epochs
+    all: UCRLVTRState | RealState  # of UCRL-VTR on F_M, with the rows of all epochs
     statistics: list[float]  # T_m
     threshold: float  # gamma_i
     chosen: int  # m_i
     left: int  # episodes of the epoch that are still to be played
-    learner: UCRLVTRState  # of UCRL-VTR on F_{m_i}
+    learner: UCRLVTRState | RealState  # of UCRL-VTR on F_{m_i}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,33 +53,74 @@ class ARLGen(Learner):
 
     Parameters
     ----------
-    ladder : Ladder
-        Nested finite families F_1 < ... < F_M.
+    ladder : Ladder or ParametricLadder
+        Nested lists or covers F_1 < ... < F_M; or ``model.ladder(...)``, classes with real
+        parameters.
     delta : float
         Epoch i runs UCRL-VTR at level delta/2^i.
+    lipschitz : mapping, optional
+        Of :class:`~occamrl.paper.ucrl_vtr.UCRLVTR`.
     """
 
-    ladder: Ladder
+    ladder: Ladder | ParametricLadder
     delta: float = 0.05
+    lipschitz: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.ladder, Ladder) and self.ladder.finite):
-            expected = "a Ladder of finite families"
+        real = isinstance(self.ladder, ParametricLadder)
+        if not real and not (isinstance(self.ladder, Ladder) and self.ladder.finite):
+            expected = "a Ladder of finite families, or model.ladder(...)"
             raise ParameterError("ladder", got=repr(self.ladder), expected=expected)
         require_delta(self.delta)
+        if isinstance(self.ladder, ParametricLadder):
+            RealClass(self.ladder, self.lipschitz)  # checks the names of the constants
 
     @cached_property
+    def _classes(self) -> list[UCRLVTR]:
+        """UCRL-VTR on each class."""
+        return [self.on_class(m) for m in range(1, self.ladder.classes + 1)]
+
+    @property
     def _largest(self) -> UCRLVTR:
-        return UCRLVTR(family=self.ladder.family)
+        return self._classes[-1]
 
     def on_class(self, m: int) -> UCRLVTR:
         """Return the base algorithm on class m, in one epoch."""
+        if isinstance(self.ladder, ParametricLadder):
+            alone = self.ladder.only(m)
+            constants = self.lipschitz
+            if constants is not None:
+                constants = {name: constants[name] for name in alone.free[0] if name in constants}
+            return UCRLVTR(family=alone, delta=self.delta, lipschitz=constants)
         return UCRLVTR(family=self.ladder.family_of(m), delta=self.delta)
+
+    def least_losses(self, state: Any) -> Floats:
+        """Return min L(P) over each class [M], over the rows of a state on F_M."""
+        if isinstance(self.ladder, ParametricLadder):
+            found = [one.real.estimate(state)[1] for one in self._classes if one.real is not None]
+            # what is found in a class belongs to the larger ones as well
+            return np.minimum.accumulate(found)
+        # classes are nested: the members of F_m are the first ones of F_M
+        least = np.minimum.accumulate(self._largest.losses(state))
+        return np.asarray(least[np.array(self.ladder.sizes) - 1])
 
     def _base(self, state: ARLGenState) -> UCRLVTR:
         """Return UCRL-VTR on F_m at level delta/2^i."""
-        family = self.ladder.family_of(state["chosen"])
-        return UCRLVTR(family=family, delta=self.delta / 2 ** state["epoch"])
+        base = self._classes[state["chosen"] - 1]
+        return self._at_level(base, self.delta / 2 ** state["epoch"])
+
+    @cached_property
+    def _levels(self) -> dict[tuple[UCRLVTR, float], UCRLVTR]:
+        return {}
+
+    def _at_level(self, base: UCRLVTR, level: float) -> UCRLVTR:
+        """Return a base at another level, which keeps what was searched for the first one."""
+        if (base, level) not in self._levels:
+            lowered = replace(base, delta=level)
+            if base.real is not None:
+                vars(lowered)["real"] = base.real
+            self._levels[base, level] = lowered
+        return self._levels[base, level]
 
     def begin(self, known: Known) -> ARLGenState:
         """Return the state at the beginning of epoch 1."""
@@ -88,9 +133,7 @@ class ARLGen(Learner):
         state["epoch"] += 1
         i = state["epoch"]
         steps = max(1, state["all"]["episodes"] * known.horizon)  # tau_{i-1} H
-        # classes are nested: the members of F_m are the first ones of F_M
-        least = np.minimum.accumulate(self._largest.losses(state["all"]))
-        least = least[np.array(self.ladder.sizes) - 1]
+        least = self.least_losses(state["all"])
         state["statistics"] = (least / steps).tolist()
         state["threshold"] = state["statistics"][-1] + math.sqrt(i) / 2 ** (i / 2)
         state["chosen"] = 1 + int(np.argmax(np.array(state["statistics"]) <= state["threshold"]))
