@@ -473,8 +473,8 @@ def published(name: str, broken: bool, seed: int) -> float:
     K = 10_000
     features = orl.FeatureMap.tabular(states=mdp.states, actions=mdp.actions)
     bound = math.sqrt(mdp.states * mdp.actions)
-    agent: orl.Learner = orl.paper.UCRLVTRLin(
-        features=features, norm_bound=bound, delta=1.0 / K, radius="ayoub"
+    agent: orl.Learner = orl.paper.UCRLVTRLinAyoub(
+        features=features, norm_bound=bound, delta=1.0 / K
     )
     if broken:
         agent = orl.UCRLVTRLin(features=features, norm_bound=bound, delta=1.0 / K, replan=0.0)

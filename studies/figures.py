@@ -50,7 +50,9 @@ PAGES: dict[str, tuple[str, ...]] = {
     "problems/pricing": ("ladders:pricing",),
     "problems/queue-admission": ("practical:queue_admission",),
     "problems/weekday-inventory": ("practical:weekday_inventory",),
-    "selection-ladders": ("ladders:classes",),
+    "selection-ladders": (
+        *("ladders:classes", "letter:epochs", "letter:coverage", "letter:regret"),
+    ),
     "selection-linear": ("linear:dimension",),
 }
 OTHERS = (  # parts that are not written into a page: baselines and real_log need packages of others

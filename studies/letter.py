@@ -114,7 +114,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(mdp: orl.FiniteMDP) -> Forecast:
-    """Return the expected T_1 - T_2 where the whole of class 1 is left, and the epoch it implies."""
+    """Return the expected T_1 - T_2 where all of class 1 is left, and the epoch it implies."""
     real = RealClass(ladder().only(1))
     start = int(mdp.known.may_start.argmax())
 
@@ -130,7 +130,9 @@ def forecast(mdp: orl.FiniteMDP) -> Forecast:
         return -np.array([np.einsum("ph,hp->", gap, visits) for gap in gaps])
 
     gap = -real.search(nearness, real.cloud)[1] / mdp.horizon
-    return Forecast(gap, quantities.rejecting_epoch(gap))
+    # the lattice of the search is not fine enough for less
+    epoch = quantities.rejecting_epoch(gap) if gap > 1e-9 else None
+    return Forecast(gap, epoch)
 
 
 def epochs(size: Size) -> str:

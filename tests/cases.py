@@ -150,6 +150,7 @@ LEARNERS: dict[str, Make] = {
 PAPER: dict[str, Make] = {  # known rewards of (s, a) alone: the paper's setting
     "paper.UCRLVTR": lambda case: paper.UCRLVTR(family=case.ladder.family),
     "paper.UCRLVTRLin": lambda case: paper.UCRLVTRLin(**linear(case)),
+    "paper.UCRLVTRLinAyoub": lambda case: paper.UCRLVTRLinAyoub(**linear(case)),
     "paper.ARLGen": lambda case: paper.ARLGen(ladder=case.ladder),
     "paper.ARLLinDim": lambda case: paper.ARLLinDim(
         **linear(case), initial_episodes=4, growth=4, estimation_growth=2

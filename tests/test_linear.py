@@ -542,12 +542,12 @@ def test_the_papers_norm_bounds_may_grow(estimate: str) -> None:
     assert state["norm_bound"] > 9.0
 
 
-@pytest.mark.parametrize("radius", ["paper", "ayoub"])
-def test_the_papers_learner_is_optimistic(radius: str) -> None:
+@pytest.mark.parametrize("kind", [ucrl_vtr_lin.UCRLVTRLin, ucrl_vtr_lin.UCRLVTRLinAyoub])
+def test_the_papers_learner_is_optimistic(kind: type[ucrl_vtr_lin.UCRLVTRLin]) -> None:
     mdp, features, _ = small_mixture()
     one_hot = FeatureMap.tabular(states=4, actions=2)
-    dense = ucrl_vtr_lin.UCRLVTRLin(features=features, norm_bound=1.0, radius=radius)
-    tabular = ucrl_vtr_lin.UCRLVTRLin(features=one_hot, norm_bound=3.0, radius=radius)
+    dense = kind(features=features, norm_bound=1.0)
+    tabular = kind(features=one_hot, norm_bound=3.0)
     for agent, episodes in ((dense, 40), (tabular, 5)):
         for block in blocks(agent, mdp, episodes):
             assert (block.values[0] >= mdp.optimal_values[0]).all()

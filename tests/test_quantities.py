@@ -380,3 +380,79 @@ def test_what_a_theorem_needs_is_asked_for() -> None:
         theorems.regret_bound_linear(bare)
     with pytest.raises(ParameterError, match="excitation"):
         theorems.tau_min(bare)
+
+
+# The report ---------------------------------------------------------------------------------------
+
+
+def test_the_report_has_the_numbers_of_the_theorems_and_names_their_statements() -> None:
+    problem = orl.make_problem("sparse-ladder", states=4, actions=2, dimension=4, horizon=4)
+    ladder = orl.Ladder.of_problem(problem)
+    mdp = problem.mdp
+    selector = orl.paper.ARLGen(ladder=ladder)
+    found = orl.paper.report(selector, mdp, 1_000)
+    names = ("lemma", "theorem", "assumption", "section", "definition", "algorithm", "appendix")
+    assert all(line.source.startswith(names) for line in found.lines)
+    shown = min(orl.paper.separation(ladder, mdp).played)
+    size = ladder.sizes[-1]
+    epoch = theorems.selection_epoch_generic(
+        horizon=4, delta=0.05, separation=shown, entropy=math.log(size)
+    )
+    assert found.value("i*") == epoch
+    first = found.value("first epoch that may reject class 1")
+    assert first is not None
+    assert first <= epoch
+    right = ladder.family_of(ladder.class_of(mdp) or 0)
+    eluder = quantities.eluder(right, mdp.known, 1 / 4_000).upper
+    terms = theorems.regret_bound_generic(
+        theorems.Setting(horizon=4, episodes=1_000, delta=0.05),
+        radius=lambda k, delta: 8 * 16 * math.log(right.size / delta),
+        eluder=eluder,
+        first_epoch=epoch,
+    )
+    assert found.value("regret at most") == pytest.approx(terms["total"])
+    line = next(line for line in found.lines if line.name == "regret at most")
+    assert ("vacuous" in line.note) == (terms["total"] >= 4_000)
+    assert "before epoch" in str(found)
+
+
+def test_a_bound_that_is_called_vacuous_becomes_small_where_the_report_says() -> None:
+    problem = orl.make_problem("sparse-ladder", states=4, actions=2, dimension=4, horizon=4)
+    ladder = orl.Ladder.of_problem(problem)
+    mdp = problem.mdp
+    text = str(orl.paper.report(orl.paper.ARLGen(ladder=ladder), mdp, 1_000))
+    power = int(text.split("about 10^")[1].split()[0])
+    for exponent, below in ((power - 1, False), (power, True)):
+        found = orl.paper.report(orl.paper.ARLGen(ladder=ladder), mdp, 10**exponent)
+        line = next(line for line in found.lines if line.name == "regret at most")
+        assert line.note.startswith("below") == below
+
+
+def test_reports_of_linear_selectors_say_what_is_assumed() -> None:
+    problem = orl.make_problem("sparse-mixture", seed=0, states=5, dimension=5)
+    features = orl.FeatureMap(problem.phi)
+    for kind in (orl.paper.ARLLinDim, orl.paper.ARLLinNorm):
+        found = orl.paper.report(kind(features=features, norm_bound=5.0), problem, 10_000)
+        assert {line.kind for line in found.lines} >= {"given", "computed", "measured", "assumed"}
+        rho = orl.paper.excitation(features, problem)
+        assert found.value("rho of the uniform policy") == rho
+    with pytest.raises(ParameterError, match="ARLGen"):
+        orl.paper.report(orl.UniformRandom(), problem, 10)
+
+
+def test_the_verdict_of_the_letter_says_when_its_test_would_reject() -> None:
+    ladder, mdp = two_rates()
+    result = orl.run(orl.paper.ARLGen(ladder=ladder), mdp, episodes=62, progress=False)
+    text = str(result.verdict)
+    statistics = result.verdict["statistics"]
+    later = quantities.rejecting_epoch(statistics[0] - statistics[1])
+    assert f"from epoch {later} (" in text
+
+
+def test_where_a_class_can_confirm_itself_nothing_is_promised() -> None:
+    ladder, mdp = two_rates()
+    assert orl.paper.separation(ladder, mdp).played == pytest.approx((0.0,), abs=1e-20)
+    found = orl.paper.report(orl.paper.ARLGen(ladder=ladder), mdp, 1_000)
+    assert found.value("i*") is None
+    assert found.value("regret at most") == 3_000
+    assert "not expected to" in str(found)

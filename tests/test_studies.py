@@ -23,6 +23,8 @@ PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` r
     "control:views",
     "ladders:classes",
     "ladders:paper",
+    "letter:coverage",
+    "letter:epochs",
     "linear:changing",
     "linear:dimension",
     "linear:paper",

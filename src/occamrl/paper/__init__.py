@@ -18,8 +18,9 @@ from occamrl.paper.arl_gen import ARLGen
 from occamrl.paper.arl_lin_dim import ARLLinDim
 from occamrl.paper.arl_lin_norm import ARLLinNorm
 from occamrl.paper.quantities import eluder, excitation, feature_bound, separation
+from occamrl.paper.report import report
 from occamrl.paper.ucrl_vtr import UCRLVTR
-from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin, UCRLVTRLinAyoub
 
 __all__ = [
     "UCRLVTR",
@@ -27,11 +28,13 @@ __all__ = [
     "ARLLinDim",
     "ARLLinNorm",
     "UCRLVTRLin",
+    "UCRLVTRLinAyoub",
     "eluder",
     "excitation",
     "feature_bound",
     "quantities",
     "real_classes",
+    "report",
     "separation",
     "theorems",
 ]

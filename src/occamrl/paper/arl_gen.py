@@ -31,8 +31,11 @@ from occamrl.errors import ParameterError, require_delta
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
 from occamrl.paper.real_classes import RealClass, RealState
+from occamrl.paper.thresholds import rejecting_epoch
 from occamrl.paper.ucrl_vtr import UCRLVTR, UCRLVTRState
 from occamrl.protocols import Flow, Known, Learner, Plan
+
+_LATE = 60  # an epoch that no run reaches
 
 
 class ARLGenState(TypedDict, total=False):
@@ -147,15 +150,32 @@ class ARLGen(Learner):
         chosen = state["chosen"]
         facts = {"epoch": state["epoch"], "chosen": chosen, "playing": names[chosen - 1]}
         mean = state["statistics"][chosen - 1]
+        limits = self._limits(state)
         within = f"is within the threshold {state['threshold']:.4g} of the paper's lemma 1"
         others = ", which smaller classes exceed." if chosen > 1 else "."
         diagnostics = {
             "names": names,
             "statistics": state["statistics"],
             "threshold": state["threshold"],
-            "because": f"Its mean loss, {mean:.4g}, {within}{others}",
+            "because": f"Its mean loss, {mean:.4g}, {within}{others}{limits}",
         }
         return replace(plan, facts=facts, diagnostics=diagnostics)
+
+    def _limits(self, state: ARLGenState) -> str:
+        """Say when the test would reject the class in use, at the difference that it sees now."""
+        chosen = state["chosen"]
+        if chosen == self.ladder.classes or state["epoch"] == 1:
+            return ""
+        i = state["epoch"]
+        excess = state["statistics"][chosen - 1] - state["statistics"][-1]
+        allowed = math.sqrt(i) / 2 ** (i / 2)
+        name = self.ladder.names[chosen - 1]
+        text = f" In epoch {i} it rejects differences above {allowed:.4g} from the largest class"
+        later = rejecting_epoch(excess)
+        if later is None or later > _LATE:
+            return f"{text}; that of {name!r} is {excess:.2g}."
+        begin = f"epoch {later} (episode {2**later - 1:,})"
+        return f"{text}; one of {excess:.2g}, that of {name!r} now, only from {begin} on."
 
     def learn(self, known: Known, state: ARLGenState, plan: Plan, flow: Flow) -> None:
         """Enter the rows into the learner of the epoch and into the losses of all epochs."""

@@ -52,7 +52,7 @@ class ARLLinDim(Learner):
     ----------
     features : FeatureMap
         Its coordinates are those of theta*.
-    norm_bound, delta, radius, paper_constant
+    norm_bound, delta, paper_constant
         Of :class:`~occamrl.paper.ucrl_vtr_lin.UCRLVTRLin`.
     initial_episodes : int
         k_0.
@@ -69,7 +69,6 @@ class ARLLinDim(Learner):
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
-    radius: str = "paper"
     paper_constant: float = 1.0
     initial_episodes: int = 16
     growth: float = 36
@@ -165,6 +164,5 @@ def base_learner(selector: ARLLinDim, active: tuple[int, ...] | None, epoch: int
         features=selector.features if active is None else selector.features.restrict(active),
         norm_bound=selector.norm_bound,
         delta=selector.delta / 2**epoch,
-        radius=selector.radius,
         paper_constant=selector.paper_constant,
     )

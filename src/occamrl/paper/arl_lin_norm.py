@@ -40,7 +40,7 @@ class ARLLinNorm(Learner):
 
     Parameters
     ----------
-    features, delta, radius, paper_constant
+    features, delta, paper_constant
         Of :class:`~occamrl.paper.ucrl_vtr_lin.UCRLVTRLin`.
     norm_bound : float
         b, the first bound.
@@ -54,7 +54,6 @@ class ARLLinNorm(Learner):
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
-    radius: str = "paper"
     paper_constant: float = 1.0
     initial_episodes: int = 16
     norm_estimate: str = "maximum"
@@ -88,7 +87,6 @@ class ARLLinNorm(Learner):
             features=self.features,
             norm_bound=state["norm_bound"],
             delta=self.delta / 2 ** (state["epoch"] - 1),
-            radius=self.radius,
             paper_constant=self.paper_constant,
         )
 
@@ -119,7 +117,6 @@ class ARLLinNorm(Learner):
             return
         theta = base.estimate(state["learner"])
         sigma = state["learner"]["sigma"]
-        # the radius of the paper is the same at every step; that of Ayoub is largest at the first
         width = base.width(known.horizon, 1, state["learner"])
         if self.norm_estimate == "maximum":
             state["norm_bound"] = largest_norm(theta, sigma, width**2)

@@ -32,6 +32,9 @@ from occamrl.paper.theorems import (
     points_of,
     predictions,
 )
+from occamrl.paper.thresholds import LAST_EPOCH
+from occamrl.paper.thresholds import rejecting_epoch as rejecting_epoch
+from occamrl.paper.thresholds import threshold as threshold
 from occamrl.paper.ucrl_vtr import UCRLVTRState, dense_kernels, optimal_values
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLinState, dense_features
 from occamrl.problems.mdp import as_mdp
@@ -45,7 +48,6 @@ _PAIRS = 2_000  # of members, from which a long sequence of points is built
 _WORK = 2**31  # products beyond which a quantity is refused
 _SOME = 8  # members of a class that the truth is compared with
 _FEW = 64  # members up to which eluder sequences are searched for exactly
-_LAST_EPOCH = 2_000  # by which every threshold is below 1e-299
 
 
 class Bounds(NamedTuple):
@@ -361,20 +363,6 @@ def _greedy_length(gaps: Any, e: float) -> int:
 # The threshold of lemma 1 -------------------------------------------------------------------------
 
 
-def threshold(epoch: int) -> float:
-    """Return sqrt(i)/2^(i/2), by which T_m has to exceed T_M for class m to be rejected."""
-    return math.sqrt(epoch) * math.pow(2.0, -0.5 * epoch)
-
-
-def rejecting_epoch(excess: float) -> int | None:
-    """Return the first epoch whose threshold a difference T_m - T_M exceeds; None: none does."""
-    # there are no data before epoch 2, from which on the threshold falls
-    for epoch in range(2, _LAST_EPOCH):
-        if threshold(epoch) < excess:
-            return epoch
-    return None
-
-
 class RowBounds(NamedTuple):
     """What a row of an episode can say against a class, by the mean over its H rows at most."""
 
@@ -407,7 +395,7 @@ def first_rejecting_epoch(
     """
     rows = row_bounds(ladder, known, m)
     log_size = math.log(2.0 * ladder.sizes[-1] / delta)
-    for epoch in range(2, _LAST_EPOCH):
+    for epoch in range(2, LAST_EPOCH):
         # powers of 2 leave the range of floats late, where they no longer matter
         steps = (2.0 ** min(epoch, 1_000) - 2.0) * known.horizon
         log_level = math.log(2.0 / delta) + epoch * math.log(2.0)

@@ -14,11 +14,15 @@ phi(s,a,s') V(s').
             Sigma_k = Sigma_k + x x^T,  the right-hand side gains V_{h+1}(s_{h+1}) x
         theta_k = Sigma_k^{-1} (right-hand side), the minimiser of the squared loss plus ||theta||^2
 
-The radius "paper", in which the paper leaves the constant c open, and "ayoub", that of the
-published code of Ayoub et al. (2020), which belongs to a step:
+with the radius, in which the paper leaves the constant c open,
 
-.. math:: \beta_k(\delta) = c\,\big(b^2 + H^2 d \log(kH) \log^2(k^2 H/\delta)\big), \qquad
-    \sqrt{\beta_{k,h}(\delta)} = \tfrac{H-h+1}2 \sqrt{2\log(1/\delta) + \log\det\Sigma_k} + b .
+.. math:: \beta_k(\delta) = c\,\big(b^2 + H^2 d \log(kH) \log^2(k^2 H/\delta)\big) .
+
+:class:`UCRLVTRLinAyoub` has that of the published code of Ayoub et al. (2020), which belongs to a
+step and is none of the letter:
+
+.. math:: \sqrt{\beta_{k,h}(\delta)} = \tfrac{H-h+1}2 \sqrt{2\log(1/\delta) + \log\det\Sigma_k}
+    + b .
 
 Deviation from the paper: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is
 right, as Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid contains theta*,
@@ -35,7 +39,7 @@ from typing import TypedDict
 import numpy as np
 
 from occamrl.arrays import Floats
-from occamrl.errors import require_choice, require_delta, require_kind, require_number
+from occamrl.errors import require_delta, require_kind, require_number
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr import require_setting
 from occamrl.protocols import Flow, Known, Learner, Plan
@@ -66,7 +70,6 @@ class UCRLVTRLin(Learner):
         b, a bound on ||theta*||.
     delta : float
         The confidence level is 1 - delta.
-    radius : "paper" | "ayoub"
     paper_constant : float
         c, which the paper hides in O(.).
     """
@@ -74,14 +77,12 @@ class UCRLVTRLin(Learner):
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
-    radius: str = "paper"
     paper_constant: float = 1.0
 
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)
         require_number("norm_bound", self.norm_bound, 0.0, math.inf, open_low=True)
         require_delta(self.delta)
-        require_choice("radius", self.radius, ("paper", "ayoub"))
         require_number("paper_constant", self.paper_constant, 0.0, math.inf, open_low=True)
 
     def begin(self, known: Known) -> UCRLVTRLinState:
@@ -116,9 +117,6 @@ class UCRLVTRLin(Learner):
         d = self.features.dimension
         k = max(1, state["episodes"])
         b = self.norm_bound
-        if self.radius == "ayoub":
-            logdet = np.linalg.slogdet(state["sigma"])[1]
-            return (H - h + 1) / 2 * math.sqrt(2 * math.log(1 / self.delta) + logdet) + b
         beta = b**2 + H**2 * d * math.log(k * H) * math.log(k**2 * H / self.delta) ** 2
         return math.sqrt(self.paper_constant * beta)
 
@@ -132,6 +130,20 @@ class UCRLVTRLin(Learner):
             state["sigma"] += n * np.outer(x, x)
             state["xy"] += n * values[h + 1, following] * x
         state["episodes"] += flow.episodes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UCRLVTRLinAyoub(UCRLVTRLin):
+    """UCRL-VTR-LIN with the radius of the published code of Ayoub et al.; not the letter's.
+
+    It is proved for targets of range H - h + 1, and ``paper_constant`` plays no part.
+    """
+
+    def width(self, horizon: int, h: int, state: UCRLVTRLinState) -> float:
+        """Return sqrt(beta_{k,h}(delta)), at step h = 1, ..., H."""
+        logdet = float(np.linalg.slogdet(state["sigma"])[1])
+        noise = math.sqrt(2 * math.log(1 / self.delta) + logdet)
+        return (horizon - h + 1) / 2 * noise + self.norm_bound
 
 
 @lru_cache(maxsize=16)
