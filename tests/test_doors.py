@@ -14,6 +14,7 @@ import occamrl as orl
 from occamrl.answers.assumed import data_sentences
 from occamrl.errors import InvalidInput
 from occamrl.logs.table import LogError
+from studies import spoiled as spoiled_logs
 
 Row = dict[str, Any]
 HORIZON = 10
@@ -68,16 +69,17 @@ def test_what_was_done_to_a_log_is_noted_and_said_by_select_and_by_agents(tmp_pa
         del row["next_state"]
     del rows[-3:]
     log = orl.read_log(rows, COLUMNS)
-    answer = orl.select(log, LADDER)
+    simple = LADDER.only(1)
+    answer = orl.select(log, simple)
     assert kinds(answer.notes) == {
         "no_next_state": 30,
         "next_state_filled": 30 * (HORIZON - 1) - 3,
         "truncated": 30,
     }
-    agent = orl.Agent(orl.Occam(ladder=LADDER)).learn_from(log)
+    agent = orl.Agent(orl.Occam(ladder=simple)).learn_from(log)
     assert agent.answer.notes == answer.notes
     agent.save(tmp_path / "shop.npz")
-    again = orl.Agent.load(tmp_path / "shop.npz", orl.Occam(ladder=LADDER))
+    again = orl.Agent.load(tmp_path / "shop.npz", orl.Occam(ladder=simple))
     assert again.answer.notes == answer.notes
     for said in (answer.sentences, again.answer.sentences):
         text = "\n".join(said)
@@ -299,19 +301,20 @@ def test_rewards_that_contradict_the_model_are_refused_with_the_likely_reason(
 
 def test_few_such_rewards_are_told_and_the_models_are_taken_if_asked() -> None:
     rows = shop_rows(30)
+    simple = LADDER.only(1)
     told = orl.select(
-        orl.read_log(spoiled("reward", rows, lambda euro: euro + 1.0, 150), COLUMNS), LADDER
+        orl.read_log(spoiled("reward", rows, lambda euro: euro + 1.0, 150), COLUMNS), simple
     )
     assert kinds(told.notes) == {"rewards_replaced": 2}
     assert "2 of 300 rows have rewards that contradict" in str(told)
     flipped = spoiled("reward", rows, lambda euro: -euro)
-    answer = orl.select(orl.read_log(flipped, COLUMNS, rewards="model"), LADDER)
-    plain = orl.select(orl.read_log(rows, COLUMNS), LADDER)
+    answer = orl.select(orl.read_log(flipped, COLUMNS, rewards="model"), simple)
+    plain = orl.select(orl.read_log(rows, COLUMNS), simple)
     assert answer.interval == plain.interval
     assert kinds(answer.notes).keys() == {"rewards_models"}
     assert "as you asked" in str(answer)
     silent = orl.read_log([{**row, "reward": None} for row in rows], COLUMNS)
-    assert "300 of 300 rows have no reward" in str(orl.select(silent, LADDER))
+    assert "300 of 300 rows have no reward" in str(orl.select(silent, simple))
 
 
 def test_an_agent_that_refuses_the_rewards_of_a_log_has_learned_nothing_of_it() -> None:
@@ -328,10 +331,11 @@ def test_an_impossible_row_is_named_and_left_out_only_if_asked() -> None:
     rows[136] |= {"next_state": None}
     rows[138]["state"] = 0
     rows[138]["reward"] = rows[138]["next_state"] = None
-    answer = orl.select(orl.read_log(rows, COLUMNS), LADDER)
+    simple = LADDER.only(1)
+    answer = orl.select(orl.read_log(rows, COLUMNS), simple)
     assert answer.misspecified
     assert "row 137: state 4, action 0, next state 0" in str(answer)
-    dropped = orl.select(orl.read_log(rows, COLUMNS, unlisted="drop"), LADDER)
+    dropped = orl.select(orl.read_log(rows, COLUMNS, unlisted="drop"), simple)
     assert dropped.model == "steady"
     assert "row 137: state 4, action 0, next state 0" in str(dropped)
     assert "nothing is guaranteed" in str(dropped)
@@ -494,3 +498,44 @@ def test_forgetting_says_what_is_guaranteed_after_it() -> None:
     assert (note.kind, note.affected, note.guarantee) == ("forgotten", 2, "conditional")
     assert "forgotten 2 times" in str(agent.answer)
     assert "each start has a delta of its own" in str(agent.answer)
+
+
+# Models, and everything at once -------------------------------------------------------------------
+
+
+def test_a_probability_that_is_none_names_the_parameter_and_the_corner() -> None:
+    def queue(
+        size: int, serve: int, *, arrival: float, rush: float
+    ) -> Iterator[tuple[float, int, float]]:
+        chance = arrival + rush * serve
+        yield chance, min(size + 1, 2), 0.0
+        yield 1.0 - chance, max(size - 1, 0), 1.0
+
+    bounds = {"arrival": (0.1, 0.7), "rush": (0.0, 0.4)}
+    with pytest.raises(orl.errors.ProbabilityError) as caught:
+        orl.Model(queue, start=0, actions=[0, 1], horizon=5, parameters=bounds)
+    text = str(caught.value)
+    assert "state 0, action 1, arrival=0.7, rush=0.4" in text
+    assert "arrival needs a high end of 0.6 or rush needs a high end of 0.3" in text
+    narrow = {"arrival": (0.1, 0.6), "rush": (0.0, 0.4)}
+    orl.Model(queue, start=0, actions=[0, 1], horizon=5, parameters=narrow)
+
+
+def test_a_step_as_an_argument_of_a_model_is_refused_with_what_does_the_same() -> None:
+    def office(queue: int, staff: int, *, step: int) -> Iterator[tuple[float, int, float]]:
+        yield 1.0, queue, float(step + staff)
+
+    with pytest.raises(InvalidInput, match="the time in the state"):
+        orl.Model(office, start=0, actions=[0], horizon=5)
+
+
+def test_no_spoiled_log_is_answered_falsely_without_a_word() -> None:
+    rows = spoiled_logs.clean_rows(25)
+    outcomes = {}
+    for case in spoiled_logs.CASES:
+        outcome, said, false = spoiled_logs.said_of(case, rows)
+        assert not false, case.name
+        assert said, case.name
+        outcomes[case.name] = outcome
+    assert outcomes["nothing"] == "the truth"
+    assert outcomes["rewards with flipped signs"] == "refused"

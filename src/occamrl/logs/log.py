@@ -384,7 +384,12 @@ class Log:
             # What is on the other side of a gap did not follow.
             following = np.where(before_gap, MISSING, np.append(state[1:], MISSING))
             next_state = np.where(last, next_state, following)
-        follows = ~new & ~gap & (np.roll(next_state, 1) != MISSING)
+        kept = next_state != MISSING
+        if self.choices.unlisted == "error":
+            for role, codes in (("state", state), ("action", action)):
+                expected = 'a label in every row; unlisted="drop" leaves such rows out'
+                refuse(self.field(role), kept & (codes == MISSING), None, expected, number)
+        follows = ~new & ~gap & (state != MISSING) & (np.roll(next_state, 1) != MISSING)
         broken = follows & (state != np.roll(next_state, 1))
         if broken.any():
             expected = (
@@ -393,11 +398,6 @@ class Log:
                 "apart"
             )
             refuse(self.field("state"), broken, self.states.decode(state), expected, number)
-        kept = next_state != MISSING
-        if self.choices.unlisted == "error":
-            for role, codes in (("state", state), ("action", action)):
-                expected = 'a label in every row; unlisted="drop" leaves such rows out'
-                refuse(self.field(role), kept & (codes == MISSING), None, expected, number)
         filled = kept & (told == MISSING) & (next_state >= 0)
         reward = rows.get("reward", np.full(size, math.nan))
         episode = rows["episode"]

@@ -79,7 +79,7 @@ def refuse(
     value = None if values is None else values[row]
     # That a number or date is one of NumPy's is of no interest to whoever reads the message.
     if isinstance(value, np.datetime64):
-        value = str(value)
+        value = np.datetime_as_string(value, "s").removesuffix("T00:00:00")
     elif isinstance(value, np.generic):
         value = value.item()
     raise error(field, index=(number,), got=f"{value!r:.80}", expected=expected)

@@ -55,6 +55,7 @@ _SAME = 1e-7  # probabilities that differ by less are equal
 _TRIAL = 500  # pairs after which only points are looked at that have added an outcome
 _SAMPLED = 10  # of the pairs after these, every so many-th is looked at under other parameters too
 _COMPARED = 100  # pairs whose probabilities are compared if an array gives them
+_BISECTIONS = 30  # until the end of a law is found
 _ENTRY = "(probability, next state, reward, ended)"
 _ANY_NUMBER = (-math.inf, math.inf)
 
@@ -199,6 +200,13 @@ class Model:
         defaults = {}
         for name, default in named.items():
             if default is inspect.Parameter.empty:
+                if name == "step" and name not in box:
+                    raise ParameterError(
+                        "outcomes",
+                        got="an argument step",
+                        expected="the time in the state, such as (queue, hour), whose next state "
+                        "has the next hour: probabilities are the same at every step",
+                    )
                 if name not in box:
                     raise ParameterError(
                         f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default"
@@ -275,19 +283,43 @@ class Model:
         except Exception as error:  # whatever the user's function raises
             raised = Fault(ParameterError, f"{type(error).__name__}: {error}", f"tuples {_ENTRY}")
             raise raised.error(state, action, point) from error
-        total = 0.0
-        for row in rows:
-            fault = _fault_of(row)
-            if fault is not None:
-                raise fault.error(state, action, point)
-            total += float(row[0])
-        if abs(total - 1.0) > TOLERANCE:
-            raise Fault(
-                ProbabilityError,
-                f"probabilities that sum to {total:.12g}",
-                "a sum of 1: list everything that can happen",
-            ).error(state, action, point)
+        fault = _fault_of_law(rows)
+        if fault is not None:
+            if fault.kind is ProbabilityError:
+                advice = self._narrower(state, action, point)
+                fault = fault._replace(expected=fault.expected + advice)
+            raise fault.error(state, action, point)
         return rows
+
+    def _narrower(self, state: Hashable, action: Hashable, point: Point) -> str:
+        """Return which bounds of single parameters would keep probabilities, where some do."""
+
+        def lawful(name: str, value: float) -> bool:
+            try:
+                rows = [
+                    tuple(row) for row in self.function(state, action, **{**point, name: value})
+                ]
+            except Exception:  # whatever the user's function raises
+                return False
+            return _fault_of_law(rows) is None
+
+        advice = []
+        for name, (low, high) in self.box.items():
+            bad = point[name]
+            good = (low + high) / 2.0
+            if bad == good or not lawful(name, good):
+                continue
+            for _ in range(_BISECTIONS):
+                half = (good + bad) / 2.0
+                if lawful(name, half):
+                    good = half
+                else:
+                    bad = half
+            end = "high" if bad > good else "low"
+            advice.append(f"{name} needs a {end} end of {_towards(good, (low + high) / 2.0):g}")
+        if not advice:
+            return ""
+        return f"; there, {' or '.join(advice)}"
 
     # The listing ----------------------------------------------------------------------------------
 
@@ -657,6 +689,30 @@ class Fault(NamedTuple):
         values = ", ".join(f"{name}={value:g}" for name, value in point.items())
         where = f"at state {state!r}, action {action!r}, {values}"
         return self.kind("outcomes", got=f"{self.got} {where}", expected=self.expected)
+
+
+def _towards(value: float, middle: float) -> float:
+    """Return a value with three digits that count, rounded towards another one."""
+    if not value:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
+    steps = value / unit
+    near = 1e-6  # what bisection may be off by
+    return unit * (math.ceil(steps - near) if middle > value else math.floor(steps + near))
+
+
+def _fault_of_law(rows: list[Row]) -> Fault | None:
+    """Return what is wrong with all that may happen at a pair; None if nothing is."""
+    total = 0.0
+    for row in rows:
+        fault = _fault_of(row)
+        if fault is not None:
+            return fault
+        total += float(row[0])
+    if abs(total - 1.0) <= TOLERANCE:
+        return None
+    got = f"probabilities that sum to {total:.12g}"
+    return Fault(ProbabilityError, got, "a sum of 1: list everything that can happen")
 
 
 def _fault_of(row: Row) -> Fault | None:
