@@ -722,3 +722,91 @@ def test_the_range_of_a_worth_holds_its_maximum_inside_the_region() -> None:
         _, low, high = answer.parameters["p"]
         if low <= 0.5 <= high:
             assert answer.interval[1] == pytest.approx(0.25 * 20, abs=1e-6)
+
+
+# Classes that are not nested ----------------------------------------------------------------------
+
+
+def two_ways(place: int, action: int, *, wind: float = 0.0, drag: float = 0.0) -> Iterator[Any]:
+    """Wind matters in even places, drag in odd ones."""
+    chance = 0.5 + (wind if place % 2 == 0 else -drag)
+    yield chance, (place + 1) % 4, 1.0, False
+    yield 1.0 - chance, place, 0.0, False
+
+
+def test_classes_need_not_be_nested_and_are_ruled_out_one_by_one() -> None:
+    bounds = {"wind": (0.0, 0.4), "drag": (0.0, 0.4)}
+    model = orl.Model(two_ways, start=0, actions=[0], horizon=20, parameters=bounds)
+    ladder = model.ladder({"wind": ["wind"], "drag": ["drag"], "both": ["wind", "drag"]})
+    assert not ladder.nested
+    assert model.ladder({"wind": ["wind"], "both": ["wind", "drag"]}).nested
+    alive = {}
+    for name, point in {
+        "wind": {"wind": 0.3},
+        "drag": {"drag": 0.3},
+        "both": {"wind": 0.3, "drag": 0.3},
+    }.items():
+        truth = model.mdp(**point)
+        assert ladder.class_of(truth) == list(ladder.names).index(name) + 1
+        answer = orl.select(simulate_log(truth, episodes=60), ladder)
+        assert answer.model == name
+        alive[name] = answer.judgement.alive
+    # a class that frees the parameters of one that is alive is alive
+    assert alive == {"wind": (1, 0, 1), "drag": (0, 1, 1), "both": (0, 0, 1)}
+
+
+def test_points_of_a_cloud_and_of_a_generation_stay_in_their_class() -> None:
+    by, state, _ = at_random(ParametricEvidence, 0.05, 5, 6, 20, rate=0.3, rush=0.1)
+    for m, free in enumerate(by.free):
+        own = state["points"][state["level"] == m]
+        fixed = [j for j in range(len(by.names)) if j not in free]
+        assert len(own)
+        assert (own >= 0.0).all()
+        assert (own <= 1.0).all()
+        assert (own[:, fixed] == by.default[fixed]).all()
+
+
+def test_a_generation_leaves_the_mixture_as_it_is_and_leaving_points_out_lowers_it() -> None:
+    class Watched(ParametricEvidence):
+        gaps: list[float]
+
+        def _renew(self, state: ParametricState) -> None:
+            before = self.log_mixture(state)
+            super()._renew(state)
+            self.gaps.append(abs(self.log_mixture(state) - before))
+
+        def _leave_out(self, state: ParametricState) -> None:
+            before = self.log_mixture(state)
+            super()._leave_out(state)
+            assert before - 1e-3 < self.log_mixture(state) <= before + 1e-9
+
+    truth = ladder().model.mdp(rate=0.25, rush=0.3)
+    by = Watched(ladder(), truth.known, 0.05)
+    by.gaps = []
+    state = by.begin()
+    for seed in range(8):
+        log = simulate_log(truth, episodes=2**seed, seed=seed)
+        for flow in log.flows(by.known, by.model.layout):
+            by.add(state, flow)
+    assert len(by.gaps) == state["generations"] >= 6
+    assert max(by.gaps) < 1e-9
+
+
+def test_pieces_of_a_range_are_apart_where_its_modes_are() -> None:
+    def mirrored(state: int, action: int, *, x: float) -> Iterator[Any]:
+        chance = 0.1 + 1.6 * abs(x - 0.5)
+        yield chance, 1 - state, 1.0, False
+        yield 1.0 - chance, state, 0.0, False
+
+    model = orl.Model(mirrored, start=0, actions=[0], horizon=20, parameters={"x": (0.0, 1.0)})
+    ladder = model.ladder({"mirror": ["x"]})
+    log = simulate_log(model.mdp(x=0.85), episodes=100)
+    answer = orl.select(log, ladder)
+    evidence: Any = answer.weigher
+    data = evidence.counts_of(answer.state)
+    grid = np.linspace(0.0, 1.0, 4001)
+    likelihoods = [evidence.log_likelihood(data, np.array([x])) for x in grid]
+    inside = grid[np.array(likelihoods) >= evidence.least(answer.state)]
+    (low, middle), (other, high) = evidence.parameters(answer.state, 0)["x"].pieces
+    ends = [inside[0], inside[inside < 0.5][-1], inside[inside > 0.5][0], inside[-1]]
+    np.testing.assert_allclose([low, middle, other, high], ends, atol=2e-3)

@@ -35,7 +35,7 @@ from occamrl.models.model import spread_points
 from occamrl.problems.mdp import TOLERANCE
 
 CLOUD = 256  # points of a class that are fixed beforehand
-_GENERATION = 32  # points of a generation for each free parameter, and once more
+_GENERATION = 24  # points of a generation for each free parameter, and once more
 _LARGEST = 128  # points that a generation has at most
 _FRESH = 512  # points that a search looks at beside those
 _EDGES = 4.0  # decades by which points of the cloud come close to an edge

@@ -112,6 +112,14 @@ class Weighed(NamedTuple):
     mixture: float  # Z
 
 
+class Evaluated(NamedTuple):
+    """The probabilities of the point that was evaluated last."""
+
+    point: bytes
+    done: Bools  # [pairs]
+    probability: Floats  # of the model's outcomes
+
+
 class ParametricEvidence:
     """The evidence for the classes of a ladder with real parameters on one problem."""
 
@@ -130,6 +138,7 @@ class ParametricEvidence:
         self._weighed: Weighed | None = None  # the last
         self._fits: dict[int, Floats] = {}  # of its counts, by class
         self._values: dict[bytes, Floats] = {}  # of the first step, by point
+        self._evaluated = Evaluated(b"", np.zeros(0, bool), np.zeros(0))
 
     def _require_model_of(self, known: Known) -> None:
         """Refuse a problem whose states, actions or rewards are not the model's."""
@@ -198,9 +207,29 @@ class ParametricEvidence:
         return {**self.model.defaults, **dict(zip(self.names, values.tolist(), strict=True))}
 
     def probability(self, theta: Floats, rows: Sequence[int] | None = None) -> Floats:
-        """Return the probabilities of the symbols, of some pairs only or of all."""
-        evaluated = self.model.probability(self.point(theta), rows)
+        """Return the probabilities of the symbols, of some pairs at least or of all."""
+        evaluated = self._evaluate(theta, rows)
         return np.bincount(self.symbol, evaluated, self.row.size).astype(np.float64)
+
+    def _evaluate(self, theta: Floats, rows: Sequence[int] | None) -> Floats:
+        """Return the probabilities of the model's outcomes, of some pairs at least or of all.
+
+        A point is asked for its visited pairs, then for the others: models are slow.
+        """
+        key = theta.tobytes()
+        last = self._evaluated
+        pairs = len(self.model.pairs)
+        if last.point != key:
+            last = Evaluated(key, np.zeros(pairs, bool), np.zeros(self.model.reward.size))
+        wanted = np.arange(pairs) if rows is None else np.asarray(rows, dtype=np.int64)
+        missing = wanted[~last.done[wanted]]
+        if missing.size:
+            added = self.model.probability(self.point(theta), missing.tolist())
+            done = last.done.copy()
+            done[missing] = True
+            last = Evaluated(key, done, last.probability + added)
+        self._evaluated = last
+        return last.probability
 
     def counts_of(self, state: CountState) -> Counts:
         """Return what was seen."""
@@ -440,7 +469,7 @@ class ParametricEvidence:
 
     def kernel(self, theta: Floats) -> bellman.Kernel:
         """Return a member as dynamic programming needs it."""
-        return self.model.mdp_at(self.model.probability(self.point(theta))).kernels[0]
+        return self.model.mdp_at(self._evaluate(theta, None)).kernels[0]
 
     def choose(
         self,

@@ -22,14 +22,15 @@ import numpy as np
 from occamrl.arrays import Floats, Ints
 from occamrl.evidence.cloud import climb
 
-_HALVINGS = 9  # of the stretch in which a ray leaves the region
+_HALVINGS = 8  # of the stretch in which a ray leaves the region
 _REACH = 2.0  # factor by which a ray grows until it is outside
 _TURNS = 2  # in which rays start from where the last ones ended
 _GAP = 0.02  # shares of the box between neighbours that are looked into
 _JOINED = 3  # pairs of points across a gap that are joined
 _BETWEEN = 5  # points of a segment that are looked at
 _POINTS = 40  # of a class in which answers value a policy
-_CLIMB = 30  # evaluations of a climb to an extreme for each free parameter, and once more
+_CLIMB = 10  # evaluations of a climb from an end of a ray for each free parameter, and once more
+_INNER_CLIMB = 40  # the same from a point inside, where the extreme may be inside too
 _SMALL = 1e-9
 _OUTSIDE = 1e18  # larger than any worth
 
@@ -180,6 +181,8 @@ class Region:
                 starts.append(self.ray_end(start, direction))
             highest = max(starts, key=height)
             evaluations = _CLIMB * (len(self.free) + 1)
+            if highest is best:
+                evaluations = _INNER_CLIMB * (len(self.free) + 1)
             extremes.append(climb(height, highest, self.free, evaluations))
         return extremes
 
