@@ -17,6 +17,7 @@ from occamrl.models.dynamics import DynamicsClass, GreyBox, Polynomial, Regresso
 from occamrl.protocols import Floats, Planner, RewardFunction, System
 
 _ENDLESS = 10**9  # steps of an episode of a log
+_FAR = 1e150  # beyond any action
 
 
 def unchanged(exogenous: Floats) -> Floats:
@@ -199,7 +200,7 @@ class Dynamics:
         return System(
             dimension=size,
             horizon=_ENDLESS,
-            actions=Choices(np.zeros((1, count))) if not count else Box([-1e300] * count, 1e300),
+            actions=Box([-_FAR] * count, [_FAR] * count),
             reward=lambda states, actions, next_states: np.zeros(len(states)),
             first_state=lambda rng: np.zeros(size),
             coordinates=(*self.state, *self.exogenous),
