@@ -32,6 +32,7 @@ from studies.figures import DOCS, Size, each, table
 Truth = Callable[[Floats, Floats], Floats]  # states [N, n], actions [N, m] -> means [N, n]
 Rng = np.random.Generator
 QUICK = orl.CEM(candidates=32, elites=6, horizon=15, particles=1)
+_ESCAPED = 1e3  # where a chaotic system has left its attractor
 SMOOTH = 0.05  # seconds of a step of the cart
 
 
@@ -180,7 +181,7 @@ def validity(size: Size) -> str:
     rows = []
     for name, noise in [(name, noise) for name in size.some(CASES) for noise in size.some(NOISES)]:
         case = CASES[name]
-        count = size.seeds(200 if noise == "normal" else 100)
+        count = size.seeds(200 if noise == "normal" else 40)
 
         def peak(seed: int, case: Case = case, noise: str = noise) -> float:
             run = rolled(case.truth, seed, 120, noise, adaptive=seed % 2 == 1)
@@ -221,7 +222,7 @@ def controls(size: Size) -> str:
 
     def lost(change: Callable[[list[Transition]], list[Transition]]) -> int:
         def one(seed: int) -> bool:
-            _, state = weighed(case.dynamics, change(rolled(case.truth, seed, 120)))
+            _, state = weighed(case.dynamics, change(rolled(case.truth, seed, 240)))
             return bool(state["rejected"][0] >= 0)
 
         return sum(each(size, count, one, "controls"))
@@ -526,6 +527,8 @@ def chaos(size: Size) -> str:
                 spread = np.concatenate([spread, (mean - state)[None]])
                 sd = 0.01 * np.sqrt((spread**2).mean(axis=0))
             after = mean + (0.0 if step < 50 else sd) * rng.normal(size=state.size)
+            if np.abs(after).max() > _ESCAPED:
+                break
             run.append(Transition(state, np.zeros(0), None, after, False, Address(0, step), step))
             state = after
         classes = {f"degree {degree}": orl.Polynomial(degree) for degree in (1, 2, 3)}
@@ -535,8 +538,10 @@ def chaos(size: Size) -> str:
         after_steps = [when for when in judgement.rejected_after if when is not None]
         aic = criteria(evidence, told)["AIC"] + 1
         which = "none" if judgement.misspecified else judgement.chosen
-        rows.append((name, which, max(after_steps, default="-"), aic))
-    return table(("system", "degree that is enough", "smaller ones out after", "AIC"), rows)
+        rows.append((name, len(run), which, max(after_steps, default="-"), aic))
+    return table(
+        ("system", "steps", "degree that is enough", "smaller ones out after", "AIC"), rows
+    )
 
 
 # Do you need a neural network? --------------------------------------------------------------------
@@ -588,14 +593,16 @@ def network(size: Size) -> str:
             errors = quality.classes[-1]
             gain = f"{100 * errors.gain:.0f} %" + ("" if errors.surely else ", not clear")
         cells = []
+        fresh = log_of(rolled(truth, 99, 2000, sd=0.03, start=(0.0,)))
         states = np.array([step.state for step in run])
+        middle = (states.max() + states.min()) / 2
+        half = (states.max() - states.min()) / 2
         rng = np.random.default_rng(9)
-        for reach in (1.0, 2.0):
-            middle = (states.max() + states.min()) / 2
-            half = reach * (states.max() - states.min()) / 2
-            places = rng.uniform(middle - half, middle + half, (2000, 1))
-            places = places if reach == 1.0 else places[np.abs(places[:, 0] - middle) > half / 2]
-            actions = rng.uniform(-2, 2, places.shape)
+        side = rng.choice([-1.0, 1.0], (2000, 1))
+        beyond = middle + side * rng.uniform(half, 2 * half, (2000, 1))
+        places_of = {"inside": fresh["states"], "outside": beyond}
+        for where, places in places_of.items():
+            actions = fresh["actions"] if where == "inside" else rng.uniform(-2, 2, places.shape)
             for m in (answer.chosen - 1, 3):
                 simulate = evidence.simulator(answer.state, m)
                 quiet = Quiet()

@@ -819,7 +819,7 @@ def test_worth_is_the_expected_return() -> None:
     for t in range(1, 11):
         squares = sum(k * k for k in range(1, t + 1))
         expected -= 0.25 + t * variance + 0.01 * variance * squares
-    # The range is two standard errors wide, either way.
+    # The range is Student's interval, two standard errors either way.
     assert abs(worth.value - expected) < worth.high - worth.low
 
 

@@ -21,6 +21,8 @@ PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` r
     "control:returns",
     "control:validity",
     "control:views",
+    "dynamics:cost",
+    "dynamics:network",
     "ladders:classes",
     "ladders:paper",
     "letter:coverage",

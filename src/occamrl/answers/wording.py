@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from occamrl.evidence.simulator_worlds import unseen
 from occamrl.naming import spoken
 from occamrl.protocols import (
     ErrorMisfit,
@@ -794,6 +795,9 @@ def simulated(answer: Answer) -> list[Sentence]:
     if not answer.misspecified:
         worth = earns(answer, answer.worth)
     sentences.append(Sentence("worth", f"The planner {worth} per episode, {where}."))
+    rests = f"That rests on {answer.runs} simulated episodes in each"
+    rare = f"fewer than {100.0 * unseen(answer.runs):.2g} % of episodes"
+    sentences.append(Sentence("worth", f"{rests}: what happens in {rare} may not be among them."))
     for name, price in answer.price_of_simplicity.items():
         loss = f"Planning with {name!r} alone would {_loss(answer, price)}."
         sentences.append(Sentence("matter", loss))

@@ -173,7 +173,7 @@ class OccamControl:
         """Return the smallest class that is left at the level of acting: its fit, or a draw."""
         evidence = ladder.evidence(system, self.delta, self.planner)
         threshold = math.log(math.sqrt(1.0 + state["episodes"]) / self.delta)
-        m = evidence.left(state["evidence"], threshold)
+        m = evidence.smallest_class(state["evidence"], threshold)
         if self.acting == "plausible":
             return evidence.simulator(state["evidence"], m)
         if state["member"] == NONE:

@@ -549,21 +549,21 @@ class RegressionEvidence:
         for m, kind in enumerate(self.ladder.classes):
             if not isinstance(kind, GreyBox) or draft["rejected"][m] >= 0:
                 continue
-            rest = self.rest_of(draft, m)
-            best = climb(rest, points[m][0], _STEPS)
+            unexplained = self.unexplained_by(draft, m)
+            best = climb(unexplained, points[m][0], _STEPS)
             if doubled:
-                for start in self._cloud(m, rest, draft)[:2]:
-                    other = climb(rest, start, _CLIMB)
+                for start in self._cloud(m, unexplained, draft)[:2]:
+                    other = climb(unexplained, start, _CLIMB)
                     if other.loss < best.loss:
                         best = other
             points[m] = np.concatenate([best.share[None], points[m][1:]])
-            left = rest(best.share)
-            squares = (left * left).sum(axis=0)
-            predictors[m] = predictors[m].rescaled(squares, max(1.0, len(left) - best.share.size))
+            errors = unexplained(best.share)
+            squares = (errors * errors).sum(axis=0)
+            predictors[m] = predictors[m].rescaled(squares, max(1.0, len(errors) - best.share.size))
         draft["points"] = points
         draft["predictors"] = predictors
 
-    def rest_of(
+    def unexplained_by(
         self, state: RegressionState, m: int, first: int = 0, column: int | None = None
     ) -> Callable[[Floats], Floats]:
         """Return what grey box m leaves of all steps from one on, as a function of its share."""
@@ -571,18 +571,18 @@ class RegressionEvidence:
         targets = self.targets(state)[first:]
         scales = state["scales"]
 
-        def rest(share: Floats) -> Floats:
+        def unexplained(share: Floats) -> Floats:
             residuals = self.residuals(m, share, scales, steps, targets)
             return residuals if column is None else residuals[:, column : column + 1]
 
-        return rest
+        return unexplained
 
     def _cloud(
-        self, m: int, rest: Callable[[Floats], Floats], draft: RegressionState
+        self, m: int, unexplained: Callable[[Floats], Floats], draft: RegressionState
     ) -> list[Floats]:
         """Return the best points of a cloud in the box of class m."""
         shares = cloud(draft["points"][m].shape[1])
-        squares = np.array([(rest(share) ** 2).sum(axis=0) for share in shares])
+        squares = np.array([(unexplained(share) ** 2).sum(axis=0) for share in shares])
         losses = np.log(np.maximum(squares, 1e-280)).sum(axis=1)
         searched = draft["searched"]
         draft["searched"] = searched._replace(
@@ -622,8 +622,8 @@ class RegressionEvidence:
         if isinstance(self.ladder.classes[m], GreyBox):
             squares = []
             for share in state["points"][m]:
-                rest = self.residuals(m, share, state["scales"], steps, targets)
-                squares.append(sums_from(rest * rest, starts))
+                unexplained = self.residuals(m, share, state["scales"], steps, targets)
+                squares.append(sums_from(unexplained * unexplained, starts))
             return log_likelihood(np.array(squares), counts)
         phi = self.features(m, state["scales"], steps)
         return log_likelihood(least_squares_from(phi, targets, starts)[None], counts)
@@ -669,12 +669,12 @@ class RegressionEvidence:
                 break
             tried.add((int(r), int(test)))
             first = draft["burned"] + draft["restarts"][r][0]
-            rest = self.rest_of(draft, m, first, None if test == 0 else int(test) - 1)
-            starts = [*draft["points"][m], *self._cloud(m, rest, draft)]
-            best = min((climb(rest, start, _CLIMB) for start in starts), key=_loss)
+            unexplained = self.unexplained_by(draft, m, first, None if test == 0 else int(test) - 1)
+            starts = [*draft["points"][m], *self._cloud(m, unexplained, draft)]
+            best = min((climb(unexplained, start, _CLIMB) for start in starts), key=_loss)
             points = list(draft["points"])
-            others = points[m][1:][-(_WITNESSES - 1) :]
-            points[m] = np.concatenate([points[m][:1], others, best.share[None]])
+            witnesses = points[m][1:][-(_WITNESSES - 1) :]
+            points[m] = np.concatenate([points[m][:1], witnesses, best.share[None]])
             draft["points"] = points
             excess = self._excess(draft, m)
         return excess
@@ -684,7 +684,7 @@ class RegressionEvidence:
     def judge(self, state: RegressionState) -> Judgement:
         """Return what was ruled out at the last test."""
         alive = state["rejected"] < 0
-        after = [None if when < 0 else int(when) for when in state["rejected"]]
+        dates = [None if when < 0 else int(when) for when in state["rejected"]]
         mixture = 0.0
         if state["restarts"]:
             joint, _ = self._mixtures(state)
@@ -692,7 +692,7 @@ class RegressionEvidence:
         return Judgement(
             against=np.maximum(state["peak"], -1e6),
             alive=tuple(int(a) for a in alive),
-            rejected_after=tuple(after),
+            rejected_after=tuple(dates),
             log_mixture=mixture,
             search=state["searched"] if state["searched"].points else None,
         )
@@ -753,9 +753,9 @@ class RegressionEvidence:
         largest = self._likelihoods(state, m).sum(axis=2).max(axis=0)
         restart, _ = self.slack(state, largest)
         first = state["burned"] + state["restarts"][restart][0]
-        rest = self.rest_of(state, m, first)
-        starts = [*state["points"][m], *self._cloud(m, rest, dict(state))]  # type: ignore[arg-type]  # a copy, whose count of points is thrown away
-        modes = sorted((climb(rest, start, _CLIMB) for start in starts), key=_loss)
+        unexplained = self.unexplained_by(state, m, first)
+        starts = [*state["points"][m], *self._cloud(m, unexplained, dict(state))]  # type: ignore[arg-type]  # a copy, whose count of points is thrown away
+        modes = sorted((climb(unexplained, start, _CLIMB) for start in starts), key=_loss)
         best = modes[0]
         size = state["steps"] - first
         top = -best.loss - 0.5 * size * self.n * (math.log(2 * math.pi / max(size, 1)) + 1.0)
@@ -764,11 +764,11 @@ class RegressionEvidence:
         allowance = self._allowance(joint.size)[restart, 0] + math.log(1.0 / self.delta)
         limit = best.loss + max(float(largest[restart] - joint[restart] + allowance), 0.0)
         inside = [best, *(mode for mode in modes[1:] if mode.loss <= limit)]
-        fit = climb(self.rest_of(state, m), best.share, _CLIMB)
+        fit = climb(self.unexplained_by(state, m), best.share, _CLIMB)
         ranges = {}
         for p, (name, (low, high)) in enumerate(kind.box.items()):
             ends = [
-                self._end(rest, mode, p, limit, toward)
+                self._end(unexplained, mode, p, limit, toward)
                 for mode in (min(inside, key=_share_at(p)), max(inside, key=_share_at(p)))
                 for toward in (0.0, 1.0)
             ]
@@ -780,7 +780,7 @@ class RegressionEvidence:
 
     def _end(
         self,
-        rest: Callable[[Floats], Floats],
+        unexplained: Callable[[Floats], Floats],
         mode: Climb,
         p: int,
         limit: float,
@@ -791,7 +791,7 @@ class RegressionEvidence:
         def profile(at: float, start: Floats) -> Climb:
             moved = start.copy()
             moved[p] = at
-            return climb(rest, moved, _CLIMB, fixed=p)
+            return climb(unexplained, moved, _CLIMB, fixed=p)
 
         edge = profile(toward, mode.share)
         if edge.loss <= limit:
@@ -832,11 +832,13 @@ class RegressionEvidence:
         scale = values
         if (values <= 0.0).any() or (box < 0.0).any():
             scale = box[:, 1] - box[:, 0]
-        rest = self.rest_of(state, m)
+        unexplained = self.unexplained_by(state, m)
         share = state["points"][m][0]
-        left = rest(share)
-        slopes = slopes_of(rest, share, left) * (scale / (box[:, 1] - box[:, 0]))[:, None, None]
-        precision = len(left) / np.maximum((left * left).sum(axis=0), 1e-280)
+        errors = unexplained(share)
+        slopes = (
+            slopes_of(unexplained, share, errors) * (scale / (box[:, 1] - box[:, 0]))[:, None, None]
+        )
+        precision = len(errors) / np.maximum((errors * errors).sum(axis=0), 1e-280)
         curvature = np.einsum("ptn,qtn,n->pq", slopes, slopes, precision)
         eigenvalues, vectors = np.linalg.eigh(curvature)
         largest = self._likelihoods(state, m).sum(axis=2).max(axis=0)
@@ -902,7 +904,7 @@ class RegressionEvidence:
         self, state: RegressionState, m: int, share: Floats, draw: np.random.Generator
     ) -> Floats:
         """Return a share of the box of a grey box, drawn around its fit."""
-        curvature = climb(self.rest_of(state, m), share, 1).curvature
+        curvature = climb(self.unexplained_by(state, m), share, 1).curvature
         values, vectors = np.linalg.eigh(curvature)
         # What is not identified is drawn within half of the box.
         width = 1.0 / np.sqrt(np.maximum(values, 4.0))
@@ -918,7 +920,7 @@ class RegressionEvidence:
     def simulator(
         self, state: RegressionState, m: int, draw: np.random.Generator | None = None
     ) -> Simulator:
-        """Return class m as a simulator: its fit or a draw, and noise; the forecast for the rest.
+        """Return class m as a simulator: its fit or a draw, noise, and forecasts of inputs.
 
         Changes are cut at three times the largest that were seen.
         """
@@ -941,7 +943,7 @@ class RegressionEvidence:
 
         return simulate
 
-    def left(self, state: RegressionState, threshold: float) -> int:
+    def smallest_class(self, state: RegressionState, threshold: float) -> int:
         """Return the smallest class, from 0, against which there is less evidence than that."""
         for m in range(len(self.ladder.names)):
             if state["peak"][m] <= threshold:
@@ -957,7 +959,7 @@ class RegressionEvidence:
             )
         alive = np.flatnonzero(state["rejected"] < 0).tolist()
         if not alive:
-            alive = [self.left(state, math.inf)]
+            alive = [self.smallest_class(state, math.inf)]
         heaviest = {}
         for m, name in enumerate(self.ladder.names):
             heaviest[name] = SimulatedWorld(name, 0.0, self.simulator(state, m))
@@ -1029,9 +1031,9 @@ def _share_at(p: int) -> Callable[[Climb], float]:
 
 def _profile_curvature(curvature: Floats, p: int) -> float:
     """Return how the loss bends along parameter p, the others following at their best."""
-    others = np.flatnonzero(np.arange(len(curvature)) != p)
+    nuisance = np.flatnonzero(np.arange(len(curvature)) != p)
     bend = float(curvature[p, p])
-    if others.size and curvature.any():
-        cross = curvature[p, others]
-        bend -= float(cross @ np.linalg.lstsq(curvature[np.ix_(others, others)], cross)[0])
+    if nuisance.size and curvature.any():
+        cross = curvature[p, nuisance]
+        bend -= float(cross @ np.linalg.lstsq(curvature[np.ix_(nuisance, nuisance)], cross)[0])
     return bend

@@ -114,8 +114,8 @@ def _solve(gram: Floats, cross: Floats, phi: Floats, y: Floats) -> Fit:
     weights = inverse @ cross
     # One step of refinement: directions that hardly vary are solved for with few digits.
     weights = weights + inverse @ (phi.T @ (y - phi @ weights))
-    rest = y - phi @ weights
-    return Fit(weights, inverse, (rest * rest).sum(axis=0))
+    errors = y - phi @ weights
+    return Fit(weights, inverse, (errors * errors).sum(axis=0))
 
 
 def least_squares_from(phi: Floats, y: Floats, starts: Ints) -> Floats:
@@ -155,10 +155,10 @@ class Climb(NamedTuple):
     curvature: Floats  # [p, p] the second derivative of the loss there, by Gauss and Newton
 
 
-def loss_of(rest: Floats) -> float:
+def loss_of(errors: Floats) -> float:
     """Return half of the sum over coordinates of T log RSS, of residuals [T, n]."""
-    squares = np.maximum((rest * rest).sum(axis=0), _LEAST)
-    return 0.5 * len(rest) * float(np.log(squares).sum())
+    squares = np.maximum((errors * errors).sum(axis=0), _LEAST)
+    return 0.5 * len(errors) * float(np.log(squares).sum())
 
 
 def climb(residuals: Residuals, share: Floats, steps: int, fixed: int = -1) -> Climb:
@@ -167,14 +167,14 @@ def climb(residuals: Residuals, share: Floats, steps: int, fixed: int = -1) -> C
     The parameter ``fixed`` stays where it is.
     """
     share = share.copy()
-    rest = residuals(share)
-    loss = loss_of(rest)
+    errors = residuals(share)
+    loss = loss_of(errors)
     damping = 1e-3
     curvature = np.zeros((share.size, share.size))
     for _ in range(steps):
-        slopes = slopes_of(residuals, share, rest)
-        precision = len(rest) / np.maximum((rest * rest).sum(axis=0), _LEAST)
-        gradient = np.einsum("ptn,tn,n->p", slopes, rest, precision)
+        slopes = slopes_of(residuals, share, errors)
+        precision = len(errors) / np.maximum((errors * errors).sum(axis=0), _LEAST)
+        gradient = np.einsum("ptn,tn,n->p", slopes, errors, precision)
         curvature = np.einsum("ptn,qtn,n->pq", slopes, slopes, precision)
         outward = ((share <= 0.0) & (gradient > 0.0)) | ((share >= 1.0) & (gradient < 0.0))
         free = np.flatnonzero(~outward & (np.arange(share.size) != fixed))
@@ -187,12 +187,12 @@ def climb(residuals: Residuals, share: Floats, steps: int, fixed: int = -1) -> C
             trial = share.copy()
             moved = np.linalg.lstsq(damped, -gradient[free], rcond=None)[0]
             trial[free] = np.clip(share[free] + moved, 0.0, 1.0)
-            trial_rest = residuals(trial)
-            trial_loss = loss_of(trial_rest)
+            trial_errors = residuals(trial)
+            trial_loss = loss_of(trial_errors)
             if trial_loss < loss:
                 gained = loss - trial_loss
                 share = trial
-                rest = trial_rest
+                errors = trial_errors
                 loss = trial_loss
                 damping = max(damping / 10.0, 1e-9)
                 break
@@ -202,11 +202,11 @@ def climb(residuals: Residuals, share: Floats, steps: int, fixed: int = -1) -> C
     return Climb(share, loss, curvature)
 
 
-def slopes_of(residuals: Residuals, share: Floats, rest: Floats) -> Floats:
+def slopes_of(residuals: Residuals, share: Floats, errors: Floats) -> Floats:
     """Return the derivatives of residuals by shares of the box [p, T, n]."""
-    slopes = np.zeros((share.size, *rest.shape))
+    slopes = np.zeros((share.size, *errors.shape))
     for p in range(share.size):
         moved = share.copy()
         moved[p] += _DIFFERENCE if share[p] < 0.5 else -_DIFFERENCE
-        slopes[p] = np.clip((residuals(moved) - rest) / (moved[p] - share[p]), -_FAR, _FAR)
+        slopes[p] = np.clip((residuals(moved) - errors) / (moved[p] - share[p]), -_FAR, _FAR)
     return slopes

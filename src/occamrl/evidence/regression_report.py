@@ -31,7 +31,8 @@ _SURE = 4.0  # standard errors of a correlation without any
 _ALTERNATING = -0.25
 _ALIKE = 0.3
 _DELAYED = 0.15  # of the variance of residuals
-_STUCK = 0.03  # of the steps
+_STUCK = 0.01  # of the steps
+_TIMES = 8  # that a limit is hit at least
 
 
 class LaterErrors(NamedTuple):
@@ -103,7 +104,7 @@ def _fitted_before(
         digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16).hexdigest()
         return evidence.rival(draft, m, (draft["steps"], digest))
     if isinstance(kind, GreyBox):
-        share = climb(evidence.rest_of(draft, m), draft["points"][m][0], _CLIMB).share
+        share = climb(evidence.unexplained_by(draft, m), draft["points"][m][0], _CLIMB).share
         return lambda steps: -evidence.residuals(m, share, scales, steps, None)
     weights = evidence.fit_of(draft, m).weights
     return lambda steps: evidence.features(m, scales, steps) @ weights
@@ -174,8 +175,8 @@ def hints_of(evidence: RegressionEvidence, state: RegressionState, m: int) -> li
             lag = float(((now - now.mean()) * (before - before.mean())).mean()) / spread
         delayed = 0.0
         if now.std() > 0.0:
-            rest = now - actions @ np.linalg.lstsq(actions, now, rcond=None)[0]
-            delayed = 1.0 - float(rest.var() / now.var())
+            unexplained = now - actions @ np.linalg.lstsq(actions, now, rcond=None)[0]
+            delayed = 1.0 - float(unexplained.var() / now.var())
         if lag < min(_ALTERNATING, -least):
             hints.append(Hint("sensor noise", name, lag))
         if delayed > max(_DELAYED, least**2):
@@ -183,8 +184,11 @@ def hints_of(evidence: RegressionEvidence, state: RegressionState, m: int) -> li
         elif lag > max(_ALIKE, least):
             hints.append(Hint("slow disturbance", name, lag))
         values = steps.states[:, j]
-        for end in (values.min(), values.max()):
-            share = float((values == end).mean())
-            if share > _STUCK and share * steps.size >= 5 and np.ptp(values) > 0.0:
-                hints.append(Hint("limit", name, share, float(end)))
+        places, times = np.unique(values, return_counts=True)
+        for end in (0, -1):
+            # Of rounded numbers those inside come again, too.
+            often = times[end] > 2 * np.max(times[1:-1], initial=0)
+            share = float(times[end]) / steps.size
+            if places.size > 2 and often and times[end] >= _TIMES and share > _STUCK:
+                hints.append(Hint("limit", name, share, float(places[end])))
     return hints

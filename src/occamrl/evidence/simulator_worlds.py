@@ -1,8 +1,11 @@
 r"""What simulators leave possible: worlds in which a planner plans and policies are run.
 
 With probability $1-\delta$ the true simulator, if it is listed, is among those that are alive. So
-the least and the largest mean return of a policy over them, give or take two standard errors of the
-Monte Carlo mean, bound what the policy earns in truth. Two policies are compared world by world,
+the least and the largest mean return of a policy over them bound what the policy earns in truth, up
+to errors of simulation: Student's 95 % interval of the mean of n simulated episodes, which is right
+for returns that are nearly normal. A crash that none of them had may yet be there: what happens in
+fewer than :func:`unseen` of all episodes has a chance of one in twenty of not being among n. Two
+policies are compared world by world,
 with common random numbers. Where every member is rejected, the one world is the heaviest member: a
 guess without guarantee.
 """
@@ -15,13 +18,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from occamrl.addresses import generator
 from occamrl.errors import ParameterError, require_integer
 from occamrl.evidence.simulator_contract import call_checked
 from occamrl.protocols import DoubtfulPair, Floats, Planner, Simulator, System, Worth
 
-ERRORS = 2.0  # standard errors by which the range of a Monte Carlo mean is widened
+_LEVEL = 0.05  # of the interval of a Monte Carlo mean, and of what may be unseen
 Act = Callable[[Floats, int], Floats]  # policy(states [N, n], step) -> actions [N, m]
 
 
@@ -174,18 +178,29 @@ class SimulatorWorlds:
         return total
 
     def extremes(self, worth: Worth) -> tuple[float, float]:
-        """Return the least and the largest mean over the worlds, less and plus two errors."""
+        """Return the least and the largest end of Student's intervals over the worlds."""
         lows = []
         highs = []
         for world in self.worlds:
-            mean, error = mean_and_error(worth(world))
-            lows.append(mean - ERRORS * error)
-            highs.append(mean + ERRORS * error)
+            returns = worth(world)
+            mean, error = mean_and_error(returns)
+            half = float(stdtrit(returns.size - 1, 1 - _LEVEL / 2)) * error
+            lows.append(mean - half)
+            highs.append(mean + half)
         return min(lows), max(highs)
 
     def doubtful(self, policy: Act) -> list[DoubtfulPair]:
         """Return nothing: there are no pairs of states and actions."""
         return []
+
+
+def unseen(runs: int) -> float:
+    """Return the share of episodes below which an event has a chance of 1 in 20 to be missed.
+
+    >>> round(unseen(8), 2), round(unseen(300), 2)
+    (0.31, 0.01)
+    """
+    return 1.0 - float(_LEVEL ** (1.0 / runs))
 
 
 def mean_and_error(returns: Floats) -> tuple[float, float]:
