@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from occamrl.answers.answer import Answer
 
 
+_AT_BOUND = 1e-6  # the share of a box from an end of it
+
+
 def _weigher(answer: Answer) -> tuple[RegressionEvidence, RegressionState]:
     weigher = answer.weigher
     assert isinstance(weigher, RegressionEvidence)  # noqa: S101  # of a ladder of this kind
@@ -45,7 +48,9 @@ def dynamics_headline(answer: Answer) -> str:
     if answer.misspecified:
         return "None of your classes explains the data."
     if _is_rival(answer):
-        return f"Every class but {answer.model!r}, which no test rules out, is ruled out."
+        if answer.chosen == 1:
+            return f"{answer.model!r} comes first, and no test rules it out."
+        return f"Every class before {answer.model!r} is ruled out; no test rules that out."
     if answer.status == "not enough data":
         return f"The data are not enough to tell ({count_of(answer.steps, 'step')})."
     return f"{answer.model!r} is enough so far, where the data have been."
@@ -110,7 +115,9 @@ def _parameters(answer: Answer) -> list[str]:
         values.append(f"{name} {format_pieces(parameter)}")
         low, high = answer.ladder.box.get(name, (-math.inf, math.inf))
         # A bound at zero is where a simpler class is: it needs no widening.
-        if parameter.value in (low, high) and parameter.value != 0.0:
+        margin = _AT_BOUND * (high - low) if math.isfinite(high) else 0.0
+        at_bound = min(parameter.value - low, high - parameter.value) <= margin
+        if at_bound and abs(parameter.value) > margin:
             at = format_number(parameter.value)
             bounds.append(f"The best {name} is at the bound that you gave it, {at}.")
     return [f"If it is right: {listed(values)}.", *bounds]
@@ -211,7 +218,7 @@ def _rivals(answer: Answer, quality: Quality) -> list[str]:
             share = f"{100.0 * errors.gain:.2g} %"
             texts.append(f"{errors.name!r} predicts them better: squared errors are {share} less.")
         elif errors.gain < 0.0 and errors.surely:
-            texts.append(f"{errors.name!r} predicts them worse: you do not need it there.")
+            texts.append(f"{errors.name!r} predicts them worse: it gains nothing there.")
         else:
             texts.append(f"{errors.name!r} predicts them neither clearly better nor worse.")
     return texts
