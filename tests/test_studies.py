@@ -15,6 +15,8 @@ from studies.transcript import normal
 
 PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` runs them all
     "answers:logs",
+    "comparing:errors",
+    "comparing:power",
     "control:baselines",
     "control:power",
     "control:real_log",

@@ -14,9 +14,6 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Never, cast
 
-import numpy as np
-
-from occamrl.answers.tables import Row
 from occamrl.errors import (
     CheckpointError,
     Interrupted,
@@ -31,11 +28,11 @@ from occamrl.experiments.checkpoints import (
     earlier_result,
     play_from_checkpoint,
 )
+from occamrl.experiments.pair_tests import Method, PairTests
 from occamrl.experiments.pool import Event, Listener, Pool, follow, require_workers
 from occamrl.experiments.records import locked
-from occamrl.experiments.tables import Runs, Tables
+from occamrl.experiments.tables import Differences, Runs, Tables, differences_of, tests_of
 from occamrl.files import Entry, make_folder
-from occamrl.intervals import interval
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
@@ -76,37 +73,33 @@ class Comparison(Tables):
         """Return the exact cumulative regret after so many episodes, by agent: one per seed."""
         return dict(super().regret_at(episode)[self.problem])
 
-    def differences(self, baseline: str | None = None) -> list[Row]:
+    def differences(self, baseline: str | None = None) -> Differences:
         """Return regret minus that of the baseline, paired by seed, with intervals.
 
-        The baseline is the first agent by default.
+        The baseline is the first agent by default. Each interval is for its pair alone; ``tests()``
+        are for all pairs together.
         """
-        name = baseline or next(iter(self.results))
-        if name not in self.results:
-            raise ParameterError(
-                "baseline", got=repr(baseline), expected=f"one of {list(self.results)}"
-            )
-        totals = {
-            agent: np.array([result.total_regret for result in results])
-            for agent, results in self.results.items()
-        }
-        differences = []
-        for agent, regret in totals.items():
-            if agent == name:
-                continue
-            gaps = regret - totals[name]
-            low, high = interval(gaps) or (None, None)
-            differences.append(
-                {
-                    "agent": agent,
-                    "baseline": name,
-                    "seeds": gaps.size,
-                    "mean": float(gaps.mean()),
-                    "low": low,
-                    "high": high,
-                }
-            )
-        return differences
+        return Differences(differences_of(self.results, baseline))
+
+    def tests(self, *, level: float = 0.05, method: Method = "fixed") -> PairTests:
+        """Return which agents differ, by tests that are right together at a level.
+
+        >>> import occamrl as orl
+        >>> problem = orl.make_problem("river-swim", states=3)
+        >>> agents = {"uniform": orl.UniformRandom(), "optimal": orl.Optimal(mdp=problem.mdp)}
+        >>> found = orl.compare(agents, problem, episodes=20, seeds=8, workers=1)
+        >>> print(found.tests().sentences[1])
+        optimal has less regret than uniform (p = 0.0078).
+
+        Parameters
+        ----------
+        level : float
+            With probability 1 - level nothing is claimed of agents that are equal.
+        method : "fixed" | "sequential"
+            For a number of seeds that was fixed beforehand; or for seeds that were added as long as
+            one liked, which takes more of them.
+        """
+        return tests_of(self.results, level, method)
 
     def __str__(self) -> str:
         first = next(iter(self.results.values()))
@@ -235,7 +228,7 @@ def compare(
     if any(complete):
         title = type(problem).__name__
         if isinstance(problem, FiniteMDP):
-            title = "problem"
+            title = problem.name or "problem"
         compared = {name: list(compress(row, complete)) for name, row in results.items()}
         comparison = Comparison(title, cast(dict[str, list[Result]], compared))
     if comparison is None or stopped:

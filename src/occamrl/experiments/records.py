@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 from filelock import lock_descriptor
 
 from occamrl.errors import CheckpointError, FolderInUse, RecordError, StorageError, as_path
-from occamrl.experiments.tables import Kept, Runs, Tables
+from occamrl.experiments.pair_tests import Method, PairTests
+from occamrl.experiments.tables import Differences, Kept, Runs, Tables, differences_of, tests_of
 from occamrl.files import PARTIAL, Entry, make_folder, names_in
 from occamrl.running.storage import canonical, read_document, read_sealed, sha256, write_sealed
 
@@ -291,6 +292,22 @@ class Records(Tables):
             "missing": len(self.missing),
             "damaged": len(self.damaged),
         }
+
+    def differences(self, baseline: str | None = None) -> Differences:
+        """Return regret minus that of the baseline, paired by seed, by problem.
+
+        The baseline is the one of the spec, or the first agent of a problem.
+        """
+        rows = Differences()
+        for problem, runs in self.runs.items():
+            name = baseline or self.spec.get("baseline")
+            chosen = name if name in runs or baseline else None
+            rows += [{"problem": problem, **row} for row in differences_of(runs, chosen)]
+        return rows
+
+    def tests(self, *, level: float = 0.05, method: Method = "fixed") -> dict[str, PairTests]:
+        """Return which agents differ on each problem, by tests that are right together on it."""
+        return {problem: tests_of(runs, level, method) for problem, runs in self.runs.items()}
 
     @property
     def total(self) -> int:

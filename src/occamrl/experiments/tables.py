@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from occamrl.answers.tables import Row, frame_of, shown, table_of_rows, text_table
+from occamrl.answers.tables import Row, frame_of, table_of_rows, text_table
+from occamrl.errors import ParameterError, require_integer
+from occamrl.experiments.pair_tests import Method, PairTests, pair_tests
 from occamrl.intervals import interval
 from occamrl.protocols import Floats
 from occamrl.running.result import Result, sum_of_pieces
@@ -56,9 +58,88 @@ class Kept(NamedTuple):
 Runs = Mapping[str, Mapping[str, Sequence[Result | Kept]]]  # by problem and agent, one per seed
 
 
-def interval_text(low: float | None, high: float | None) -> str:
+def interval_text(low: float | None, high: float | None, digits: int = 4) -> str:
     """Return an interval as text; nothing where there is none."""
-    return "" if low is None else f"[{low:,.4g}, {high:,.4g}]"
+    if low is None or high is None:
+        return ""
+    return f"[{figure(low, digits)}, {figure(high, digits)}]"
+
+
+class Differences(list[Row]):
+    """Rows of paired differences. Print them, or take ``to_pandas()`` or ``to_latex()``."""
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a data frame of pandas."""
+        return frame_of(table_of_rows(list(self)))
+
+    def to_latex(self, digits: int = 4) -> str:
+        """Return the rows as a LaTeX table, for the package booktabs."""
+        lines = []
+        for row in self:
+            ends = interval_text(row["low"], row["high"], digits)
+            name = f"{row['agent']} - {row['baseline']}"
+            lines.append([name, str(row["seeds"]), figure(row["mean"], digits), ends])
+        header = ["agents", "seeds", "difference", r"95\,\% interval"]
+        return latex_table("lrrr", header, [lines])
+
+    def __str__(self) -> str:
+        shown_rows = []
+        for row in self:
+            cells = {
+                "agents": f"{row['agent']} - {row['baseline']}",
+                "seeds": row["seeds"],
+                "mean difference": row["mean"],
+                "95% interval": interval_text(row["low"], row["high"]),
+            }
+            if "problem" in row:
+                cells = {"problem": row["problem"], **cells}
+            shown_rows.append(cells)
+        return text_table(shown_rows) if shown_rows else "one agent, and no difference to show"
+
+    __repr__ = __str__
+
+
+def differences_of(runs: Mapping[str, Sequence[Result | Kept]], baseline: str | None) -> list[Row]:
+    """Return regret minus that of the baseline, by default the first, over the seeds of both."""
+    name = baseline or next(iter(runs))
+    if name not in runs:
+        raise ParameterError("baseline", got=repr(baseline), expected=f"one of {list(runs)}")
+    theirs = {run.seed: run.total_regret for run in runs[name]}
+    rows = []
+    for agent, results in runs.items():
+        gaps = [run.total_regret - theirs[run.seed] for run in results if run.seed in theirs]
+        if agent == name or not gaps:
+            continue
+        low, high = interval(gaps) or (None, None)
+        mean = float(np.mean(gaps))
+        seeds = len(gaps)
+        row = {"agent": agent, "baseline": name, "seeds": seeds, "mean": mean}
+        rows.append({**row, "low": low, "high": high})
+    return rows
+
+
+def tests_of(
+    runs: Mapping[str, Sequence[Result | Kept]], level: float, method: Method
+) -> PairTests:
+    """Return the tests of all pairs of agents on a problem."""
+    regret = {}
+    for agent, results in runs.items():
+        regret[agent] = {run.seed: float(run.total_regret) for run in results}
+    return pair_tests(regret, level, method)
+
+
+def figure(value: float, digits: int) -> str:
+    """Return a number with so many digits that count."""
+    return f"{value:,.0f}" if abs(value) >= 10.0**digits else f"{value:,.{digits}g}"
+
+
+def latex_table(columns: str, header: list[str], groups: Sequence[list[list[str]]]) -> str:
+    """Return a LaTeX table, with a rule above each group of lines of cells."""
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(header) + r" \\"]
+    for group in groups:
+        lines.append(r"\midrule")
+        lines += [" & ".join(cells) + r" \\" for cells in group]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
 class Tables(ABC):
@@ -108,27 +189,43 @@ class Tables(ABC):
         """Return :attr:`table` as a data frame of pandas."""
         return frame_of(self.table)
 
-    def to_latex(self) -> str:
-        """Return the mean regret of every agent as a LaTeX table, for the package booktabs."""
-        lines = [r"\begin{tabular}{lrrr}", r"\toprule"]
+    def to_latex(self, *, digits: int = 4, bold: bool = False, at: int | None = None) -> str:
+        """Return the mean regret of every agent as a LaTeX table, for the package booktabs.
+
+        Parameters
+        ----------
+        digits : int
+            How many digits of a number count.
+        bold : bool
+            The least regret of a problem, and all that paired tests do not tell apart from it.
+        at : int, optional
+            Regret after so many episodes; by default after all.
+        """
+        require_integer("digits", digits, 1, maximum=15)
         header = ["agent", "regret", r"95\,\% interval", "worst seed"]
-        if len(self.runs) > 1:
-            lines[0] = r"\begin{tabular}{llrrr}"
+        several = len(self.runs) > 1
+        if several:
             header.insert(0, "problem")
-        lines.append(" & ".join(header) + r" \\")
-        last_problem = None
-        for row in self.rows:
-            first = row["problem"] != last_problem
-            last_problem = row["problem"]
-            if first:
-                lines.append(r"\midrule")
-            ends = interval_text(row["low"], row["high"])
-            cells = [row["agent"], shown(row["regret"]), ends, shown(row["worst"])]
-            # The name of a problem stands beside its first agent only.
-            if len(self.runs) > 1:
-                cells.insert(0, row["problem"] if first else "")
-            lines.append(" & ".join(cell.translate(_LATEX) for cell in cells) + r" \\")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+        groups = []
+        for problem, agents in self.runs.items():
+            if at is not None:
+                agents = {name: [cut(run, at) for run in runs] for name, runs in agents.items()}
+            rows = [row_of(problem, name, runs) for name, runs in agents.items()]
+            best = _not_worse(rows, tests_of(agents, 0.05, "fixed")) if bold else set()
+            lines: list[list[str]] = []
+            for row in rows:
+                regret = figure(row["regret"], digits)
+                if row["agent"] in best:
+                    regret = rf"\textbf{{{regret}}}"
+                ends = interval_text(row["low"], row["high"], digits)
+                name = row["agent"].translate(_LATEX)
+                cells = [name, regret, ends, figure(row["worst"], digits)]
+                # the name of a problem stands beside its first agent only
+                if several:
+                    cells.insert(0, "" if lines else problem.translate(_LATEX))
+                lines.append(cells)
+            groups.append(lines)
+        return latex_table("llrrr" if several else "lrrr", header, groups)
 
     def regret_at(self, episode: int) -> dict[str, Any]:
         """Return the exact cumulative regret after so many episodes: one number per seed.
@@ -190,6 +287,23 @@ class Tables(ABC):
                 cells = {"problem": row["problem"], **cells}
             rows.append(cells)
         return text_table(rows)
+
+
+def cut(run: Result | Kept, episodes: int) -> Kept:
+    """Return a run as far as so many episodes, of which only the regret is kept."""
+    require_integer("at", episodes, 1, maximum=run.total_episodes)
+    regret = float(run.regret_at(episodes))
+    return Kept(run.seed, episodes, regret, 0.0, 0, 0.0, [episodes], [regret])
+
+
+def _not_worse(rows: list[Row], tests: PairTests) -> set[str]:
+    """Return the agent with the least regret, and those that are not told apart from it."""
+    least = min(rows, key=lambda row: float(row["regret"]))["agent"]
+    best = {least}
+    for pair in tests.equal:
+        if least in pair:
+            best |= {*pair}
+    return best
 
 
 def row_of(problem: str, name: str, runs: Sequence[Result | Kept]) -> Row:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, TypedDict, TypeVar, Unpack, cast
@@ -33,6 +33,8 @@ from occamrl.errors import (
     as_floats,
     require_choice,
     require_integer,
+    require_kind,
+    require_number,
     require_range,
     sum_to_one,
 )
@@ -427,6 +429,16 @@ class FiniteMDP:
     reward_noise
         ``"bernoulli"``: a reward is 1 with its mean as probability, else 0. Values and regret are
         those of the means.
+    name
+        What comparisons call it; "problem" by default.
+    state_names, action_names
+        What answers call states and actions, instead of their numbers.
+    unit
+        What rewards are counted in, such as EUR.
+    discount
+        Of the rewards of an episode, in (0, 1].
+    continuing
+        Whether the next episode begins where the last one ended.
     """
 
     states: int
@@ -437,6 +449,7 @@ class FiniteMDP:
     base_reward: Floats  # [S*A] the least reward of each pair, which no outcome changes
     known: Known  # what an agent may know: sizes, rewards and where episodes start
     reward_noise: str | None
+    name: str
 
     def __init__(
         self,
@@ -448,7 +461,17 @@ class FiniteMDP:
         outcomes: Table | None = None,
         reward_range: Sequence[float] | None = None,
         reward_noise: str | None = None,
+        name: str = "",
+        state_names: Sequence[Hashable] | None = None,
+        action_names: Sequence[Hashable] | None = None,
+        unit: str = "",
+        discount: float = 1.0,
+        continuing: bool = False,
     ) -> None:
+        require_kind("name", name, str)
+        require_kind("unit", unit, str)
+        require_kind("continuing", continuing, bool)
+        require_number("discount", discount, 0.0, 1.0, open_low=True)
         require_choice("reward_noise", reward_noise or "bernoulli", ("bernoulli",))
         horizon = require_integer("horizon", horizon, 1)
         rewards = reward_map(reward_range)
@@ -460,10 +483,10 @@ class FiniteMDP:
             listing = read_table(outcomes, rewards)
             stated = len(outcomes)  # without an end that was added
         else:
-            for name, value in (("transition", transition), ("reward", reward)):
+            for field, value in (("transition", transition), ("reward", reward)):
                 if value is None:
                     raise ParameterError(
-                        name, got=None, expected="transition and reward, or outcomes"
+                        field, got=None, expected="transition and reward, or outcomes"
                     )
             listing = read_arrays(transition, reward, horizon)
             listing.validate(rewards)
@@ -473,7 +496,11 @@ class FiniteMDP:
             initial[require_integer("initial_state", initial_state, 0, maximum=stated - 1)] = 1.0
         else:
             initial[:stated] = as_distributions("initial_state", initial_state, (stated,))
-        self._set(listing, horizon, initial, rewards, reward_noise)
+        circumstances = Circumstances(unit_name=unit, discount=discount, continuing=continuing)
+        if state_names is not None or action_names is not None:
+            circumstances["names"] = _names_of(listing, stated, state_names, action_names)
+        self._set(listing, horizon, initial, rewards, reward_noise, **circumstances)
+        vars(self)["name"] = name
 
     @classmethod
     def of_listing(
@@ -540,6 +567,7 @@ class FiniteMDP:
             base_reward=known.base_reward.reshape(-1),
             known=known,
             reward_noise=noise,
+            name="",
         )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -640,6 +668,30 @@ class FiniteMDP:
         for array in (*self.outcomes, *rest):
             digest.update(np.ascontiguousarray(array).reshape(-1).data)
         return digest.hexdigest()
+
+
+def _names_of(
+    listing: Listing,
+    stated: int,
+    states: Sequence[Hashable] | None,
+    actions: Sequence[Hashable] | None,
+) -> Names:
+    """Return the names of states and actions, by default numbers; an added end is "end"."""
+    named = []
+    for field, names, size in (
+        ("state_names", states, stated),
+        ("action_names", actions, listing.actions),
+    ):
+        names = range(size) if names is None else names
+        if isinstance(names, str) or len(names) != size or len(set(names)) < size:
+            expected = f"{size} different names"
+            raise ParameterError(field, got=f"{names!r:.80}", expected=expected)
+        named.append(tuple(names))
+    ends = ("end",) * (listing.states - stated)
+    if ends and "end" in named[0]:
+        raise ParameterError("state_names", got="'end'", expected="another name: it is taken")
+    absorbing = (False,) * stated + (True,) * len(ends)
+    return Names((*named[0], *ends), named[1], absorbing if ends else ())
 
 
 def _with_absent(listing: Listing, absent: Ints, low: float) -> Listing:

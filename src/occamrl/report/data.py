@@ -22,11 +22,13 @@ from scipy import stats
 from occamrl.answers.answer import stretch_begin
 from occamrl.answers.figures import Curve, curve_of, episodes_of
 from occamrl.experiments.league import league
+from occamrl.experiments.pair_tests import pair_tests
 from occamrl.experiments.records import Record, Records, kept_of
 from occamrl.intervals import interval
 from occamrl.protocols import Floats, Ints
 
 COLUMNS = 48  # of a picture of decisions
+_MOST_PAIRS = 10  # of agents whose tests are told one by one
 MOST_ROWS = 64  # coordinates that it shows
 REFERENCES = ("oracle", "largest", "smallest")
 DECISIONS: dict[str, tuple[str, tuple[type, ...]]] = {  # the fact of a phase that holds them
@@ -265,7 +267,7 @@ def decisions(group: Group) -> Decisions | None:
         labels=[f"{label} *" if row in true else label for row, label in labels.items()],
         share=np.array([[count[row] for count in counts] for row in rows]) / seeds,
         hidden=len(totals) - len(rows),
-        settled=None if kind == "base" else _settled(runs, labels, len(counts[0])),
+        settled=None if kind == "base" else _settled(runs, labels, len(counts[0]), true),
     )
 
 
@@ -290,9 +292,15 @@ def _choices_at(episode: Ints, runs: Sequence[Sequence[Phase]], fact: str) -> li
 
 
 def _settled(
-    runs: Sequence[Sequence[Phase]], labels: Mapping[float, str], features: int
+    runs: Sequence[Sequence[Phase]],
+    labels: Mapping[float, str],
+    features: int,
+    true: Sequence[Any],
 ) -> Settled:
-    """Return what most runs chose in the end, and since when; they began with so many features."""
+    """Return what most runs chose in the end, since when, and whether it lacks the truth.
+
+    They began with so many features.
+    """
     locks = [stretch_begin(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
     last = Counter(json.dumps(rows[-1]["chosen"]) for rows in runs)
     ((text, agree),) = last.most_common(1)
@@ -303,7 +311,23 @@ def _settled(
         words = f"settles on class {labels.get(final, final)}"
     if agree < len(runs):
         words += f" in {agree} of {len(runs)} seeds"
+    words += _wrong(final, true)
     return Settled(float(np.median(locks)), words)
+
+
+def _wrong(final: Choice, true: Sequence[Any]) -> str:
+    """Say what is wrong with a choice, where the truth is known."""
+    if isinstance(final, list):
+        lost = sorted(set(true) - set(final))
+        return f", which lacks {len(lost)} of the {len(true)} that matter" if lost else ""
+    if not true or true[0] is None:
+        return ""
+    right = int(true[0])
+    if final < right:
+        return f", a wrong class: the truth is in class {right}, not in this one"
+    if final > right:
+        return f", more than is needed: class {right} has the truth"
+    return ""
 
 
 # The report ---------------------------------------------------------------------------------------
@@ -360,12 +384,24 @@ def headline(results: Sequence[AgentResults]) -> list[str]:
                 f"its regret is {one.regret.mean:,.4g}{beside}."
             )
     if sentences:
-        return sentences
+        return [*sentences, *tested(results)]
     first, *others = sorted(results, key=lambda one: one.regret.mean)
     sentence = f"{first.group.agent} has the least regret, {first.regret.mean:,.4g} on average"
     if others:
         sentence += f"; next comes {others[0].group.agent} with {others[0].regret.mean:,.4g}"
-    return [sentence + "."]
+    return [sentence + ".", *tested(results)]
+
+
+def tested(results: Sequence[AgentResults]) -> list[str]:
+    """Return which agents differ, by paired tests that are right together; none for one agent."""
+    regret = {one.group.agent: one.group.by_seed("total_regret") for one in results}
+    tests = pair_tests(regret)
+    sentences = list(tests.sentences)
+    # of many pairs, how many
+    if len(tests) > _MOST_PAIRS:
+        differ = len(tests) - len(tests.equal)
+        sentences = [*sentences[:1], f"{differ} of {len(tests)} pairs are told apart."]
+    return sentences
 
 
 # Sweeps -------------------------------------------------------------------------------------------

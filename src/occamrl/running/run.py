@@ -213,7 +213,7 @@ class Run(RunLoop):
         self.source = source
         if earlier is None:
             self.result = Result(
-                label=type(agent).__name__,
+                label=label_of(agent),
                 seed=require_integer("seed", 0 if seed is None else seed, 0),
                 problem=source.problem,
                 environment=source.environment,
@@ -350,6 +350,14 @@ def join_phases(blocks: Blocks) -> None:
 
 
 # At the door --------------------------------------------------------------------------------------
+
+
+def label_of(agent: object) -> str:
+    """Return what results call an agent: its class, and of the paper's own that it is one."""
+    kind = type(agent)
+    if kind.__module__.startswith("occamrl.paper."):
+        return f"paper.{kind.__name__}"
+    return kind.__name__
 
 
 def require_learner(agent: object) -> None:
