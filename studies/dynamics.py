@@ -504,7 +504,7 @@ def chaos(size: Size) -> str:
 
     # dysts 0.1 looks for this window where older SciPy had it.
     scipy.signal.blackmanharris = scipy.signal.windows.blackmanharris  # type: ignore[attr-defined]  # new there
-    import dysts.flows  # type: ignore[import-untyped, unused-ignore]  # not one of our tools
+    import dysts.flows  # type: ignore[import-untyped, import-not-found, unused-ignore]  # not one of our tools
 
     rows = []
     for name in size.some(CHAOS):
