@@ -238,22 +238,32 @@ def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_
     for h in range(6):
         reached |= here
         here = {row[1] for stock in here for row in shop(stock, policy(stock, h), rate=0.3)}
-    assert set(np.flatnonzero(policy.reached)) == {known.state_number(stock) for stock in reached}
+    comes_to = set(np.flatnonzero(policy.reached.any(axis=0)))
+    assert comes_to == {known.state_number(stock) for stock in reached}
     policy.to_csv(tmp_path / "policy.csv")
     policy.to_json(tmp_path / "policy.json")
     rows = json.loads((tmp_path / "policy.json").read_text())
-    assert {(row["state"], row["step"]) for row in rows} == set(
-        itertools.product(range(5), range(1, 7))
-    )
-    assert all(policy(row["state"], row["step"] - 1) == row["action"] for row in rows)
+    spread = {}
+    for row in rows:
+        assert row["order"] == policy(row["stock"], row["first_step"] - 1)
+        for step in range(row["first_step"], row["last_step"] + 1):
+            spread[row["stock"], step] = row["order"]
+    assert len(rows) < len(spread)
+    possible = np.argwhere(policy.possible)
+    assert {(h + 1, known.state_name(s)) for h, s in possible} <= {(h, s) for s, h in spread}
+    for h, s in possible:
+        assert spread[known.state_name(s), h + 1] == policy(known.state_name(s), h)
     for step in (-1, 6):
         with pytest.raises(ParameterError, match="step"):
             policy(2, step)
     with (tmp_path / "policy.csv").open() as file:
-        assert [
-            {name: int(each) for name, each in row.items()} for row in csv.DictReader(file)
-        ] == rows
-    still = Policy(np.zeros((6, known.states), int), known, np.arange(known.states) < 3)
+        written = [{name: int(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+    assert written == rows
+    mdp = ladder().model.mdp(**TRUTH)
+    assert mdp.value(policy) == mdp.value(policy.actions)
+    still = Policy(
+        np.zeros((6, known.states), int), known, np.tile(np.arange(known.states) < 3, (6, 1))
+    )
     assert still.rows == [
         {"state": describe_states([known.state_name(s) for s in (0, 1, 2)]), "action": "0"}
     ]
@@ -266,7 +276,49 @@ def test_states_of_policies_are_in_order_and_parts_have_columns(tmp_path: Path) 
     assert policy.rows == [{"state": "2 to 3: 1; 4: 0 to 1", "action": "wait"}]
     policy.to_csv(tmp_path / "policy.csv")
     lines = (tmp_path / "policy.csv").read_text().splitlines()
-    assert lines[:3] == ["step,state_0,state_1,action", "1,2,1,wait", "1,3,1,wait"]
+    assert lines[0] == "first_step,last_step,state_0,state_1,action"
+    assert lines[1:3] == ["1,2,2,1,wait", "1,2,3,1,wait"]
+
+
+@cache
+def timed() -> Answer:
+    """Return the answer about a model with the time in its state, and a rule that never changes."""
+
+    def clock(place: tuple[int, int], push: int, *, luck: float) -> Rows:
+        time, at = place
+        yield luck, (time + 1, min(at + push, 2)), float(at == 2), time == 3
+        yield 1.0 - luck, (time + 1, at), float(at == 2), time == 3
+
+    model = orl.Model(
+        clock, start=(0, 0), actions=[0, 1], horizon=4, parameters={"luck": (0.2, 0.9)}
+    )
+    found: Answer = orl.select(log_of(model.mdp(luck=0.6), 100), model.ladder({"any": ["luck"]}))
+    return found
+
+
+def test_time_in_the_state_is_no_stretch_and_impossible_pairs_never_appear() -> None:
+    policy = timed().policy
+    assert len(policy.stretches) == 1
+    rows = policy.to_rows()
+    assert all(row["first_step"] == row["last_step"] == row["state_0"] + 1 for row in rows)
+    assert len(rows) == len({(row["state_0"], row["state_1"]) for row in rows})
+
+
+def test_policies_are_said_by_the_names_that_are_known() -> None:
+    """Of the arguments of a model; else of the columns of a log; else of neither."""
+    by_arguments = answered(300).policy
+    assert by_arguments.brief.startswith("order 1 when stock is")
+    assert "otherwise order 0" in by_arguments.brief
+    columns = {"state": "pieces", "action": "ordered"}
+    rows = log_of(ladder().model.mdp(**TRUTH), 300)
+    renamed = {columns.get(name, name): cells for name, cells in rows.items()}
+    del renamed["next_state"]
+    known = ladder().model.known
+    chances = lists(0.3, 0.4)
+    answer = orl.select(orl.read_log(rows), chances, known)
+    assert "action 1 in state" in answer.policy.brief or "action 0" in answer.policy.brief
+    answer = orl.select(orl.read_log(renamed, columns), chances, known)
+    assert "ordered 1 when pieces is" in answer.policy.brief or "always" in answer.policy.brief
 
 
 def test_policies_of_any_form_are_compared_and_refused_by_name() -> None:

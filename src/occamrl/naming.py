@@ -21,6 +21,53 @@ class Names(NamedTuple):
     absorbing: tuple[bool, ...] = ()  # in which states nothing more happens
 
 
+class Labels(NamedTuple):
+    """What the user calls the parts of a state, an action, a step and an episode."""
+
+    state: tuple[str, ...] = ()  # empty: no name is known
+    action: str = ""
+    step: str = "step"
+    episode: str = "episode"
+
+
+# what says nothing, as the name of an argument or a column
+_PLAIN = ("state", "action", "s", "a", "x", "u", "obs", "observation", "next_state", "_")
+# units of time, and what else an episode or a step may be called in a sentence
+_SPANS = (
+    "second", "minute", "hour", "shift", "morning", "evening", "night", "day", "week", "month",
+    "quarter", "season", "year", "round", "turn", "game", "match", "trip", "session", "visit",
+)  # fmt: skip
+
+
+def labels_of(
+    arguments: Sequence[str], columns: Mapping[str, Sequence[object]], parts: int
+) -> Labels:
+    """Return what things are called, by the arguments of a model and the columns of a log.
+
+    Arguments are those of states and actions; an argument or a column that is called state, or s,
+    says nothing. ``parts`` is how many parts a state has. Steps and episodes have the name of
+    their column if that is a span of time, or a game.
+
+    >>> from occamrl.naming import labels_of
+    >>> columns = {"episode": ["month"], "state": ["pieces"], "action": ["ordered"]}
+    >>> labels_of(("stock", "order"), columns, 1)
+    Labels(state=('stock',), action='order', step='step', episode='month')
+    """
+    state: tuple[str, ...] = tuple(map(str, columns.get("state", ())))
+    action = "".join(map(str, columns.get("action", ())[:1]))
+    if arguments and parts == 1 and arguments[0] not in _PLAIN:
+        state = (arguments[0],)
+    if arguments and arguments[1] not in _PLAIN:
+        action = arguments[1]
+    if len(state) != parts or not set(state).isdisjoint(_PLAIN):
+        state = ()
+    spans = []
+    for role, plain in (("step", "step"), ("episode", "episode")):
+        name = "".join(map(str, columns.get(role, ())))
+        spans.append(name if name in _SPANS else plain)
+    return Labels(state, "" if action in _PLAIN else action, spans[0], spans[1])
+
+
 def numbers_of(names: Sequence[Hashable]) -> dict[Hashable, int]:
     """Return the number of each name; of equal names the first."""
     numbers: dict[Hashable, int] = {}
@@ -78,18 +125,24 @@ def join_runs(names: Sequence[Hashable]) -> str:
     return ", ".join(texts)
 
 
-def describe_states(names: Sequence[Hashable]) -> str:
+def describe_states(names: Sequence[Hashable], labels: Sequence[str] = ()) -> str:
     """Return some states in words, runs of whole numbers joined.
+
+    ``labels`` are what the parts of a state are called.
 
     >>> from occamrl.naming import describe_states
     >>> describe_states([0, 1, 2, 3, 4, 7])
     '0 to 4, 7'
-    >>> describe_states([("Mon", 0), ("Mon", 1), ("Tue", 2), ("Thu", 0), ("Thu", 1)])
+    >>> days = [("Mon", 0), ("Mon", 1), ("Tue", 2), ("Thu", 0), ("Thu", 1)]
+    >>> describe_states(days)
     'Mon, Thu: 0 to 1; Tue: 2'
+    >>> describe_states(days, ("day", "stock"))
+    'day is Mon, Thu and stock is 0 to 1; day is Tue and stock is 2'
     """
     part = _running_part(names)
     if part is None:
-        return join_runs(names)
+        text = join_runs(names)
+        return f"{labels[0]} is {text}" if len(labels) == 1 else text
     # states that differ in the part that runs on alone are one group
     groups: dict[tuple[Hashable, ...], list[Hashable]] = {}
     for name in names:
@@ -101,7 +154,19 @@ def describe_states(names: Sequence[Hashable]) -> str:
     for others, running in groups.items():
         front = others[0] if len(others) == 1 else f"({', '.join(map(str, others))})"
         fronts.setdefault(join_runs(running), []).append(front)
-    return "; ".join(f"{join_runs(front)}: {text}" for text, front in fronts.items())
+    begin = ""
+    middle = ": "
+    if len(labels) > 1 and len(labels) == len(next(iter(groups))) + 1:
+        others_called = [*labels[:part], *labels[part + 1 :]]
+        called = f"({', '.join(others_called)})"
+        if len(others_called) == 1:
+            called = others_called[0]
+        begin = f"{called} is "
+        middle = f" and {labels[part]} is "
+    texts = []
+    for text, grouped in fronts.items():
+        texts.append(f"{begin}{join_runs(grouped)}{middle}{text}")
+    return "; ".join(texts)
 
 
 def _running_part(names: Sequence[Hashable]) -> int | None:

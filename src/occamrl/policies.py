@@ -10,7 +10,7 @@ import numbers
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from occamrl.arrays import Bools, Ints
 from occamrl.errors import ParameterError, ShapeError, require_integer
 from occamrl.files import write_whole
-from occamrl.naming import describe_states, spoken
+from occamrl.naming import Labels, describe_states, spoken
 from occamrl.protocols import Known
 
+PLAIN = Labels()
 _LONG = 110  # letters that list states
 
 
@@ -42,17 +43,52 @@ def stretches(policy: Ints) -> dict[str, int]:
     return first_steps
 
 
+class Stretch(NamedTuple):
+    """Steps over which no state that is reached has two actions."""
+
+    first: int  # from 0
+    end: int
+    action: Ints  # [S]; -1 where a state is not reached
+
+    def called(self, step: str) -> str:
+        """Return the steps, counted from 1: "steps 1 to 24", "step 25"."""
+        if self.end == self.first + 1:
+            return f"{step} {self.end}"
+        return f"{step}s {self.first + 1} to {self.end}"
+
+
 class Policy:
     """What to do in every state and step, in the user's names.
 
     ``policy(state, step)`` is an action; ``rows`` is a table, equal rows joined; ``to_csv`` and
-    ``to_json`` write it.
+    ``to_json`` write it. It is accepted wherever a policy is.
+
+    Parameters
+    ----------
+    actions : array [H, S]
+    known : Known
+    reached : array of bool [H, S], optional
+        Which states the policy itself may come to at a step.
+    possible : array of bool [H, S], optional
+        Which states any policy may come to at a step.
+    labels : Labels
+        What the parts of a state, an action and a step are called.
     """
 
-    def __init__(self, actions: Ints, known: Known, reached: Bools | None = None) -> None:
-        self.actions = actions  # [H, S]
+    def __init__(
+        self,
+        actions: Ints,
+        known: Known,
+        reached: Bools | None = None,
+        possible: Bools | None = None,
+        labels: Labels = PLAIN,
+    ) -> None:
+        self.actions = actions
         self.known = known
-        self.reached = np.ones(known.states, bool) if reached is None else reached
+        every = np.ones(actions.shape, bool)
+        self.reached = every if reached is None else reached
+        self.possible = every if possible is None else possible
+        self.labels = labels
 
     def __call__(self, state: object, step: int = 0) -> Any:
         """Return the action in a state, at a step from 0."""
@@ -60,12 +96,25 @@ class Policy:
         return self.known.action_name(int(self.actions[h, self.known.state_number(state)]))
 
     @cached_property
-    def stretches(self) -> dict[str, int]:
-        """The first steps, from 0, of stretches over which nothing changes, by their names."""
-        named = stretches(self.actions[:, self.reached])
-        if len(named) == 1:
-            return {"action": 0}
-        return named
+    def stretches(self) -> list[Stretch]:
+        """Stretches of steps over which nothing changes where the policy comes to."""
+        stretches = []
+        first = 0
+        merged = np.full(self.known.states, -1)
+        for h, actions in enumerate(self.actions):
+            here = np.where(self.reached[h], actions, -1)
+            if ((merged >= 0) & (here >= 0) & (merged != here)).any():
+                stretches.append(Stretch(first, h, merged))
+                first = h
+                merged = here
+            else:
+                merged = np.where(here >= 0, here, merged)
+        return [*stretches, Stretch(first, len(self.actions), merged)]
+
+    @property
+    def left_out(self) -> Ints:
+        """The states that may be left, and that the policy never comes to."""
+        return np.flatnonzero(~self.reached.any(axis=0) & ~self.known.absorbing)
 
     def _in_order(self, marked: Bools) -> list[int]:
         """Return the states that are marked, by name where names are numbers or tuples of them."""
@@ -79,17 +128,17 @@ class Policy:
                 return states
         return sorted(states, key=parts.__getitem__)
 
-    def _groups(self, steps: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
-        """Return the states that are reached, by their actions at some steps."""
+    def _groups(self, stretches: Sequence[Stretch]) -> dict[tuple[int, ...], list[int]]:
+        """Return the states that are reached in some stretches, by their actions there."""
+        table = np.array([stretch.action for stretch in stretches])
         groups: dict[tuple[int, ...], list[int]] = {}
-        for s in self._in_order(self.reached):
-            actions = tuple(self.actions[list(steps), s].tolist())
-            groups.setdefault(actions, []).append(s)
+        for s in self._in_order(np.asarray((table >= 0).any(axis=0))):
+            groups.setdefault(tuple(table[:, s].tolist()), []).append(s)
         return groups
 
-    def _describe(self, states: Sequence[int]) -> str:
+    def _describe(self, states: Sequence[int], labels: Sequence[str] = ()) -> str:
         """Return some states in words, cut where these are too many."""
-        text = describe_states([self.known.state_name(s) for s in states])
+        text = describe_states([self.known.state_name(s) for s in states], labels)
         if len(text) <= _LONG:
             return text
         begin = text[: text.rindex(" ", 0, _LONG)].rstrip(";:,")
@@ -97,46 +146,85 @@ class Policy:
 
     @cached_property
     def rows(self) -> list[dict[str, str]]:
-        """A row for all states with equal actions, a column for each stretch of equal steps."""
+        """A row for all states with equal actions, a column for each stretch of equal steps.
+
+        Where a state is not reached in a stretch, there is no action.
+        """
+        head = "state" if len(self.labels.state) != 1 else self.labels.state[0]
         rows = []
-        for actions, states in self._groups(list(self.stretches.values())).items():
-            row = {"state": self._describe(states)}
+        for actions, states in self._groups(self.stretches).items():
+            row = {head: self._describe(states)}
             for stretch, a in zip(self.stretches, actions, strict=True):
-                row[stretch] = str(self.known.action_name(a))
+                title = self.labels.action or "action"
+                if len(self.stretches) > 1:
+                    title = stretch.called(self.labels.step)
+                row[title] = "" if a < 0 else str(self.known.action_name(a))
             rows.append(row)
         return rows
 
+    def act_in_words(self, a: int) -> str:
+        """Return an action as a sentence says it: "order 6"; a word stays as it is."""
+        name = self.known.action_name(a)
+        if isinstance(name, str):
+            return name
+        return f"{self.labels.action or 'action'} {spoken(name)}"
+
     @property
-    def brief(self) -> list[str]:
-        """What to do at the first step, and until something changes: a line for each action."""
-        first = next(iter(self.stretches))
-        when = "" if first == "action" else f" ({first})"
-        groups = self._groups([0])
-        lines = []
-        for (a,), states in sorted(groups.items(), key=lambda group: -len(group[1])):
-            where = "always"
-            if len(groups) > 1:
+    def brief(self) -> str:
+        """What to do in the longest stretch: "order 6 when stock is 0, otherwise order 0"."""
+        longest = max(self.stretches, key=lambda stretch: stretch.end - stretch.first)
+        groups = sorted(self._groups([longest]).items(), key=lambda group: len(group[1]))
+        texts = []
+        for (a,), states in groups[:-1]:
+            where = f"when {self._describe(states, self.labels.state)}"
+            if not self.labels.state:
                 noun = "state" if len(states) == 1 else "states"
                 where = f"in {noun} {self._describe(states)}"
-            lines.append(f"{spoken(self.known.action_name(a))} {where}{when}")
-        return lines
+            texts.append(f"{self.act_in_words(a)} {where}")
+        (a,), _ = groups[-1]
+        otherwise = f"always {self.act_in_words(a)}"
+        if texts:
+            otherwise = f"otherwise {self.act_in_words(a)}"
+        text = ", ".join([*texts, otherwise])
+        if len(self.stretches) == 1:
+            return text
+        return f"{text} ({longest.called(self.labels.step)} of {len(self.actions)})"
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each step, counted from 1, and state."""
-        states = self._in_order(~self.known.absorbing)
+        """Return a row for each state and stretch of steps, counted from 1, with equal actions.
+
+        Steps at which no policy comes to the state belong to the stretch that they interrupt.
+        """
+        span = self.labels.step
         rows = []
-        for step, actions in enumerate(self.actions, start=1):
-            for s in states:
-                action = self.known.action_name(int(actions[s]))
-                rows.append({"step": step, "state": self.known.state_name(s), "action": action})
+        for s in self._in_order(~self.known.absorbing & self.possible.any(axis=0)):
+            steps = np.flatnonzero(self.possible[:, s])
+            actions = self.actions[steps, s]
+            begin = np.flatnonzero(np.append(True, np.diff(actions) != 0))
+            last = np.append(begin[1:], steps.size) - 1
+            for first, end in zip(begin.tolist(), last.tolist(), strict=True):
+                row = {f"first_{span}": int(steps[first]) + 1, f"last_{span}": int(steps[end]) + 1}
+                row |= self._state_columns(self.known.state_name(s))
+                row[self.labels.action or "action"] = self.known.action_name(int(actions[first]))
+                rows.append(row)
         return rows
 
-    def to_csv(self, path: str | Path) -> None:
-        """Write step, counted from 1 as in the printed table, state and action, of all states.
+    def _state_columns(self, name: Any) -> dict[str, Any]:
+        """Return a state by column; a tuple has one for each part: state_0, state_1, ..."""
+        if not isinstance(name, tuple):
+            return {self.labels.state[0] if len(self.labels.state) == 1 else "state": name}
+        labels = [f"state_{i}" for i in range(len(name))]
+        if len(self.labels.state) == len(name):
+            labels = list(self.labels.state)
+        return dict(zip(labels, name, strict=True))
 
-        A state that is a tuple has a column for each part: state_0, state_1, ...
+    def to_csv(self, path: str | Path) -> None:
+        """Write a row for each state and stretch of steps with equal actions.
+
+        Columns are first and last step, counted from 1, the parts of a state, and the action, by
+        the user's names where these are known.
         """
-        rows = [_with_parts(row) for row in self.to_rows()]
+        rows = self.to_rows()
         columns = dict.fromkeys(itertools.chain.from_iterable(rows))
         text = io.StringIO()
         writer = csv.DictWriter(text, list(columns))
@@ -159,15 +247,6 @@ class Policy:
             padded = [f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)]
             lines.append("  ".join(padded).rstrip())
         return "\n".join(lines)
-
-
-def _with_parts(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a policy with a column for each part of its state."""
-    state = row["state"]
-    if not isinstance(state, tuple):
-        return row
-    parts = {f"state_{i}": part for i, part in enumerate(state)}
-    return {"step": row["step"], **parts, "action": row["action"]}
 
 
 def as_policy(policy: object, known: Known) -> NDArray[Any]:

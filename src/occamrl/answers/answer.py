@@ -14,10 +14,11 @@ else. What a kind of evidence cannot tell raises NotAvailable, which says why.
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -31,6 +32,7 @@ from occamrl.arrays import Floats
 from occamrl.errors import NotAvailable, OccamRLError
 from occamrl.evidence.worlds import FiniteWorlds
 from occamrl.models.model import ParametricLadder
+from occamrl.naming import Labels, labels_of
 from occamrl.policies import Policy
 from occamrl.progress import Progress
 from occamrl.protocols import (
@@ -98,6 +100,7 @@ class Answer:
     history: Sequence[Sequence[float]] = ()  # episodes or steps, and the evidence by then
     changed: bool = False  # whether the class chosen is one of the second half of a run
     log: Today | None = None  # what was played in a log
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of a log, by role
     more: MoreData | None = None
     returns: Sequence[float] = ()  # of a controller's episodes
     reward_error: float = 0.0  # by which rewards that came differ from the system's, per step
@@ -129,8 +132,8 @@ class Answer:
 
     @property
     def counted_in(self) -> str:
-        """What time is counted in: "episode", or "step" of a continuous system."""
-        return "step" if isinstance(self.known, System) else "episode"
+        """What time is counted in: an episode, or a step of a continuous system."""
+        return "step" if isinstance(self.known, System) else self.labels.episode
 
     @property
     def misspecified(self) -> bool:
@@ -265,7 +268,7 @@ class Answer:
             # as if the box did not cut it
             reach = max(parameter.value - parameter.low, parameter.high - parameter.value)
             widest = max(widest, 2.0 * reach / (high - low))
-        done = self.steps if self.counted_in == "step" else self.episodes
+        done = self.steps if isinstance(self.known, System) else self.episodes
         more = math.ceil(done * ((widest / _LOOKED) ** 2 - 1.0))
         return more if more > 0 else None
 
@@ -479,9 +482,22 @@ class Answer:
     def policy(self) -> Any:  # a Policy; in a continuous system a function of states and step
         """What to do; a Policy covers the states that can be reached under some possible model."""
         if isinstance(self.known, Known):
-            reached = cast(FiniteWorlds, self.worlds).reached(self._recommended)
-            return Policy(self._recommended, self.known, reached)
+            worlds = cast(FiniteWorlds, self.worlds)
+            reached = worlds.reached(self._recommended)
+            return Policy(self._recommended, self.known, reached, worlds.reached(), self.labels)
         return self._recommended
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What states, actions, steps and episodes are called, by the model and by a log."""
+        arguments: Sequence[str] = ()
+        if isinstance(self.ladder, ParametricLadder):
+            arguments = list(inspect.signature(self.ladder.model.function).parameters)[:2]
+        parts = 1
+        if isinstance(self.known, Known):
+            first = self.known.state_name(0)
+            parts = len(first) if isinstance(first, tuple) else 1
+        return labels_of(arguments, self.columns, parts)
 
     @cached_property
     def worth(self) -> Interval:

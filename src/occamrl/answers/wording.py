@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from occamrl.evidence.simulator_worlds import unseen
-from occamrl.naming import spoken
+from occamrl.naming import describe_states, spoken
 from occamrl.protocols import (
+    DoubtfulPair,
     ErrorMisfit,
     Interval,
     Known,
@@ -196,7 +197,8 @@ def sentences_of(answer: Answer) -> list[Sentence]:
 
         return dynamics_sentences(answer)
     sentences = which_model(answer)
-    if answer.valued and answer.worlds.exact:
+    # what a model that is ruled out recommends is not said
+    if answer.valued and answer.worlds.exact and not answer.misspecified:
         sentences += [
             *what_to_do(answer),
             *what_it_is_worth(answer),
@@ -228,7 +230,9 @@ def headline(answer: Answer) -> str:
     which = _verdict(answer)
     if answer.status == "not enough data" or not (answer.valued and answer.worlds.exact):
         return f"{which}."
-    headline = f"{which}; its policy {earns(answer, answer.worth.value)} per episode"
+    headline = (
+        f"{which}; its policy {earns(answer, answer.worth.value)} per {answer.labels.episode}"
+    )
     gain = answer.gain
     if gain is None:
         return f"{headline}."
@@ -379,7 +383,7 @@ def _how_much_more(answer: Answer) -> list[str]:
     texts = []
     more = answer.more
     if more is not None and math.isfinite(more.half):
-        episodes = count_of(round(more.half), "more such episode")
+        episodes = count_of(round(more.half), f"more such {answer.labels.episode}")
         texts.append(f"About {episodes} would rule out half of what is left of richer models.")
     if more is not None and more.never:
         verb = "predicts" if more.never == 1 else "predict"
@@ -516,23 +520,27 @@ def _why_ruled_out(answer: Answer, worse: float) -> str:
 
 def what_to_do(answer: Answer) -> list[Sentence]:
     """Say what the recommended policy does."""
-    return [Sentence("what to do", f"{'; '.join(answer.policy.brief)}.")]
+    policy = answer.policy
+    texts = [f"{policy.brief}."]
+    left_out = policy.left_out
+    if left_out.size:
+        where = "that this policy never comes to"
+        if answer.log is not None:
+            pairs = answer.log.pairs
+            share = float(pairs[left_out].sum() / pairs.sum())
+            where += f" ({percent(share)} of the log)"
+        texts.append(f"Left out: {count_of(left_out.size, 'state')} {where}.")
+    return [Sentence("what to do", " ".join(texts))]
 
 
 def what_it_is_worth(answer: Answer) -> list[Sentence]:
     """Say what the policy is worth."""
-    if answer.misspecified:
-        value = earns(answer, answer.value, ending="")
-        fit = "If the model that fits best held, which is ruled out, the policy above would"
-        return [Sentence("worth", f"{fit} {value} per episode.")]
     worth = earns(answer, answer.worth)
-    return [Sentence("worth", f"The recommended policy {worth} per episode.")]
+    return [Sentence("worth", f"The recommended policy {worth} per {answer.labels.episode}.")]
 
 
 def does_it_matter(answer: Answer) -> list[Sentence]:
     """Say what it is worth against today's and against those of simpler models."""
-    if answer.misspecified:  # all that could be said comes from a model that is wrong
-        return []
     texts = []
     gain = answer.gain
     if gain is not None:
@@ -556,7 +564,7 @@ def what_to_try(answer: Answer) -> list[Sentence]:
         return [Sentence("try", text)]
     pairs = []
     for pair in answer.doubtful:
-        pairs.append(f"action {spoken(pair.action)} in state {spoken(pair.state)}")
+        pairs.append(_pair_in_words(answer, pair))
     text = f"What might be better, in some model that is left: {listed(pairs)}."
     return [Sentence("try", text)]
 
@@ -573,7 +581,7 @@ def _log_and_models(answer: Answer) -> list[str]:
         verb = "cost"
         mean = -mean
         today = _reversed(today)
-    earned = f"Today's policy {verb} {money(answer, mean)} per episode in the log"
+    earned = f"Today's policy {verb} {money(answer, mean)} per {answer.labels.episode} in the log"
     says = f"the models that are left say {money_range(answer, today)}"
     if luck.low > 0.0 or luck.high < 0.0:
         return [
@@ -583,13 +591,26 @@ def _log_and_models(answer: Answer) -> list[str]:
     return [f"{earned}; {says}."]
 
 
+def _pair_in_words(answer: Answer, pair: DoubtfulPair) -> str:
+    """Return "order 6 when stock is 1", or "action 6 in state 1"."""
+    action = spoken(pair.action)
+    if not isinstance(pair.action, str):
+        action = f"{answer.labels.action or 'action'} {action}"
+    if answer.labels.state:
+        return f"{action} when {describe_states([pair.state], answer.labels.state)}"
+    return f"{action} in state {spoken(pair.state)}"
+
+
 # What next ----------------------------------------------------------------------------------------
 
 
 def what_next(answer: Answer) -> list[Sentence]:
     """Say what to do next."""
     if answer.misspecified:
-        return [Sentence("next", _advice_misspecified(answer))]
+        advice = _advice_misspecified(answer)
+        if answer.log is not None:
+            advice = f"keep today's policy, and {advice}"
+        return [Sentence("next", advice)]
     return [Sentence("next", _advice(answer))]
 
 
@@ -618,8 +639,8 @@ def _advice(answer: Answer) -> str:
     if gain.high <= 0.0 or gain.value <= -gain.low:
         return "keep today's policy while you collect more data: this one may be worse."
     return (
-        "try it for some episodes while you collect more data: it is likely to be better than "
-        "today's, and that is not sure yet."
+        "try it for a while, and collect more data: it is likely to be better than today's, and "
+        "that is not sure yet."
     )
 
 
@@ -680,15 +701,15 @@ def what_was_assumed(answer: Answer) -> list[Sentence]:
             f"One of your {nouns} is right. If so, the smallest class that holds it is ruled out, "
             f"or a range misses the truth, with probability at most {answer.delta:g}."
         )
+    rewards = ""
+    if isinstance(answer.known, Known) and answer.known.rewards_known:
+        rewards = ", rewards are those of the models"
     texts.append(
-        "What comes next depends on the state and the action alone, and actions were chosen by "
-        "what the data show, for no hidden reason."
+        f"What comes next depends on the state and the action alone{rewards}, and actions were "
+        "chosen by what the data show, for no hidden reason."
     )
-    if isinstance(answer.known, Known):
-        rewards = "known, and those of the models" if answer.known.rewards_known else "not known"
-        texts.append(f"Rewards are {rewards}.")
-        if answer.log is not None and not answer.misspecified:
-            texts += _assumed_of_a_log(answer, answer.known, answer.log)
+    if isinstance(answer.known, Known) and answer.log is not None and not answer.misspecified:
+        texts += _assumed_of_a_log(answer, answer.known, answer.log)
     return [*(Sentence("assumed", text) for text in texts), *data_sentences(answer)]
 
 
@@ -726,7 +747,7 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
             f"The recommended policy is in pairs that the log never tried in {percent(share)} of "
             "its steps: there it rests on what the models infer from other pairs."
         )
-    episodes = count_of(sum(log.episodes), "episode")
+    episodes = count_of(sum(log.episodes), answer.labels.episode)
     texts.append(
         f"Today's policy is what these {episodes} did, taken as they came; the range of its "
         "comparison allows for chance among them, about as rarely wrong as the rest."
@@ -741,7 +762,7 @@ def _actions(names: Sequence[str]) -> str:
 
 def percent(share: float) -> str:
     """Return a share in per cent, never rounded to nothing or to all."""
-    if share < 0.01:
+    if 0.0 < share < 0.01:
         return "less than 1 %"
     if 0.99 < share < 1.0:
         return "over 99 %"
@@ -794,7 +815,8 @@ def simulated(answer: Answer) -> list[Sentence]:
     worth = earns(answer, answer.value)
     if not answer.misspecified:
         worth = earns(answer, answer.worth)
-    sentences.append(Sentence("worth", f"The planner {worth} per episode, {where}."))
+    earned = f"The planner {worth} per {answer.labels.episode}, {where}."
+    sentences.append(Sentence("worth", earned))
     rests = f"That rests on {answer.runs} simulated episodes in each"
     rare = f"fewer than {100.0 * unseen(answer.runs):.2g} % of episodes"
     sentences.append(Sentence("worth", f"{rests}: what happens in {rare} may not be among them."))

@@ -206,19 +206,33 @@ class FiniteWorlds:
     def _chosen(self) -> FiniteWorld:
         return self.best(self.judgement.chosen - 1)
 
-    def reached(self, policy: Ints) -> Bools:
-        """Return which states [S] a policy can come to in some world that is possible."""
-        kernels = [self._chosen.kernel]
+    @cached_property
+    def _support(self) -> Any:  # a matrix of bool, dense or sparse
+        """Which states [S*A, S] may follow a pair in some world that is possible."""
+        support = self._chosen.kernel.matrix > 0.0
         if not self.judgement.misspecified:
-            kernels += [self._kernel(index) for index in range(self.levels.size)]
-        reached = np.zeros(self.known.states, bool)
-        for kernel in kernels:
-            visited = self.law > 0.0
-            for actions in policy:
-                reached |= visited
-                pairs = np.flatnonzero(visited) * self.known.actions + actions[visited]
-                visited = np.asarray(kernel.matrix[pairs].sum(axis=0)).ravel() > 0.0
-        return reached & ~self.known.absorbing
+            for index in range(self.levels.size):
+                support = support + (self._kernel(index).matrix > 0.0)
+        return support
+
+    def reached(self, policy: Ints | None = None) -> Bools:
+        """Return which states [H, S] a policy can come to at a step in some possible world.
+
+        Without a policy, any can come there.
+        """
+        known = self.known
+        reached = np.zeros((known.horizon, known.states), bool)
+        visited = self.law > 0.0
+        for h in range(known.horizon):
+            reached[h] = visited
+            if policy is None:
+                taken = (visited[:, None] & known.allowed).ravel()
+            else:
+                taken = np.zeros(known.states * known.actions, bool)
+                states = np.flatnonzero(visited)
+                taken[states * known.actions + policy[h, states]] = True
+            visited = np.asarray(self._support[np.flatnonzero(taken)].sum(axis=0)).ravel() > 0
+        return reached & ~known.absorbing
 
     def doubtful(self, policy: Ints) -> list[DoubtfulPair]:
         """Return pairs that a policy does not take and that may be better in some world.

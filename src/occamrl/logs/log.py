@@ -307,6 +307,16 @@ class Log:
             )
         refuse(self._order_by or self.field("step"), same, key, expected, rows["row"])
 
+    @property
+    def called(self) -> dict[str, Sequence[str]]:
+        """The columns of each role that the user named; "step" is what orders rows."""
+        columns: dict[str, Sequence[str]] = {}
+        for role, names in self.roles.items():
+            columns[role] = tuple(map(str, names))
+        if self._order_by is not None:
+            columns["step"] = (str(self._order_by),)
+        return columns
+
     def field(self, role: str) -> str:
         """Return the columns of a role, as errors name them."""
         if role == "next_state" and role not in self.roles:

@@ -207,6 +207,7 @@ class Reading:
             source=log.source,
             history=self.history,
             log=self.log,
+            columns=log.called,
             notes=log.notes,
         )
         richer = answer.chosen < len(self.ladder.names)

@@ -39,6 +39,7 @@ from occamrl.errors import (
     sum_to_one,
 )
 from occamrl.naming import Names
+from occamrl.policies import Policy
 from occamrl.protocols import Controller, Floats, Ints, Known, Learner, Outcomes, Problem
 from occamrl.protocols import RewardMap as RewardMap
 
@@ -615,7 +616,7 @@ class FiniteMDP:
         """The mean of V*_1 over first states, in the unit of the rewards as they were given."""
         return float(self.known.amount(self.initial_distribution @ self.optimal_values[0]))
 
-    def value(self, policy: ArrayLike) -> float:
+    def value(self, policy: ArrayLike | Policy) -> float:
         """Return what a policy earns in an episode on average, exactly, in the unit of rewards."""
         return float(self.known.amount(self.initial_distribution @ self.evaluate(policy)[0]))
 
@@ -624,12 +625,12 @@ class FiniteMDP:
         """An optimal policy [H, S]; ties go to the smallest action."""
         return self._solved[1]
 
-    def evaluate(self, policy: ArrayLike) -> Floats:
+    def evaluate(self, policy: ArrayLike | Policy) -> Floats:
         """Return V^pi [H + 1, S] of rewards in [0, 1], exactly.
 
-        A policy is actions [H, S] or their probabilities [H, S, A].
+        A policy is actions [H, S], their probabilities [H, S, A], or the Policy of an answer.
         """
-        chosen = as_array("policy", policy)
+        chosen = policy.actions if isinstance(policy, Policy) else as_array("policy", policy)
         shape = (self.horizon, self.states)
         if chosen.shape == (*shape, self.actions):
             return bellman.evaluate(self.kernels, as_distributions("policy", chosen))
