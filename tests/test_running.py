@@ -22,6 +22,7 @@ from occamrl.checks import leaves
 from occamrl.envs import ProblemEnv
 from occamrl.evidence.starts import law_of_starts
 from occamrl.models.model import Model
+from occamrl.progress import Progress, time_left
 from occamrl.protocols import Ints, State
 from occamrl.running.flow import PolicyArray, divide, play, simulate
 
@@ -210,6 +211,35 @@ def test_a_verdict_claims_no_more_than_the_facts(facts: Options, claim: str) -> 
 def test_only_a_test_rules_classes_out() -> None:
     agent = Choosing({"chosen": 2, "names": ["a", "b"], "statistics": [3.0, 1.0], "threshold": 2.0})
     assert "'a' was ruled out" in str(orl.run(agent, tiny(), episodes=20).verdict)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 6.0])
+@pytest.mark.parametrize("total", [1_000, 10**12])
+def test_the_time_left_of_work_that_grows_as_a_power_of_time_is_right(
+    power: float, total: int
+) -> None:
+    """A job of 100 seconds; and one whose plans double, to within a half."""
+    past = [(second, round(total * (second / 100.0) ** power)) for second in range(1, 51)]
+    known = [(float(second), done) for second, done in past if done]
+    left = time_left(known, total)
+    assert left == pytest.approx(50.0, rel=0.1)
+    doubling = [(float(n), 2**n) for n in range(1, 21)]
+    left = time_left(doubling, 2**40)
+    assert left is not None
+    assert 10.0 < left < 40.0
+    assert time_left([(3.0, 0)], total) is None
+
+
+def test_progress_never_exceeds_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = Progress("job", 30, True)
+    for done in (10, 94):
+        bar._due = 0.0
+        bar.update(done)
+    bar.close()
+    printed = capsys.readouterr().err
+    assert "(33%)" in printed
+    assert "313" not in printed
+    assert "94 episodes" in printed
 
 
 def test_addresses_do_not_depend_on_history() -> None:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 FIRST_AFTER = 1.0  # seconds until a job says anything, unless it is asked to
 TERMINAL_EVERY = 0.2  # seconds between two messages on a terminal,
 PLAIN_EVERY = 10.0  # and elsewhere
 _CLEAR_LINE = "\r\x1b[K"
+_KEPT = 200  # points of the past by which the time left is estimated
+_SLOWEST = 0.5  # the smallest power of time by which work is taken to grow,
+_FASTEST = 50.0  # and the largest
 
 
 class Progress:
     """Tells how far a job is: one line that renews itself on a terminal, plain lines elsewhere.
 
-    ``show`` None: only jobs that take longer than a second say anything. By hand, because a bar of
-    rich would come on top of the plain lines, which files and pipes need, and not in their place.
+    ``show`` None: only jobs that take longer than a second say anything. ``total`` None: nobody
+    knows how much there is to do. By hand, because a bar of rich would come on top of the plain
+    lines, which files and pipes need, and not in their place.
     """
 
-    def __init__(self, label: str, total: int, show: bool | None, unit: str = "episodes") -> None:
+    def __init__(
+        self, label: str, total: int | None, show: bool | None, unit: str = "episodes"
+    ) -> None:
         self.label = label
         self.total = total
         self.show = show
@@ -31,6 +38,7 @@ class Progress:
         self.terminal = sys.stderr.isatty()
         self._spoken = False
         self._began = time.perf_counter()
+        self._past: list[tuple[float, int]] = []
         self._due = self._began
         # Nobody wants to read that a job of a moment is done.
         if not show:
@@ -39,12 +47,17 @@ class Progress:
     def update(self, done: int) -> None:
         """Say where the job is, if it is time to."""
         self.done = done
+        # More than there was to do: nobody knows how much there is.
+        if self.total is not None and done > self.total:
+            self.total = None
         now = time.perf_counter()
+        self._past.append((now - self._began, done))
+        if len(self._past) > _KEPT:
+            del self._past[1::2]
         if self.show is False or now < self._due:
             return
         self._spoken = True
-        remaining = (self.total - done) * (now - self._began) / max(done, 1)
-        text = f" ({100 * done / self.total:.0f}%), {remaining:,.0f} s left"
+        text = self._ahead()
         if self.terminal:
             self._due = now + TERMINAL_EVERY
             self._print(text, end="")
@@ -52,16 +65,55 @@ class Progress:
             self._due = now + PLAIN_EVERY
             self._print(text)
 
+    def _ahead(self) -> str:
+        """Return what share is done, and the time left."""
+        if not self.total:
+            return ""
+        text = f" ({100 * self.done / self.total:.0f}%)"
+        left = time_left(self._past, self.total)
+        if left is None:
+            return text
+        return f"{text}, about {left:,.0f} s left"
+
     def close(self) -> None:
         """Say how far the job came, if anything was said before."""
         if self._spoken:
             self._print(f" in {time.perf_counter() - self._began:,.0f} s")
 
     def _print(self, text: str, end: str = "\n") -> None:
-        line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}{text}"
+        count = f"{self.done:,}"
+        if self.total is not None:
+            count = f"{self.done:,} of {self.total:,}"
+        line = f"{self.label}: {count} {self.unit}{text}"
         if self.terminal:
             line = _CLEAR_LINE + line
         print(line, end=end, file=sys.stderr, flush=True)
+
+
+def time_left(past: Sequence[tuple[float, int]], total: int) -> float | None:
+    """Return the seconds left of a job, from seconds so far and what was done by then.
+
+    Work is taken to grow as a power of time, the one since half of the time: plans that become
+    longer play ever more episodes in a second. None if too little is known.
+
+    >>> from occamrl.progress import time_left
+    >>> time_left([(5.0, 10), (10.0, 20)], 40)  # evenly
+    10.0
+    >>> time_left([(5.0, 100), (10.0, 400)], 1_600)  # as the square of time
+    10.0
+    """
+    elapsed, done = past[-1]
+    if not done or not elapsed > 0.0:
+        return None
+    earlier = [point for point in past if point[0] <= 0.5 * elapsed and point[1] > 0]
+    if not earlier:
+        return None
+    before, done_before = earlier[-1]
+    if not before > 0.0:
+        return None
+    power = math.log(done / done_before) / math.log(elapsed / before)
+    power = min(max(power, _SLOWEST), _FASTEST)
+    return float(elapsed * ((total / done) ** (1.0 / power) - 1.0))
 
 
 @contextmanager

@@ -460,10 +460,11 @@ class Answer:
         return Interval(guess, min(low, guess), max(high, guess))
 
     def _extremes(self, worth: Worth) -> tuple[float, float]:
-        """Return the least and the largest worth; simulating it may take long, and says so."""
-        if self.worlds.exact:
-            return self.worlds.extremes(worth)
-        bar = Progress("worth", len(self.worlds.some(_ALL)), None, "simulators")
+        """Return the least and the largest worth; where that takes long, it says so."""
+        if self.worlds.exact:  # of a search nobody knows how long it is
+            bar = Progress("worth", None, None, "models")
+        else:
+            bar = Progress("worth", len(self.worlds.some(_ALL)), None, "simulators")
 
         def shown(world: World) -> Floats:
             returns = worth(world)
@@ -617,9 +618,8 @@ class Answer:
 
     @property
     def sure_of_worth(self) -> bool:
-        """Whether the range of the worth is narrow: a tenth of it, or of the unit's scale."""
-        width = self.worth.high - self.worth.low
-        return width <= _WIDE * max(abs(self.worth.value), self.known.unit.scale)
+        """Whether the range of the worth is at most a tenth of it wide."""
+        return self.worth.high - self.worth.low <= _WIDE * abs(self.worth.value)
 
     @cached_property
     def steps_in_pairs(self) -> Floats:

@@ -1,13 +1,12 @@
 """The page about one answer, or one run: one HTML file that asks nothing of a network.
 
-Written by ``result.page(...)``, ``occamrl learn --page`` and ``occamrl select --page``, it has the
-verdict, the evidence over time, the policy and the assumptions.
+Written by ``result.page(...)``, ``occamrl learn --page`` and ``occamrl select --page``. Its first
+screen are the sentences of the answer, by the question that they answer; below are tables and
+pictures. A run without an answer has the sentences of its verdict instead.
 """
 
 from __future__ import annotations
 
-import html
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,184 +14,251 @@ from typing import TYPE_CHECKING, Any
 
 from occamrl.answers.answer import Answer
 from occamrl.answers.figures import ROW, class_rows, draw_classes, draw_worth
-from occamrl.answers.html import paragraphs, picture, render_page, table
-from occamrl.answers.wording import count_of, format_number, times
+from occamrl.answers.html import Markup, element, join, paragraphs, picture, render_page, table
+from occamrl.answers.wording import QUESTIONS, count_of, format_number, places_of, times
 from occamrl.errors import OccamRLError, as_path
 from occamrl.files import make_folder, write_whole
 from occamrl.models.model import ELSEWHERE
 from occamrl.naming import spoken
+from occamrl.protocols import Interval
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from occamrl.running.result import Result
 
 MOST_WORLDS = 8  # simulators in which policies are run
 _MOST_STATES = 200  # whose actions are listed
 _MOST_STRETCHES = 6  # of steps that the table of a policy shows
 _MOST_PHASES = 40  # that are listed
+_MOST_LETTERS = 400  # of an agent's parameters
+
+Sections = dict[str, str]  # HTML by title
+
+
+# A run --------------------------------------------------------------------------------------------
 
 
 def render_result(result: Result) -> str:
     """Return the page of a result: the answer, where there is one, and the run."""
-    verdict, known = result.verdict, result.finite
-    where = "the simulator" if result.environment is None else result.environment.name
-    try:
-        answered = (
-            bool(result.total_episodes)
-            and isinstance(verdict.get("chosen"), int)
-            and bool(result.answer)
-        )
-    except OccamRLError:  # a selector of the user's, which has evidence of its own
-        answered = False
-    title = result.answer.headline if answered else verdict.sentences[0]
-    sections: dict[str, str] = (
-        answer_sections(result.answer)
-        if answered
-        else {"Answer": paragraphs(*verdict.sentences[1:])}
-    )
+    verdict = result.verdict
+    answer = _answer_in(result)
+    where = "the simulator"
+    if result.environment is not None:
+        where = result.environment.name
+    note = element("p", where, class_="note")
+    sections: Sections = {}
+    if answer is None:
+        title = verdict.sentences[0]
+        head = note
+        sections["Answer"] = paragraphs(*verdict.sentences[1:])
+    else:
+        title = answer.headline
+        head = join([note, questions(answer.questions)])
+        sections |= answer_sections(answer)
     if result.total_episodes:
-        label = (
-            "cumulative regret"
-            if result.exact
-            else "returns of the episodes, and the class in play"
-        )
-        run = paragraphs(verdict.sentences[-1]) + picture(result.plot, label)
-        if result.exact and (rows := class_rows(result)):
-            height = 0.4 + 1.4 * ROW * len(rows)
-            run += picture(lambda axes: draw_classes(result, axes), "the class in play", height)
-        phases = result.phase_rows[:_MOST_PHASES]
-        names = [
-            name
-            for name in phases[0]
-            if all(isinstance(row.get(name), (int, float, str)) for row in phases)
-        ]
-        listed = table([{name: row[name] for name in names} for row in phases])
-        sections["The run"] = (
-            run + f"<details><summary>Decision by decision</summary>{listed}</details>"
-        )
-        if not answered:
-            sections["What to do"] = table(result.policy_table().slice(0, _MOST_STATES).to_pylist())
-    states = known.states - (known.names is not None and ELSEWHERE in known.names.states)
-    rewards = "known beforehand" if known.rewards_known else "estimated from what came"
-    sections["What was assumed"] = paragraphs(
-        f"{states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; "
-        f"rewards {rewards}.",
-        "The next state depends on the state and the action alone.",
-        f"Agent: {result.agent!r:.400}",
-        f"Seed {result.seed}, {count_of(result.total_episodes, 'episode')}, "
-        f"{count_of(result.plans, 'plan')}.",
-    )
-    head = f'<p class="note">{html.escape(where)}</p>' + (
-        questions(result.answer.questions) if answered else ""
-    )
+        sections["The run"] = _run_section(result)
+        if answer is None:
+            rows = result.policy_table().slice(0, _MOST_STATES).to_pylist()
+            sections[QUESTIONS["what to do"]] = table(rows)
+    sections["What was run"] = _facts_section(result)
     return render_page(title, sections, head)
 
 
-def amounts(kind: str, found: Mapping[str, Any], unit: str = "") -> list[dict[str, Any]]:
+def _answer_in(result: Result) -> Answer | None:
+    """Return the answer of a run; None where its agent selects nothing, or by other evidence."""
+    if not result.total_episodes or not isinstance(result.verdict.get("chosen"), int):
+        return None
+    try:
+        answer: Answer = result.answer
+    except OccamRLError:
+        return None
+    return answer
+
+
+def _run_section(result: Result) -> str:
+    """Return what was earned, the classes in play, and every decision."""
+    label = "returns of the episodes, and the class in play"
+    if result.exact:
+        label = "cumulative regret"
+    parts = [paragraphs(result.verdict.sentences[-1]), picture(result.plot, label)]
+    classes = class_rows(result)
+    if result.exact and classes:
+        height = 0.4 + 1.4 * ROW * len(classes)
+
+        def draw(axes: Axes) -> None:
+            draw_classes(result, axes)
+
+        parts.append(picture(draw, "the class in play", height))
+    phases = result.phase_rows[:_MOST_PHASES]
+    names = []
+    for name in phases[0]:
+        if all(isinstance(row.get(name), (int, float, str)) for row in phases):
+            names.append(name)
+    listed = table([{name: row[name] for name in names} for row in phases])
+    parts.append(element("details", element("summary", "Decision by decision"), listed))
+    return join(parts)
+
+
+def _facts_section(result: Result) -> str:
+    """Return the sizes of a problem, the agent and its seed."""
+    known = result.finite
+    states = known.states
+    if known.names is not None and ELSEWHERE in known.names.states:
+        states -= 1
+    rewards = "estimated from what came"
+    if known.rewards_known:
+        rewards = "known beforehand"
+    sizes = f"{count_of(states, 'state')}, {count_of(known.actions, 'action')}"
+    agent = repr(result.agent)[:_MOST_LETTERS]
+    episodes = count_of(result.total_episodes, "episode")
+    return paragraphs(
+        f"{sizes}, episodes of {count_of(known.horizon, 'step')}; rewards {rewards}.",
+        f"Agent: {agent}",
+        f"Seed {result.seed}, {episodes}, {count_of(result.plans, 'plan')}.",
+    )
+
+
+# An answer ----------------------------------------------------------------------------------------
+
+
+def amounts(kind: str, intervals: Mapping[str, Interval], unit: str = "") -> list[dict[str, Any]]:
     """Return best guesses and ranges as rows; a range that is not known has no numbers."""
-    names = (kind, f"best guess{unit and ', '}{unit}", "from", "to")
-    numbers = (
-        [format_number(number) if math.isfinite(number) else "" for number in each]
-        for each in found.values()
-    )
-    return [
-        dict(zip(names, (name, *each), strict=True))
-        for name, each in zip(found, numbers, strict=True)
-    ]
+    guess = f"best guess, {unit}" if unit else "best guess"
+    rows = []
+    for name, interval in intervals.items():
+        row = {kind: name}
+        places = places_of(interval)
+        for column, number in zip((guess, "from", "to"), interval, strict=True):
+            row[column] = format_number(number, places) if math.isfinite(number) else ""
+        rows.append(row)
+    return rows
 
 
-def questions(asked: Mapping[str, Sequence[str]]) -> str:
+def questions(asked: Mapping[str, Sequence[str]]) -> Markup:
     """Return the answer to each question, as the first screen shows it."""
-    rows = "".join(
-        f"<dt>{html.escape(each)}</dt><dd>{paragraphs(*lines)}</dd>"
-        for each, lines in asked.items()
-    )
-    return f'<div class="headline"><dl>{rows}</dl></div>'
+    rows = []
+    for question, lines in asked.items():
+        rows += [element("dt", question), element("dd", paragraphs(*lines))]
+    return element("div", element("dl", *rows), class_="headline")
 
 
-def answer_sections(answer: Answer) -> dict[str, str]:
+def answer_sections(answer: Answer) -> Sections:
     """Return the sections of a page about an answer, by title."""
     if answer.ladder.kind == "simulators":
         from occamrl.answers.simulators import simulator_sections  # which needs this module
 
         return simulator_sections(answer)
-    if answer.ladder.kind == "dynamics":
-        from occamrl.answers.dynamics import dynamics_sections  # which needs this module
+    sections: Sections = {}
+    if answer.valued and not answer.misspecified:
+        sections["What each policy is worth"] = _worth_section(answer)
+        sections["The policy"] = _policy_section(answer)
+    sections["The classes"] = _class_section(answer)
+    if answer.misspecified and answer.misfits:
+        sections["Where it misfits"] = _misfit_section(answer)
+    sections["Small print"] = _small_print(answer)
+    return sections
 
-        return dynamics_sections(answer)
-    sections = {}
-    if answer.valued:
-        worth = {"recommended": answer.worth}
-        if answer.today is not None:
-            worth["today, by the log"] = answer.worth_of(answer.today)
-        for name, policy in answer.simple_policies.items():
-            worth[f"best of {name!r}"] = answer.worth_of(policy)
-        unit = answer.known.unit_name
-        drawn = picture(
-            lambda axes: draw_worth(worth, unit, axes),
-            "what each policy earns",
-            0.9 + 0.5 * len(worth),
-        )
-        sections["What it is worth"] = table(amounts("policy", worth, unit)) + drawn
-        rows, steps = answer.policy.rows, len(answer.policy.stretches)
-        short = [
-            dict(itertools.islice(row.items(), 1 + _MOST_STRETCHES)) for row in rows[:_MOST_STATES]
-        ]
-        cut = len(rows) > _MOST_STATES or steps > _MOST_STRETCHES
-        more = (
-            f"The table has {len(rows):,} rows and {steps:,} stretches of steps; "
-            "all are in policy.to_csv(...)." * cut
-        )
-        sections["What to do"] = table(short) + paragraphs(more)
+
+def _worth_section(answer: Answer) -> str:
+    """Return what policies are worth: the one recommended, today's, those of simpler classes."""
+    worth = {"recommended": answer.worth}
+    if answer.today_worth is not None:
+        worth["today, by the log"] = answer.today_worth
+    for name, policy in answer.simple_policies.items():
+        worth[f"best of {name!r}"] = answer.worth_of(policy)
+    unit = answer.known.unit_name
+
+    def draw(axes: Axes) -> None:
+        draw_worth(worth, unit, axes)
+
+    drawn = picture(draw, "what each policy earns", 0.9 + 0.5 * len(worth))
+    return join([table(amounts("policy", worth, unit)), drawn])
+
+
+def _policy_section(answer: Answer) -> str:
+    """Return the table of a policy, cut where it is large."""
+    rows = answer.policy.rows
+    stretches = len(answer.policy.stretches)
+    short = []
+    for row in rows[:_MOST_STATES]:
+        columns = list(row)[: 1 + _MOST_STRETCHES]
+        short.append({column: row[column] for column in columns})
+    parts = [table(short)]
+    if len(rows) > _MOST_STATES or stretches > _MOST_STRETCHES:
+        whole = f"The table has {len(rows):,} rows and {stretches:,} stretches of steps"
+        parts.append(paragraphs(f"{whole}; all are in policy.to_csv(...)."))
+    return join(parts)
+
+
+def _class_section(answer: Answer) -> str:
+    """Return parameters, the verdict on each class, and the evidence as it grew."""
     models = []
     for row in answer.rows:
-        out = answer.misspecified or row["class"] < answer.chosen
-        models.append({"model": row["name"], "verdict": "ruled out" if out else "possible"})
+        out = not row["left"] if answer.left is not None else row["class"] < answer.chosen
+        model = {"class": row["name"], "verdict": "ruled out" if out else "possible"}
         if answer.evidence == "likelihood":
-            models[-1]["times worse than the best"] = times(row["evidence_against"])
+            model["times worse than the best"] = times(row["evidence_against"])
         if answer.ruled_out:
-            models[-1]["after episodes"] = row["rejected_after"]
-    fitted = table(amounts("parameter", answer.parameters)) if answer.parameters else ""
-    sections["Which model"] = fitted + table(models)
-    sections["Which model"] += picture(
-        answer.plot, "the evidence against each model as the data grew"
-    )
-    if answer.misspecified and answer.misfits:
-        rows = [
-            {
-                name: spoken(each) if isinstance(each, tuple) else each
-                for name, each in row.items()
-                if name != "nats"
-            }
-            for row in answer.misfits
-        ]
-        sections["Where it misfits"] = table(rows)
-    sections["Small print"] = paragraphs(
-        f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}; "
-        f"evidence by {answer.evidence}.",
-        f"If one of these models is the truth, then with probability {1.0 - answer.delta:g} its "
-        "class is never ruled out, however often you look, and every range on this page contains "
-        "the true value. If none of them is the "
+            model["after episodes"] = row["rejected_after"]
+        models.append(model)
+    parts = [table(models)]
+    if answer.parameters and not answer.misspecified:
+        hulls = amounts("parameter, whichever class is right", answer.parameters)
+        parts.append(table(hulls))
+    parts.append(picture(answer.plot, "the evidence against each class as the data grew"))
+    return join(parts)
+
+
+def _misfit_section(answer: Answer) -> str:
+    """Return where the best model misfits, pair by pair."""
+    rows = []
+    for misfit in answer.misfits:
+        row = {}
+        for name, value in misfit.items():
+            if name != "nats":
+                row[name] = spoken(value) if isinstance(value, tuple) else value
+        rows.append(row)
+    return table(rows)
+
+
+def _small_print(answer: Answer) -> str:
+    """Return how much was seen, and what is guaranteed."""
+    seen = f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
+    lines = [
+        f"{seen}; evidence by {answer.evidence}.",
+        f"If one of these models is the truth, then with probability {1.0 - answer.delta:g} the "
+        "smallest class that holds it is never ruled out, however often you look, and every range "
+        "of a worth or a parameter on this page contains the true value. If none of them is the "
         "truth, nothing is guaranteed.",
-        "Ranges over real parameters are found by a search." if answer.parameters else "",
-    )
-    return sections
+    ]
+    if answer.log is not None:
+        lines.append(
+            "What is said of today's policy holds up to chance among the episodes of the log too, "
+            "by Student's t, with about the same probability again."
+        )
+    if answer.ladder.box:
+        lines.append("Ranges over real parameters are found by a search.")
+    return paragraphs(*lines)
 
 
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer."""
     if answer.ladder.kind == "simulators":  # each takes a plan for every step
         answer = answer.simulated(answer.runs, answer.maximum or MOST_WORLDS)
-    about = (
-        f"{answer.source}: {count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
-    )
-    head = f'<p class="note">{html.escape(about)}</p>{questions(answer.questions)}'
+    seen = f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
+    note = element("p", f"{answer.source}: {seen}", class_="note")
+    head = join([note, questions(answer.questions)])
     return render_page(answer.headline, answer_sections(answer), head)
 
 
 def write_page(answer: Result | Answer, path: str | Path) -> Path:
     """Write the page of a result or of an answer, whole or not at all; return its path."""
-    place = as_path("path", path)
-    text = render_answer(answer) if isinstance(answer, Answer) else render_result(answer)
-    make_folder(place.parent)
-    write_whole(place, text.encode())
-    return place
+    file = as_path("path", path)
+    if isinstance(answer, Answer):
+        text = render_answer(answer)
+    else:
+        text = render_result(answer)
+    make_folder(file.parent)
+    write_whole(file, text.encode())
+    return file

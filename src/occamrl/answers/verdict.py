@@ -137,6 +137,8 @@ def answered(result: Result, verdict: Verdict) -> list[str]:
             sentences.append(f"That is known since episode {verdict['misspecified_since']:,}.")
         sentences.append(f"Meanwhile the agent uses {verdict.get('playing', 'what fits best')}.")
         return [*sentences, *answer.next_steps]
+    if answer.ladder.kind == "linear" or not result.finite.rewards_known:
+        return [*sentences, *answer.next_steps]
     rest = "Next: print(result.answer) says what to do, what it is worth, and what was assumed."
     return [*sentences, rest]
 

@@ -182,7 +182,7 @@ def times(nats: float) -> str:
     """Return how many times less likely that many nats are, in words where the number is long."""
     if nats > _BILLION:
         return "over a billion"
-    return f"{math.exp(max(nats, 0.0)):,.3g}"
+    return format_number(math.exp(max(nats, 0.0)))
 
 
 # The answer ---------------------------------------------------------------------------------------
@@ -350,7 +350,8 @@ def _which(answer: Answer) -> str:
         if answer.chosen > 1:
             against = "those before it are ruled out, and nothing speaks against it"
         if answer.looked is None:
-            return f"{verdict}: {against}."
+            unknown = "how much of larger classes the data rule out is not known"
+            return f"{verdict}: {against}; {unknown}."
         return (
             f"{verdict}: {against}, and they rule out at least half of what "
             f"{answer.next_class!r} adds."
@@ -617,7 +618,8 @@ def what_next(answer: Answer) -> list[Sentence]:
 def _advice(answer: Answer) -> str:
     """Return an advice: to use a policy only where the data are sure that this is right."""
     if not answer.valued:
-        return f"collect rewards, or say what is known: there is {answer.why_not_valued}."
+        reason = answer.why_not_valued.removeprefix("no worth and no policy: ")
+        return f"nothing can be recommended yet, as {reason}."
     if not answer.worlds.exact:
         return (
             "plan with what is left, and look at what it earns: "
@@ -636,11 +638,12 @@ def _advice(answer: Answer) -> str:
             )
         searched = ", as far as was searched," if answer.ladder.box else ""
         return f"use it: in every model that is left{searched} it is better than today's."
-    if gain.high <= 0.0 or gain.value <= -gain.low:
+    unsure = answer.status == "not enough data" or gain.value <= -gain.low
+    if gain.high <= 0.0 or unsure:
         return "keep today's policy while you collect more data: this one may be worse."
     return (
-        "try it for a while, and collect more data: it is likely to be better than today's, and "
-        "that is not sure yet."
+        "try it for a while, and collect more data: by the best guess it is better than today's, "
+        "which is not sure yet."
     )
 
 
