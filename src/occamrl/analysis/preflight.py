@@ -171,8 +171,10 @@ class Preflight:
         run = f"{_rounded(self.episodes)}, judged by {self.evidence}, delta {self.delta:g}"
         lines = [f"{classes}: {run}"]
         for name, episodes in zip(self.ladder.names, self.rejection, strict=False):
-            when = f"after about {_rounded(episodes)}" if math.isfinite(episodes) else "never"
-            lines.append(f"  {name!r}, if wrong, is rejected {when} by playing it")
+            when = "is never rejected"
+            if math.isfinite(episodes):
+                when = f"is rejected after about {_rounded(episodes)}"
+            lines.append(f"  {name!r}, if wrong, {when} by playing it")
         lines += self._lines_of_pairs()
         if math.isfinite(self.grid_episodes):
             when = f"after about {_rounded(self.grid_episodes)}"

@@ -45,6 +45,8 @@ _MOST_NAMED = 8  # things that a sentence lists
 _MISFITS_NAMED = 3
 _CLOSE = 0.1  # the share of a worth within which two policies do about as well
 _RESTS_ON_UNTRIED = 0.1  # the share of steps in untried pairs from which on one is warned
+_HARDLY = math.log(2.0)  # nats below which nothing speaks against a class
+_SLIGHT = 0.1  # standard deviations below which an error of a mean is not described
 _BILLION = math.log(1e9)
 _TINY = 1e-6  # numbers below which are written with an exponent
 _EQUAL = 1e-9  # the share of an amount below which two amounts are equal
@@ -346,14 +348,14 @@ def _which(answer: Answer) -> str:
         return f"{verdict}: {simplest}, and {looked}."
     verdict = f"{verdict} ({where})"
     if answer.status == "enough so far":
-        against = "nothing in the data speaks against it"
+        against = _what_speaks_against(answer)
         if answer.chosen > 1:
-            against = "those before it are ruled out, and nothing speaks against it"
+            against = f"those before it are ruled out, and {against}"
         if answer.looked is None:
             unknown = "how much of larger classes the data rule out is not known"
             return f"{verdict}: {against}; {unknown}."
         return (
-            f"{verdict}: {against}, and they rule out at least half of what "
+            f"{verdict}: {against}, and the data rule out at least half of what "
             f"{answer.next_class!r} adds."
         )
     if len(names) == 1:
@@ -365,6 +367,17 @@ def _which(answer: Answer) -> str:
     if answer.ladder.nested and answer.chosen == len(names):
         return f"{verdict}: everything smaller is ruled out."
     return f"{verdict}: nothing else is left."
+
+
+def _what_speaks_against(answer: Answer) -> str:
+    """Say how much speaks against the class chosen, which is not ruled out."""
+    nats = float(answer.judgement.against[answer.chosen - 1])
+    if nats < _HARDLY:
+        return "nothing in the data speaks against it"
+    if answer.evidence == "value":
+        return "it is not ruled out"
+    limit = f"the limit is {1.0 / answer.delta:,.0f} times"
+    return f"it is not ruled out, though the data speak against it {times(nats)} to 1 ({limit})"
 
 
 def _parameters(answer: Answer) -> list[str]:
@@ -454,6 +467,8 @@ def _error_sentence(misfit: ErrorMisfit) -> str:
             texts.append(f"{coordinate} comes out {abs(size):.3g} {direction}")
         return listed(texts)
 
+    if misfit.deviations < _SLIGHT:
+        return "Its mean errs by less than a tenth of a standard deviation: its noise may be wrong."
     size = f"than it says ({misfit.deviations:.2g} standard deviations)"
     if not misfit.feature:
         return f"On average {errors(misfit.at_high)} {size}."
@@ -671,6 +686,9 @@ def _advice_misspecified(answer: Answer) -> str:
             "If not, a variable may be missing."
         )
     if answer.ladder.kind == "simulators":
+        misfits = answer.raw_misfits
+        if misfits and isinstance(misfits[0], ErrorMisfit) and misfits[0].wider is not None:
+            return "list simulators with other noise: the mean of this one fits."
         return "add what is missing as a richer class, or list finer values of the parameters."
     return "add a richer class, or look for a variable that is missing from the state."
 
