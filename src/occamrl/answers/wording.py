@@ -350,7 +350,7 @@ def _which(answer: Answer) -> str:
     if answer.status == "enough so far":
         against = _what_speaks_against(answer)
         if answer.chosen > 1:
-            against = f"those before it are ruled out, and {against}"
+            against = f"those before it are ruled out, {against}"
         if answer.looked is None:
             unknown = "how much of larger classes the data rule out is not known"
             return f"{verdict}: {against}; {unknown}."
