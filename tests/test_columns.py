@@ -1,0 +1,257 @@
+"""Which columns a log needs: the mixture by brute force, its level, placebos, answers, policies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from occamrl.arrays import Ints
+from occamrl.evidence.columns import (
+    STRENGTHS,
+    Coded,
+    ColumnSearch,
+    Weighed,
+    count_earlier,
+    join_columns,
+    weigh_columns,
+)
+
+ALPHAS = (0.05, 0.5, 4.0, 64.0)
+
+
+def coded(values: Ints) -> Coded:
+    return Coded(np.asarray(values, np.int64), int(np.max(values)) + 1)
+
+
+def random_table(seed: int, rows: int, sizes: tuple[int, ...]) -> list[Coded]:
+    draw = np.random.default_rng(seed)
+    return [Coded(draw.integers(size, size=rows), size) for size in sizes]
+
+
+# The mixture --------------------------------------------------------------------------------------
+
+
+def frequency(
+    y: int, key: tuple[int, ...], earlier: list[tuple[tuple[int, ...], int]]
+) -> tuple[int, int]:
+    """Count earlier rows that agree on a key, and how many of them had the value y."""
+    agreeing = [value for other, value in earlier if other == key]
+    return len(agreeing), agreeing.count(y)
+
+
+def brute_force_quality(target: Coded, columns: list[Coded], path: tuple[int, ...]) -> float:
+    """Predict row by row, as the formulas say."""
+    K = target.size
+    rows = target.codes.size
+    logs = np.zeros(len(STRENGTHS) + 1 + len(ALPHAS))
+    for t in range(rows):
+        y = int(target.codes[t])
+        tables = []
+        for length in range(len(path) + 1):
+            keys = []
+            for s in range(t + 1):
+                keys.append(tuple(int(columns[i].codes[s]) for i in path[:length]))
+            earlier = [(keys[s], int(target.codes[s])) for s in range(t)]
+            tables.append(frequency(y, keys[t], earlier))
+        for which, a in enumerate(STRENGTHS):
+            p = (tables[0][1] + 0.5) / (tables[0][0] + 0.5 * K)
+            for agreeing, same in tables[1:]:
+                p = (same + a * p) / (agreeing + a)
+            logs[which] += math.log(p)
+        agreeing, same = tables[-1]
+        for which, alpha in enumerate((1.0 / K, *ALPHAS)):
+            logs[len(STRENGTHS) + which] += math.log((same + alpha) / (agreeing + K * alpha))
+    return float(np.logaddexp.reduce(logs) - math.log(logs.size))
+
+
+@given(seed=st.integers(0, 10**6), rows=st.integers(1, 25), size=st.integers(2, 4))
+@settings(max_examples=15, deadline=None)
+def test_the_mixture_is_that_of_predictions_row_by_row(seed: int, rows: int, size: int) -> None:
+    target, *columns = random_table(seed, rows, (size, 2, 3, 2))
+    search = ColumnSearch(target, columns, 2)
+    search.width = 10  # so that no path is left out
+    search.run()
+    total = []
+    for length in range(3):
+        paths = list(itertools.permutations(range(3), length))
+        for path in paths:
+            quality = brute_force_quality(target, columns, path)
+            assert search.predicted[path] == pytest.approx(quality, abs=1e-9)
+            total.append(quality - math.log(3 * len(paths)))
+    assert search.mixture() == pytest.approx(float(np.logaddexp.reduce(total)), abs=1e-9)
+
+
+def test_the_mixture_is_a_law_of_what_comes() -> None:
+    """Over all sequences of a length its probabilities add up to one."""
+    columns = random_table(3, 5, (2, 3))
+    total = 0.0
+    for values in itertools.product(range(2), repeat=5):
+        search = ColumnSearch(Coded(np.array(values), 2), columns, 2)
+        search.width = 10
+        search.run()
+        total += math.exp(search.mixture())
+    assert total == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_narrow_search_never_says_more_than_all_paths() -> None:
+    target, *columns = random_table(4, 60, (3, 2, 3, 2, 4))
+    mixtures = []
+    for width in (1, 2, 20):
+        search = ColumnSearch(target, columns, 3)
+        search.width = width
+        search.run()
+        mixtures.append(search.mixture())
+    assert mixtures[0] <= mixtures[1] <= mixtures[2]
+
+
+@given(values=st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_earlier_rows_are_counted(values: list[int]) -> None:
+    expected = [values[:t].count(value) for t, value in enumerate(values)]
+    assert count_earlier(coded(np.array(values))).tolist() == expected
+    wide = Coded(np.array(values) * 20_000, 100_001)
+    assert count_earlier(wide).tolist() == expected
+
+
+def test_joined_columns_tell_the_same_rows_apart() -> None:
+    columns = random_table(5, 300, (300, 300, 300))
+    context = Coded(np.zeros(300, np.int64), 1)
+    for column in columns:
+        context = join_columns(context, column)
+    tuples = list(zip(*(column.codes.tolist() for column in columns), strict=True))
+    assert len(set(context.codes.tolist())) == len(set(tuples))
+    assert context.codes.max() < context.size
+
+
+def test_the_likelihood_is_that_of_frequencies() -> None:
+    target, *columns = random_table(6, 80, (3, 2, 4))
+    expected = 0.0
+    keys = list(zip(columns[0].codes.tolist(), columns[1].codes.tolist(), strict=True))
+    for key, y in zip(keys, target.codes.tolist(), strict=True):
+        values = [v for k, v in zip(keys, target.codes.tolist(), strict=True) if k == key]
+        expected += math.log(values.count(y) / len(values))
+    assert ColumnSearch(target, columns, 2).likelihood((0, 1)) == pytest.approx(expected)
+
+
+def test_compatible_sets_are_those_that_brute_force_keeps() -> None:
+    target, *columns = random_table(7, 200, (2, 2, 3, 2, 2))
+    sometimes = target.codes & (np.arange(200) % 3 == 0)
+    target = Coded(columns[1].codes ^ sometimes, 2)
+    search = ColumnSearch(target, columns, 3)
+    least = search.likelihood((1,)) - 1.0
+    expected = set()
+    for length in range(4):
+        for chosen in itertools.combinations(range(4), length):
+            if search.likelihood(chosen) >= least:
+                expected.add(chosen)
+    assert set(search.compatible(3, least)) == expected
+    assert 0 < len(expected) < 15
+
+
+# Invariance ---------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=8, deadline=None)
+def test_other_names_of_values_change_nothing(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    target, *columns = random_table(seed, 120, (3, 3, 4, 2))
+    target = Coded((columns[0].codes + (draw.random(120) < 0.2)) % 3, 3)
+
+    def renamed(column: Coded) -> Coded:
+        return Coded(draw.permutation(column.size)[column.codes], column.size)
+
+    def weigh(target: Coded, columns: list[Coded]) -> Weighed:
+        return weigh_columns(
+            target,
+            columns,
+            maximum=2,
+            delta=0.05,
+            targets=2,
+            draw=np.random.default_rng(0),
+        )
+
+    one = weigh(target, columns)
+    two = weigh(renamed(target), [renamed(column) for column in columns])
+    assert two.mixture == pytest.approx(one.mixture)
+    assert (two.best, two.needed, two.likely) == (one.best, one.needed, one.likely)
+
+
+def test_a_shuffled_copy_of_a_needed_column_is_worse_and_one_of_a_useless_column_is_not() -> None:
+    draw = np.random.default_rng(8)
+    columns = random_table(8, 500, (3, 3))
+    target = Coded((columns[0].codes + (draw.random(500) < 0.1)) % 3, 3)
+    search = ColumnSearch(target, columns, 2)
+    search.run()
+    assert search.shuffled_gain(0, draw) > 100.0
+    assert abs(search.shuffled_gain(1, draw)) < 20.0
+
+
+def test_of_two_equal_columns_none_is_said_to_be_needed() -> None:
+    draw = np.random.default_rng(9)
+    (column,) = random_table(9, 600, (3,))
+    target = Coded((column.codes + (draw.random(600) < 0.1)) % 3, 3)
+    columns = [column, column, *random_table(10, 600, (2,))]
+    weighed = weigh_columns(target, columns, maximum=2, delta=0.05, targets=1, draw=draw)
+    assert weighed.needed == weighed.likely == ()
+    assert {0, 1} & set(weighed.best)
+
+
+def test_where_no_set_is_compatible_nothing_is_needed() -> None:
+    """Three columns matter, and only one may."""
+    columns = random_table(11, 2_000, (2, 2, 2))
+    target = Coded(sum((column.codes for column in columns), np.zeros(2_000, np.int64)) % 2, 2)
+    draw = np.random.default_rng(11)
+    weighed = weigh_columns(target, columns, maximum=3, delta=0.05, targets=1, draw=draw)
+    assert weighed.needed == (0, 1, 2)
+    search = ColumnSearch(target, columns, 1)
+    assert search.compatible(1, -1.0) == []
+
+
+# The level ----------------------------------------------------------------------------------------
+
+
+def excluded_ever(delta: float, runs: int, *, spoiled: bool) -> int:
+    """Count runs in which the true set is excluded at one of several times.
+
+    The control compares the likelihood of frequencies with one that has seen the data.
+    """
+    failures = 0
+    for seed in range(runs):
+        draw = np.random.default_rng([12, seed])
+        law = draw.dirichlet(np.full(3, 0.5), size=4)
+        x = draw.integers(4, size=150)
+        other = np.zeros(150, np.int64)
+        y = np.zeros(150, np.int64)
+        for t in range(150):
+            # the other column looks at what came, as an action would
+            other[t] = y[t - 1] if draw.random() < 0.8 else draw.integers(3)
+            y[t] = draw.choice(3, p=law[x[t]])
+        for rows in (20, 60, 150):
+            target = Coded(y[:rows], 3)
+            search = ColumnSearch(target, [Coded(x[:rows], 4), Coded(other[:rows], 3)], 2)
+            search.run()
+            mixture = search.mixture()
+            if spoiled:
+                mixture = search.likelihood((0, 1))
+            if search.likelihood((0,)) < mixture - math.log(1.0 / delta):
+                failures += 1
+                break
+    return failures
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.5])
+def test_the_true_set_is_excluded_with_probability_at_most_delta(delta: float) -> None:
+    runs = 60
+    failures = excluded_ever(delta, runs, spoiled=False)
+    assert binomtest(failures, runs, delta, alternative="greater").pvalue > 1e-4
+
+
+def test_the_level_test_sees_a_mixture_that_has_looked_at_the_data() -> None:
+    failures = excluded_ever(0.05, 60, spoiled=True)
+    assert binomtest(failures, 60, 0.05, alternative="greater").pvalue < 1e-6
