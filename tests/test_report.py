@@ -22,11 +22,12 @@ from matplotlib.figure import Figure
 
 import occamrl as orl
 from occamrl.answers.figures import Curve, class_rows, curve_of, draw_classes, draw_curves
-from occamrl.answers.html import csv_cell, table
+from occamrl.answers.html import table
 from occamrl.answers.page import write_page
 from occamrl.experiments.records import Records
 from occamrl.learners.fixed_policies import Optimal, UniformRandom
 from occamrl.logs.log import simulate_log
+from occamrl.naming import csv_cell
 from occamrl.report import data
 from occamrl.report.page import render_report, write_report
 from occamrl.report.plates import write_figures

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 import occamrl as orl  # whose names are imported when they are first used
+from occamrl.naming import printable
 
 if TYPE_CHECKING:
     from occamrl.envs.ladder_file import LadderSpec
@@ -153,11 +154,6 @@ def command(name: str = "", text: str | None = None) -> Callable[[Command], Comm
         return call
 
     return register
-
-
-def printable(text: object) -> str:
-    """Return text with everything that could steer a terminal made visible."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in str(text))
 
 
 def tell(*lines: str) -> None:

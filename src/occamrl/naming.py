@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,10 @@ import numpy as np
 from occamrl.errors import ParameterError
 
 _LISTED = 12  # names that a message lists
+LONGEST = 80  # characters of a name in a sentence
+# What a spreadsheet takes for a formula, and such a text that is marked as a text already.
+_FORMULA = r"'*[=+\-@\t\r\n]"
+FORMULA_MARK = f"^'({_FORMULA})"  # what it then begins with
 
 
 class Names(NamedTuple):
@@ -53,8 +58,8 @@ def labels_of(
     >>> labels_of(("stock", "order"), columns, 1)
     Labels(state=('stock',), action='order', step='step', episode='month')
     """
-    state: tuple[str, ...] = tuple(map(str, columns.get("state", ())))
-    action = "".join(map(str, columns.get("action", ())[:1]))
+    state: tuple[str, ...] = tuple(map(printable_name, columns.get("state", ())))
+    action = "".join(map(printable_name, columns.get("action", ())[:1]))
     if arguments and parts == 1 and arguments[0] not in _PLAIN:
         state = (arguments[0],)
     if arguments and arguments[1] not in _PLAIN:
@@ -112,7 +117,7 @@ def join_runs(names: Sequence[Hashable]) -> str:
     """Return names as text; whole numbers are sorted, and runs of them joined: "0 to 4, 7"."""
     whole = [name for name in names if type(name) is int]
     if len(whole) < len(names):
-        return ", ".join(map(str, names))
+        return ", ".join(map(printable_name, names))
     runs: list[list[int]] = []
     for number in sorted(whole):
         if runs and number == runs[-1][1] + 1:
@@ -152,7 +157,7 @@ def describe_states(names: Sequence[Hashable], labels: Sequence[str] = ()) -> st
     # groups with equal runs are named together
     fronts: dict[str, list[Hashable]] = {}
     for others, running in groups.items():
-        front = others[0] if len(others) == 1 else f"({', '.join(map(str, others))})"
+        front = others[0] if len(others) == 1 else spoken(others)
         fronts.setdefault(join_runs(running), []).append(front)
     begin = ""
     middle = ": "
@@ -184,5 +189,56 @@ def _running_part(names: Sequence[Hashable]) -> int | None:
 def spoken(name: Hashable) -> str:
     """Return what the user calls a state or an action, as a sentence says it."""
     if isinstance(name, tuple):
-        return f"({', '.join(map(str, name))})"
-    return str(name)
+        return f"({', '.join(map(printable_name, name))})"
+    return printable_name(name)
+
+
+def quoted(name: object) -> str:
+    """Return a name in quotes, as a sentence says it; a long one is shortened."""
+    return repr(_shortened(name, LONGEST)) if isinstance(name, str) else repr(name)
+
+
+# Names come from specs, logs and records, which may come from strangers: as text they steer no
+# terminal, end no line, and can be written in UTF-8.
+
+
+def printable(text: object, longest: int | None = None) -> str:
+    r"""Return a text in which everything that is no sign or space is written as an escape.
+
+    Of one longer than ``longest`` characters the beginning and the end are left.
+
+    >>> from occamrl.naming import printable
+    >>> printable("\x1b[2Jred\ud800"), printable("a" * 5_000 + "z", longest=8)
+    ('\\x1b[2Jred\\ud800', 'aaaaa…az')
+    """
+    signs = str(text)
+    if not signs.isprintable():
+        signs = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in signs)
+    return _shortened(signs, longest)
+
+
+def printable_name(name: object) -> str:
+    """Return a name as a sentence says it."""
+    return printable(name, LONGEST)
+
+
+def _shortened(text: str, longest: int | None) -> str:
+    if longest is None or len(text) <= longest:
+        return text
+    end = longest // 4
+    return f"{text[: longest - end - 1]}…{text[-end:]}"
+
+
+def csv_cell(cell: object) -> object:
+    """Return a cell of a CSV file; a text that a spreadsheet would run is marked as a text.
+
+    The apostrophe in front of it is taken away where a CSV file is read.
+
+    >>> from occamrl.naming import csv_cell
+    >>> csv_cell("=1+1"), csv_cell("'=1+1"), csv_cell(-1.5), csv_cell("don't")
+    ("'=1+1", "''=1+1", -1.5, "don't")
+    """
+    if not isinstance(cell, str):
+        return cell
+    text = cell.encode("utf-8", "backslashreplace").decode()  # half a pair of a surrogate
+    return f"'{text}" if re.match(_FORMULA, text) else text

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from occamrl.arrays import Bools, Ints
 from occamrl.errors import ParameterError, ShapeError, require_integer
 from occamrl.files import write_whole
-from occamrl.naming import Labels, describe_states, spoken
+from occamrl.naming import Labels, csv_cell, describe_states, printable_name, spoken
 from occamrl.protocols import Known
 
 PLAIN = Labels()
@@ -141,7 +141,7 @@ class Policy:
         text = describe_states([self.known.state_name(s) for s in states], labels)
         if len(text) <= _LONG:
             return text
-        begin = text[: text.rindex(" ", 0, _LONG)].rstrip(";:,")
+        begin = text[:_LONG].rpartition(" ")[0].rstrip(";:,")
         return f"{begin} ... ({len(states):,} states)"
 
     @cached_property
@@ -158,7 +158,7 @@ class Policy:
                 title = self.labels.action or "action"
                 if len(self.stretches) > 1:
                     title = stretch.called(self.labels.step)
-                row[title] = "" if a < 0 else str(self.known.action_name(a))
+                row[title] = "" if a < 0 else spoken(self.known.action_name(a))
             rows.append(row)
         return rows
 
@@ -166,7 +166,7 @@ class Policy:
         """Return an action as a sentence says it: "order 6"; a word stays as it is."""
         name = self.known.action_name(a)
         if isinstance(name, str):
-            return name
+            return printable_name(name)
         return f"{self.labels.action or 'action'} {spoken(name)}"
 
     @property
@@ -222,14 +222,16 @@ class Policy:
         """Write a row for each state and stretch of steps with equal actions.
 
         Columns are first and last step, counted from 1, the parts of a state, and the action, by
-        the user's names where these are known.
+        the user's names where these are known. A text that a spreadsheet would take for a formula
+        has an apostrophe in front, which ``read_log`` takes away.
         """
         rows = self.to_rows()
         columns = dict.fromkeys(itertools.chain.from_iterable(rows))
         text = io.StringIO()
-        writer = csv.DictWriter(text, list(columns))
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(text)
+        writer.writerow(map(csv_cell, columns))
+        for row in rows:
+            writer.writerow([csv_cell(row.get(column, "")) for column in columns])
         write_whole(Path(path), text.getvalue().encode())
 
     def to_json(self, path: str | Path) -> None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from occamrl.naming import printable_name
+
 FIRST_AFTER = 1.0  # seconds until a job says anything, unless it is asked to
 TERMINAL_EVERY = 0.2  # seconds between two messages on a terminal,
 PLAIN_EVERY = 10.0  # and elsewhere
@@ -30,7 +32,7 @@ class Progress:
     def __init__(
         self, label: str, total: int | None, show: bool | None, unit: str = "episodes"
     ) -> None:
-        self.label = label
+        self.label = printable_name(label)
         self.total = total
         self.show = show
         self.unit = unit

@@ -1,3 +1,6 @@
 from typing import Any
 
+from pyarrow import Array
+
+def replace_substring_regex(strings: Array, pattern: str, replacement: str) -> Array: ...
 def run_end_encode(array: Any) -> Any: ...

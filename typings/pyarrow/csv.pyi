@@ -15,6 +15,9 @@ class ReadOptions:
         column_names: Sequence[str] | None = None,
     ) -> None: ...
 
+class ParseOptions:
+    def __init__(self, *, newlines_in_values: bool | None = None) -> None: ...
+
 class ConvertOptions:
     def __init__(
         self,
@@ -33,5 +36,6 @@ class CSVStreamingReader:
 def open_csv(
     input_file: str | PathLike[str],
     read_options: ReadOptions | None = None,
+    parse_options: ParseOptions | None = None,
     convert_options: ConvertOptions | None = None,
 ) -> CSVStreamingReader: ...

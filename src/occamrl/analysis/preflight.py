@@ -52,6 +52,7 @@ from occamrl.logs.log import Log
 from occamrl.models.families import level
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder, spread_points
+from occamrl.naming import quoted
 from occamrl.protocols import MOST_EPISODES, Flow, Known, Learner
 from occamrl.running.flow import simulate
 from occamrl.selectors.arl_gen import ARLGen
@@ -167,14 +168,14 @@ class Preflight:
     def __str__(self) -> str:
         noun = "model" if self.ladder.finite else "parameter"
         sizes = zip(self.ladder.names, self.ladder.sizes, strict=True)
-        classes = listed([f"{name!r} ({count_of(size, noun)})" for name, size in sizes])
+        classes = listed([f"{quoted(name)} ({count_of(size, noun)})" for name, size in sizes])
         run = f"{_rounded(self.episodes)}, judged by {self.evidence}, delta {self.delta:g}"
         lines = [f"{classes}: {run}"]
         for name, episodes in zip(self.ladder.names, self.rejection, strict=False):
             when = "is never rejected"
             if math.isfinite(episodes):
                 when = f"is rejected after about {_rounded(episodes)}"
-            lines.append(f"  {name!r}, if wrong, {when} by playing it")
+            lines.append(f"  {quoted(name)}, if wrong, {when} by playing it")
         lines += self._lines_of_pairs()
         if math.isfinite(self.grid_episodes):
             when = f"after about {_rounded(self.grid_episodes)}"

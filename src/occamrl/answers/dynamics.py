@@ -21,6 +21,7 @@ from occamrl.answers.wording import (
 from occamrl.evidence.regression import RegressionEvidence, RegressionState
 from occamrl.evidence.regression_report import Hint, LaterErrors, Quality, hints_of, quality_of
 from occamrl.models.dynamics import GreyBox, Rival
+from occamrl.naming import quoted
 
 if TYPE_CHECKING:
     from occamrl.answers.answer import Answer
@@ -49,11 +50,11 @@ def dynamics_headline(answer: Answer) -> str:
         return "None of your classes explains the data."
     if _is_rival(answer):
         if answer.chosen == 1:
-            return f"{answer.model!r} comes first, and no test rules it out."
-        return f"Every class before {answer.model!r} is ruled out; no test rules that out."
+            return f"{quoted(answer.model)} comes first, and no test rules it out."
+        return f"Every class before {quoted(answer.model)} is ruled out; no test rules that out."
     if answer.status == "not enough data":
         return f"The data are not enough to tell ({count_of(answer.steps, 'step')})."
-    return f"{answer.model!r} is enough so far, where the data have been."
+    return f"{quoted(answer.model)} is enough so far, where the data have been."
 
 
 def dynamics_sentences(answer: Answer) -> list[Sentence]:
@@ -79,15 +80,16 @@ def _which(answer: Answer) -> list[str]:
     names = answer.ladder.names
     where = f"where the data have been: {_visited(answer)} ({count_of(answer.steps, 'step')})"
     if answer.misspecified:
-        texts = [f"None of your classes explains the data: even {names[-1]!r} is ruled out."]
+        texts = [f"None of your classes explains the data: even {quoted(names[-1])} is ruled out."]
     elif _is_rival(answer):
-        texts = [f"{answer.model!r} is left, {where}. No test rules it out, and it has no form."]
+        name = quoted(answer.model)
+        texts = [f"{name} is left, {where}. No test rules it out, and it has no form."]
     elif answer.status == "not enough data":
-        simplest = f"{answer.model!r} is the simplest class that is left"
-        looked = f"less than half of what {answer.next_class!r} adds is ruled out"
+        simplest = f"{quoted(answer.model)} is the simplest class that is left"
+        looked = f"less than half of what {quoted(answer.next_class)} adds is ruled out"
         texts = [f"The data are not enough to tell: {simplest}, and {looked}, {where}."]
     else:
-        texts = [f"{answer.model!r} is enough so far, {where}."]
+        texts = [f"{quoted(answer.model)} is enough so far, {where}."]
     texts += [*_parameters(answer), *_flat(answer), *_ruled_out(answer)]
     return texts
 
@@ -147,7 +149,7 @@ def _ruled_out(answer: Answer) -> list[str]:
         when = judgement.rejected_after[m]
         if when is None:
             continue
-        text = f"{name!r} was ruled out after {count_of(when, 'step')}"
+        text = f"{quoted(name)} was ruled out after {count_of(when, 'step')}"
         if isinstance(weigher.ladder.classes[m], GreyBox) and judgement.search is not None:
             text += ", as far as parameters were searched"
         texts.append(f"{text}.")
@@ -164,7 +166,9 @@ def _errors(answer: Answer) -> list[str]:
     weigher, _ = _weigher(answer)
     chosen = quality.classes[answer.chosen - 1]
     one = _amounts(weigher, chosen.one)
-    text = f"Fitted to the first {quality.fitted:,} steps, {chosen.name!r} predicts the other "
+    text = (
+        f"Fitted to the first {quality.fitted:,} steps, {quoted(chosen.name)} predicts the other "
+    )
     text += f"{quality.predicted:,} with errors (root mean square) of {one} one step ahead"
     if quality.ahead:
         text += f", and of {_amounts(weigher, chosen.far)} {quality.ahead} steps ahead"
@@ -214,13 +218,14 @@ def _rivals(answer: Answer, quality: Quality) -> list[str]:
     for kind, errors in zip(weigher.ladder.classes, quality.classes, strict=True):
         if not isinstance(kind, Rival) or errors.name == answer.model:
             continue
+        name = quoted(errors.name)
         if errors.gain > 0.0 and errors.surely:
             share = f"{100.0 * errors.gain:.2g} %"
-            texts.append(f"{errors.name!r} predicts them better: squared errors are {share} less.")
+            texts.append(f"{name} predicts them better: squared errors are {share} less.")
         elif errors.gain < 0.0 and errors.surely:
-            texts.append(f"{errors.name!r} predicts them worse: it gains nothing there.")
+            texts.append(f"{name} predicts them worse: it gains nothing there.")
         else:
-            texts.append(f"{errors.name!r} predicts them neither clearly better nor worse.")
+            texts.append(f"{name} predicts them neither clearly better nor worse.")
     return texts
 
 

@@ -8,9 +8,11 @@ regret has a curve too. Files carry no date: equal data, equal files.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -19,6 +21,7 @@ import numpy as np
 from occamrl.answers.wording import format_number
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.intervals import FEWEST, interval
+from occamrl.naming import printable
 from occamrl.protocols import Floats, Ints
 
 if TYPE_CHECKING:
@@ -87,11 +90,20 @@ def look(i: int) -> Style:
 
 
 def text_of(name: object) -> str:
-    """Return a name as a figure shows it: shortened, with dollar signs that begin no formula."""
-    text = str(name)
-    if len(text) > LONGEST_NAME:
-        text = text[: LONGEST_NAME - 1] + "…"
-    return text.replace("$", r"\$")
+    """Return a name as a figure shows it: shortened, with dollar signs that begin no formula.
+
+    A label that begins with an underscore would be left out of a legend.
+    """
+    text = printable(name, LONGEST_NAME).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
+@contextlib.contextmanager
+def quiet_glyphs() -> Iterator[None]:
+    """Draw a name with characters that Matplotlib's font lacks, as boxes, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        yield
 
 
 def axes_or_new(axes: Axes | None) -> Axes:
@@ -448,5 +460,5 @@ def draw_worth(amounts: Mapping[str, tuple[float, float, float]], unit: str, axe
     axes.set_ylim(len(names) - 0.4, -0.7)
     axes.margins(x=0.12)
     axes.locator_params(axis="x", nbins=5)
-    axes.set_xlabel(f"per episode, {unit}" if unit else "per episode")
+    axes.set_xlabel(f"per episode, {text_of(unit)}" if unit else "per episode")
     return axes

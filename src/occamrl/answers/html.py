@@ -18,6 +18,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from occamrl.answers.tables import shown
+from occamrl.naming import csv_cell, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +82,7 @@ def render_page(title: str, sections: Mapping[str, str], head: str = "") -> str:
     for i, (name, content) in enumerate(sections.items()):
         contents.append(element("li", element("a", name, href=f"#s{i}")))
         main.append(element("section", element("h2", name), Markup(content), id=f"s{i}"))
-    return _PAGE.format(
+    page = _PAGE.format(
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
         title=html.escape(title),
@@ -90,6 +91,8 @@ def render_page(title: str, sections: Mapping[str, str], head: str = "") -> str:
         contents=join(contents),
         main=join(main),
     )
+    # names are in headings, sentences, labels and the spec
+    return "\n".join(map(printable, page.split("\n")))
 
 
 def paragraphs(*lines: str) -> Markup:
@@ -125,17 +128,20 @@ def table(
 
 def cell_text(value: object) -> str:
     """Return a value as a cell shows it; what is HTML already stays it."""
-    return value if isinstance(value, str) else shown(value)
+    return value if isinstance(value, Markup) else shown(value)
 
 
 def picture(draw: Callable[[Axes], object], label: str, height: float = 3.4) -> Markup:
     """Return what ``draw`` draws on axes as a figure of the page."""
     from matplotlib.figure import Figure
 
+    from occamrl.answers.figures import quiet_glyphs
+
     figure = Figure(figsize=(5.4, height))  # small, so that its letters can be read on a phone
-    draw(figure.subplots())
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=150, bbox_inches="tight")
+    with quiet_glyphs():
+        draw(figure.subplots())
+        figure.savefig(file, format="png", dpi=150, bbox_inches="tight")
     return element("figure", image("png", file.getvalue(), label))
 
 
@@ -157,10 +163,3 @@ def csv_link(name: str, rows: Sequence[Mapping[str, object]]) -> Markup:
         return paragraphs(f"CSV, {name}: too much for a page; occamrl.load(FOLDER).table has it.")
     href = f"data:text/csv;charset=utf-8,{address}"
     return element("a", f"CSV: {name}", download=f"{name}.csv", href=href)
-
-
-def csv_cell(cell: object) -> object:
-    """Return a cell; a name that a spreadsheet would take for a formula is marked as text."""
-    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
-        return f"'{cell}"
-    return cell

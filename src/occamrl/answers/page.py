@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from occamrl.answers.answer import Answer
 from occamrl.answers.figures import ROW, class_rows, draw_classes, draw_worth
 from occamrl.answers.html import Markup, element, join, paragraphs, picture, render_page, table
-from occamrl.answers.wording import QUESTIONS, count_of, format_number, places_of, times
+from occamrl.answers.wording import QUESTIONS, count_of, format_number, places_of, times, unit_of
 from occamrl.errors import OccamRLError, as_path
 from occamrl.files import make_folder, write_whole
 from occamrl.models.model import ELSEWHERE
-from occamrl.naming import spoken
+from occamrl.naming import quoted, spoken
 from occamrl.protocols import Interval
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ def _worth_section(answer: Answer) -> str:
     if answer.today_worth is not None:
         worth["today, by the log"] = answer.today_worth
     for name, policy in answer.simple_policies.items():
-        worth[f"best of {name!r}"] = answer.worth_of(policy)
-    unit = answer.known.unit_name
+        worth[f"best of {quoted(name)}"] = answer.worth_of(policy)
+    unit = unit_of(answer)
 
     def draw(axes: Axes) -> None:
         draw_worth(worth, unit, axes)
@@ -217,7 +217,7 @@ def _misfit_section(answer: Answer) -> str:
         row = {}
         for name, value in misfit.items():
             if name != "nats":
-                row[name] = spoken(value) if isinstance(value, tuple) else value
+                row[name] = spoken(value) if isinstance(value, (tuple, str)) else value
         rows.append(row)
     return table(rows)
 

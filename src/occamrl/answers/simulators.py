@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from occamrl.answers.answer import Answer
-from occamrl.answers.figures import axes_or_new
+from occamrl.answers.figures import axes_or_new, text_of
 from occamrl.answers.html import paragraphs, picture, table
 from occamrl.answers.wording import misfit_sentence, times
 from occamrl.errors import NotAvailable
@@ -68,7 +68,7 @@ def draw_predictions(answer: Answer, axes: Axes | None = None) -> Axes:
         )
     labels = ["observed", "predicted"]
     axes.legend([points[0], band], labels, fontsize="small", loc="upper right", ncols=2)
-    axes.set_yticks(np.arange(len(names)) + 0.4, [*reversed(names)])
+    axes.set_yticks(np.arange(len(names)) + 0.4, [text_of(name) for name in reversed(names)])
     axes.set(xlabel="step of the last episode", ylim=(-0.05, len(names) + 0.5))
     return axes
 
@@ -105,7 +105,7 @@ def draw_misfit(answer: Answer, axes: Axes | None = None) -> Axes:
         feature[order], learned - error, learned + error, alpha=0.3, color=line.get_color()
     )
     name = weigher.system.coordinates[coordinate]
-    axes.set(xlabel=label, ylabel=f"{name}: observed - predicted")
+    axes.set(xlabel=text_of(label), ylabel=f"{text_of(name)}: observed - predicted")
     axes.legend(fontsize="small")
     return axes
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from occamrl.errors import ParameterError
+from occamrl.naming import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,14 +58,15 @@ def shown(value: object) -> str:
         return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
     if type(value) is int:
         return f"{value:,}"
-    return "" if value is None else str(value)
+    return "" if value is None else printable(value)
 
 
 def text_table(rows: Sequence[Mapping[str, object]]) -> str:
     """Return rows as text in columns that fit a screen; of many rows the first."""
     columns = []
     for name, example in rows[0].items():
-        column = [name, *(shown(row[name])[:_WIDEST] for row in rows[:_MOST_ROWS])]
+        cells = [shown(row[name])[:_WIDEST] for row in rows[:_MOST_ROWS]]
+        column = [printable(name, _WIDEST), *cells]
         width = max(map(len, column))
         align = str.rjust if isinstance(example, (int, float)) else str.ljust
         columns.append([align(text, width) for text in column])

@@ -13,6 +13,7 @@ import numpy as np
 from occamrl.answers.answer import stretch_begin
 from occamrl.answers.wording import count_of, lines_of, listed, position, which_model
 from occamrl.errors import OccamRLError
+from occamrl.naming import printable, printable_name, quoted
 from occamrl.protocols import System
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Verdict(dict[str, Any]):
     @cached_property
     def sentences(self) -> tuple[str, ...]:
         """The verdict for a person to read; ranges are searched for when it is asked for."""
-        return tuple(self._say(self))
+        return tuple(printable(sentence) for sentence in self._say(self))
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
@@ -47,6 +48,11 @@ class Verdict(dict[str, Any]):
 def parameter_of(result: Result, name: str) -> Any:
     """Return a parameter of the agent; None where a learner, which may be a user's, has none."""
     return getattr(result.agent, name, None)
+
+
+def agent_of(result: Result) -> str:
+    """Return the label of the agent, as a sentence says it."""
+    return printable_name(result.label)
 
 
 def verdict_of(result: Result) -> Verdict:
@@ -72,7 +78,7 @@ def _said(result: Result, verdict: Verdict, rows: Sequence[Row]) -> list[str]:
     elif "plays" in verdict and parameter_of(result, "bases") is not None:
         sentences = turns(result, verdict["plays"])
     elif "norm_bound" not in verdict:
-        sentences = [f"{result.label} reports no choice among models."]
+        sentences = [f"{agent_of(result)} reports no choice among models."]
     if "norm_bound" in verdict:
         sentences.append(norm_sentence(result, verdict))
     return [*sentences, earned(result)]
@@ -83,7 +89,7 @@ def controlled(result: Result) -> Verdict:
     try:
         answer = result.answer
     except OccamRLError:  # it selects nothing
-        return Verdict({}, lambda _: [f"{result.label} reports no choice among models."])
+        return Verdict({}, lambda _: [f"{agent_of(result)} reports no choice among models."])
     judgement = answer.judgement
     facts = {
         "names": list(answer.ladder.names),
@@ -112,7 +118,7 @@ def _what_was_chosen(result: Result, verdict: Verdict, rows: Sequence[Row]) -> l
     features = parameter_of(result, "features")
     if isinstance(chosen, list) and features is not None:
         return _chosen_features(result, verdict, features.dimension, begin)
-    return [f"{result.label} uses {chosen!r}, {stretch(begin, result)}."]
+    return [f"{agent_of(result)} uses {chosen!r}, {stretch(begin, result)}."]
 
 
 def _chosen_features(result: Result, verdict: Verdict, dimension: int, begin: int) -> list[str]:
@@ -120,10 +126,10 @@ def _chosen_features(result: Result, verdict: Verdict, dimension: int, begin: in
     chosen = verdict["chosen"]
     when = stretch(begin, result)
     if len(chosen) == dimension:
-        every = f"{result.label} uses all {dimension} features, {when}"
+        every = f"{agent_of(result)} uses all {dimension} features, {when}"
         return [f"{every}: nothing shows so far that it can do without one."]
     named = listed([str(j) for j in chosen])
-    which = f"{result.label} uses {len(chosen)} of {dimension} features, {named}, {when}."
+    which = f"{agent_of(result)} uses {len(chosen)} of {dimension} features, {named}, {when}."
     because = "The others are not proved to be zero, but too small to matter for the fit so far."
     return [which, verdict.get("because", because)]
 
@@ -183,9 +189,12 @@ def chosen_class(
     m = int(facts["chosen"])
     which = f"class {m}"
     if 1 <= m <= len(names):
-        which = f"{names[m - 1]!r} ({position(m, len(names))})"
+        which = f"{quoted(names[m - 1])} ({position(m, len(names))})"
     because = [str(facts["because"])] if "because" in facts else []
-    sentences = [f"{result.label} uses {which}, {stretch(facts['since'], result)}.", *because]
+    sentences = [
+        f"{agent_of(result)} uses {which}, {stretch(facts['since'], result)}.",
+        *because,
+    ]
     if not {"statistics", "threshold"} <= facts.keys():
         return sentences
     if facts.get("misspecified", False):
@@ -206,7 +215,7 @@ def _when_ruled_out(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
         for row in rows:
             if row.get("chosen", 0) <= m:
                 ends.append(row["first"] + row["episodes"] - 1)
-        by_date.setdefault(max(ends, default=0), []).append(repr(name))
+        by_date.setdefault(max(ends, default=0), []).append(quoted(name))
     sentences = []
     for date, group in sorted(by_date.items()):
         verb = "was" if len(group) == 1 else "were"
@@ -230,7 +239,7 @@ def earned(result: Result) -> str:
     """Return what the run earned lately, and its regret if that is known."""
     episodes = result.total_episodes
     n = max(1, episodes // 10)
-    unit = f" {result.known.unit_name}".rstrip()
+    unit = f" {printable_name(result.known.unit_name)}".rstrip()
     mean = (result.return_at(episodes) - result.return_at(episodes - n)) / n
     text = f"The last episode earned {mean:,.4g}{unit}"
     if n > 1:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from occamrl.evidence.simulator_worlds import unseen
-from occamrl.naming import describe_states, spoken
+from occamrl.naming import describe_states, printable, printable_name, quoted, spoken
 from occamrl.protocols import (
     DoubtfulPair,
     ErrorMisfit,
@@ -61,6 +61,10 @@ class Sentence(NamedTuple):
 
     kind: Kind
     text: str
+
+    def printable(self) -> Sentence:
+        """Return it without anything that steers a terminal, whatever names are in it."""
+        return self._replace(text=printable(self.text))
 
     def __str__(self) -> str:
         if self.kind in ("next", "what to do"):
@@ -192,6 +196,10 @@ def times(nats: float) -> str:
 
 def sentences_of(answer: Answer) -> list[Sentence]:
     """Return the answer for a person to read, in the order in which it is printed."""
+    return [sentence.printable() for sentence in _sentences(answer)]
+
+
+def _sentences(answer: Answer) -> list[Sentence]:
     if not answer.steps:
         return [Sentence("which", "Nothing has been observed yet.")]
     if answer.ladder.kind == "dynamics":
@@ -221,6 +229,10 @@ def lines_of(answer: Answer) -> list[str]:
 
 def headline(answer: Answer) -> str:
     """Return the answer in one sentence."""
+    return printable(_headline(answer))
+
+
+def _headline(answer: Answer) -> str:
     if answer.ladder.kind == "dynamics":
         from occamrl.answers.dynamics import dynamics_headline  # which speaks in sentences, too
 
@@ -252,14 +264,19 @@ def _nouns(answer: Answer) -> str:
 # Money --------------------------------------------------------------------------------------------
 
 
+def unit_of(answer: Answer) -> str:
+    """Return what amounts are counted in, as a sentence says it."""
+    return printable_name(answer.known.unit_name)
+
+
 def money(answer: Answer, amount: float) -> str:
     """Return an amount in the user's unit."""
-    return f"{format_number(amount)} {answer.known.unit_name}".rstrip()
+    return f"{format_number(amount)} {unit_of(answer)}".rstrip()
 
 
 def money_range(answer: Answer, amount: Interval) -> str:
     """Return an amount with its range."""
-    unit = answer.known.unit_name
+    unit = unit_of(answer)
     if math.isnan(amount.low):
         return f"{money(answer, amount.value)} (no range: no model fits)"
     places = places_of(amount)
@@ -319,7 +336,7 @@ def which_model(answer: Answer) -> list[Sentence]:
 
 def _verdict(answer: Answer) -> str:
     """Return what the data say of the class chosen, without a full stop."""
-    name = repr(answer.model)
+    name = quoted(answer.model)
     if answer.status == "at least":
         return f"At least {name} is needed"
     if answer.status == "enough so far":
@@ -339,11 +356,11 @@ def _which(answer: Answer) -> str:
     noun = "class" if answer.ladder.kind == "simulators" else "model"
     where = position(answer.chosen, len(names), noun)
     verdict = _verdict(answer)
-    name = repr(answer.model)
+    name = quoted(answer.model)
     if answer.status == "not enough data":
         if len(names) == 1:
             return f"{verdict}: they rule out hardly anything that {name}, {where}, allows."
-        looked = f"less than half of what {answer.next_class!r} adds is ruled out"
+        looked = f"less than half of what {quoted(answer.next_class)} adds is ruled out"
         simplest = f"{name} ({where}) is the simplest {noun} that is left"
         return f"{verdict}: {simplest}, and {looked}."
     verdict = f"{verdict} ({where})"
@@ -356,7 +373,7 @@ def _which(answer: Answer) -> str:
             return f"{verdict}: {against}; {unknown}."
         return (
             f"{verdict}: {against}, and the data rule out at least half of what "
-            f"{answer.next_class!r} adds."
+            f"{quoted(answer.next_class)} adds."
         )
     if len(names) == 1:
         return f"{verdict}."
@@ -389,7 +406,7 @@ def _parameters(answer: Answer) -> list[str]:
         values.append(f"{name} is {format_pieces(parameter)}")
     if not values:
         return []
-    return [f"If {answer.model!r} is right, {listed(values)}."]
+    return [f"If {quoted(answer.model)} is right, {listed(values)}."]
 
 
 def _how_much_more(answer: Answer) -> list[str]:
@@ -412,13 +429,14 @@ def _how_much_more(answer: Answer) -> list[str]:
 def _no_model_fits(answer: Answer) -> list[str]:
     names = answer.ladder.names
     nouns = _nouns(answer)
-    texts = [f"None of your {nouns} fits the data: even {names[-1]!r} is ruled out."]
+    texts = [f"None of your {nouns} fits the data: even {quoted(names[-1])} is ruled out."]
     if not answer.ladder.nested:
         texts = [f"None of your {nouns} fits the data: all are ruled out."]
     judgement = answer.judgement
     if judgement.blends:
         blended = names[judgement.blends[0] - 1]
-        texts.append(f"Blends of the {blended!r} models fit: the truth lies between your values.")
+        fit = f"Blends of the {quoted(blended)} models fit"
+        texts.append(f"{fit}: the truth lies between your values.")
     if judgement.novel:
         verb = "is a transition" if judgement.novel == 1 else "are transitions"
         steps = f"{count_of(judgement.novel, 'step')} {verb} that every model calls impossible."
@@ -515,7 +533,7 @@ def _ruled_out(answer: Answer) -> list[str]:
     texts = []
     for name, (when, worse) in answer.ruled_out.items():
         after = "" if when is None else f" after {count_of(when, answer.counted_in)}"
-        texts.append(f"{name!r} was ruled out{after}: {_why_ruled_out(answer, worse)}.")
+        texts.append(f"{quoted(name)} was ruled out{after}: {_why_ruled_out(answer, worse)}.")
     return texts
 
 
@@ -567,7 +585,7 @@ def does_it_matter(answer: Answer) -> list[Sentence]:
             outcome = "It earns about as much as today's."
         texts += [outcome, *_log_and_models(answer)]
     for name, loss in answer.price_of_simplicity.items():
-        texts.append(f"The best policy of {name!r} would {_loss(answer, loss)}.")
+        texts.append(f"The best policy of {quoted(name)} would {_loss(answer, loss)}.")
     return [Sentence("matter", text) for text in texts]
 
 
@@ -805,6 +823,7 @@ def questions_of(answer: Answer) -> dict[str, list[str]]:
             *what_was_earned(answer),
             *what_was_assumed(answer),
         ]
+        sentences = [sentence.printable() for sentence in sentences]
     else:
         sentences = list(answer.said)
     asked: dict[str, list[str]] = {}
@@ -842,7 +861,7 @@ def simulated(answer: Answer) -> list[Sentence]:
     rare = f"fewer than {100.0 * unseen(answer.runs):.2g} % of episodes"
     sentences.append(Sentence("worth", f"{rests}: what happens in {rare} may not be among them."))
     for name, price in answer.price_of_simplicity.items():
-        loss = f"Planning with {name!r} alone would {_loss(answer, price)}."
+        loss = f"Planning with {quoted(name)} alone would {_loss(answer, price)}."
         sentences.append(Sentence("matter", loss))
     return sentences
 

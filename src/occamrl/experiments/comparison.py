@@ -33,6 +33,7 @@ from occamrl.experiments.pool import Event, Listener, Pool, follow, require_work
 from occamrl.experiments.records import locked
 from occamrl.experiments.tables import Differences, Runs, Tables, differences_of, tests_of
 from occamrl.files import Entry, make_folder
+from occamrl.naming import printable_name
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Learner, Problem
 from occamrl.running.result import Result
@@ -103,7 +104,8 @@ class Comparison(Tables):
 
     def __str__(self) -> str:
         first = next(iter(self.results.values()))
-        head = f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds"
+        sizes = f"{first[0].total_episodes:,} episodes, {len(first)} seeds"
+        head = f"{printable_name(self.problem)}: {sizes}"
         return f"{head}\n{self._text()}"
 
     __repr__ = __str__

@@ -32,6 +32,7 @@ from occamrl.addresses import generator
 from occamrl.answers.tables import Row, frame_of, table_of_rows, text_table
 from occamrl.arrays import Floats
 from occamrl.errors import require_choice, require_number
+from occamrl.naming import printable_name
 
 Method = Literal["fixed", "sequential"]
 _EXACT = 14  # seeds up to which all signs are tried
@@ -88,12 +89,13 @@ class PairTests(tuple[Pair, ...]):
             )
         for pair in self:
             if pair.differ:
-                less, more = (pair.first, pair.second)
+                less, more = (printable_name(pair.first), printable_name(pair.second))
                 if pair.mean > 0.0:
                     less, more = more, less
                 said.append(f"{less} has less regret than {more} (p = {pair.p:.2g}).")
         if self.equal:
-            names = "; ".join(f"{one} and {other}" for one, other in self.equal)
+            pairs = [" and ".join(map(printable_name, pair)) for pair in self.equal]
+            names = "; ".join(pairs)
             said.append(f"Not told apart: {names}.")
         return tuple(said)
 

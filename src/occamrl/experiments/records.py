@@ -26,6 +26,7 @@ from occamrl.errors import CheckpointError, FolderInUse, RecordError, StorageErr
 from occamrl.experiments.pair_tests import Method, PairTests
 from occamrl.experiments.tables import Differences, Kept, Runs, Tables, differences_of, tests_of
 from occamrl.files import PARTIAL, Entry, make_folder, names_in
+from occamrl.naming import printable_name
 from occamrl.running.storage import canonical, read_document, read_sealed, sha256, write_sealed
 
 if TYPE_CHECKING:
@@ -364,7 +365,8 @@ class Records(Tables):
         return runs
 
     def __str__(self) -> str:
-        text = f"{self.name}: {len(self.cells):,} of {self.total:,} cells are finished"
+        done = f"{len(self.cells):,} of {self.total:,} cells are finished"
+        text = f"{printable_name(self.name)}: {done}"
         for name, count in self._others.items():
             if count:
                 text += f", {count:,} {name}"

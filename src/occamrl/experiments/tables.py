@@ -17,6 +17,7 @@ from occamrl.answers.tables import Row, frame_of, table_of_rows, text_table
 from occamrl.errors import ParameterError, require_integer
 from occamrl.experiments.pair_tests import Method, PairTests, pair_tests
 from occamrl.intervals import interval
+from occamrl.naming import printable_name
 from occamrl.protocols import Floats
 from occamrl.running.result import Result, sum_of_pieces
 
@@ -32,10 +33,18 @@ _LATEX = str.maketrans(
     {
         **{char: f"\\{char}" for char in "&%$#_{}"},
         "~": r"\textasciitilde{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
         "^": r"\textasciicircum{}",
         "\\": r"\textbackslash{}",
     }
 )
+
+
+def latex_text(name: object) -> str:
+    """Return a name as LaTeX prints it."""
+    return printable_name(name).translate(_LATEX)
 
 
 class Kept(NamedTuple):
@@ -77,7 +86,7 @@ class Differences(list[Row]):
         lines = []
         for row in self:
             ends = interval_text(row["low"], row["high"], digits)
-            name = f"{row['agent']} - {row['baseline']}"
+            name = f"{latex_text(row['agent'])} - {latex_text(row['baseline'])}"
             lines.append([name, str(row["seeds"]), figure(row["mean"], digits), ends])
         header = ["agents", "seeds", "difference", r"95\,\% interval"]
         return latex_table("lrrr", header, [lines])
@@ -218,11 +227,11 @@ class Tables(ABC):
                 if row["agent"] in best:
                     regret = rf"\textbf{{{regret}}}"
                 ends = interval_text(row["low"], row["high"], digits)
-                name = row["agent"].translate(_LATEX)
+                name = latex_text(row["agent"])
                 cells = [name, regret, ends, figure(row["worst"], digits)]
                 # the name of a problem stands beside its first agent only
                 if several:
-                    cells.insert(0, "" if lines else problem.translate(_LATEX))
+                    cells.insert(0, "" if lines else latex_text(problem))
                 lines.append(cells)
             groups.append(lines)
         return latex_table("llrrr" if several else "lrrr", header, groups)

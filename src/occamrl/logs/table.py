@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError
+from occamrl.naming import FORMULA_MARK
 from occamrl.protocols import Floats, Ints
 
 if TYPE_CHECKING:
@@ -368,6 +369,13 @@ def _csv_header(path: Path) -> list[str]:
     return [name.strip() for name in next(csv.reader([line]), [])]
 
 
+def _plain_texts(column: pa.Array) -> pa.Array:
+    """Return texts without the apostrophes of :func:`occamrl.naming.csv_cell`."""
+    from pyarrow import compute
+
+    return compute.replace_substring_regex(column, FORMULA_MARK, r"\1")
+
+
 def _read_csv(path: Path) -> Table:
     """Read a CSV file, some rows at a time; every value is text, as it may be a label."""
     import pyarrow as pa
@@ -390,10 +398,13 @@ def _read_csv(path: Path) -> Table:
         )
         try:
             with arrow_csv.open_csv(
-                path, read_options=reading, convert_options=converting
+                path,
+                read_options=reading,
+                parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+                convert_options=converting,
             ) as reader:
                 for batch in reader:
-                    yield {name: batch.column(name) for name in names}
+                    yield {name: _plain_texts(batch.column(name)) for name in names}
         except (OSError, pa.ArrowException) as error:
             expected = "a CSV file in UTF-8, with a value for each name"
             got = f"{error!s:.200}"

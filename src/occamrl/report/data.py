@@ -25,6 +25,7 @@ from occamrl.experiments.league import league
 from occamrl.experiments.pair_tests import pair_tests
 from occamrl.experiments.records import Record, Records, kept_of
 from occamrl.intervals import interval
+from occamrl.naming import printable_name
 from occamrl.protocols import Floats, Ints
 
 COLUMNS = 48  # of a picture of decisions
@@ -105,6 +106,11 @@ class Group:
     def kind(self) -> str:
         """The class of the agent, or its role: "largest", "oracle"."""
         return str(self.records[0]["agent"]["name"])
+
+    @property
+    def spoken(self) -> str:
+        """The agent, as a sentence says it."""
+        return printable_name(self.agent)
 
     def curves(self) -> tuple[Ints, Floats]:
         """Return episodes, up to the last one that all have, and the regret of each record."""
@@ -380,15 +386,15 @@ def headline(results: Sequence[AgentResults]) -> list[str]:
         settled = one.decisions.settled if one.decisions is not None else None
         if settled is not None and one.group.kind not in REFERENCES:
             sentences.append(
-                f"{one.group.agent} {settled.words} by episode {settled.episode:,.6g} (median); "
+                f"{one.group.spoken} {settled.words} by episode {settled.episode:,.6g} (median); "
                 f"its regret is {one.regret.mean:,.4g}{beside}."
             )
     if sentences:
         return [*sentences, *tested(results)]
     first, *others = sorted(results, key=lambda one: one.regret.mean)
-    sentence = f"{first.group.agent} has the least regret, {first.regret.mean:,.4g} on average"
+    sentence = f"{first.group.spoken} has the least regret, {first.regret.mean:,.4g} on average"
     if others:
-        sentence += f"; next comes {others[0].group.agent} with {others[0].regret.mean:,.4g}"
+        sentence += f"; next comes {others[0].group.spoken} with {others[0].regret.mean:,.4g}"
     return [sentence + ".", *tested(results)]
 
 

@@ -10,7 +10,6 @@ import io
 import math
 import re
 import textwrap
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -31,9 +30,11 @@ from occamrl.answers.figures import (
     look,
     name_rows,
     number,
+    quiet_glyphs,
     text_of,
 )
 from occamrl.files import make_folder, write_whole
+from occamrl.naming import printable
 from occamrl.report.data import Decisions, Report, Summary, Sweep
 
 if TYPE_CHECKING:
@@ -46,15 +47,10 @@ ROWS = {"class": "class", "features": "coordinate", "base": "base"}  # of decisi
 
 @contextlib.contextmanager
 def journal_style() -> Iterator[None]:
-    """Draw or save in the style of a journal.
-
-    A name may hold characters that Matplotlib's font lacks: boxes are drawn in their place, and
-    nobody is warned.
-    """
+    """Draw or save in the style of a journal."""
     import matplotlib as mpl
 
-    with mpl.rc_context(COLUMN), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+    with mpl.rc_context(COLUMN), quiet_glyphs():
         yield
 
 
@@ -80,7 +76,7 @@ def new_plate(name: str, title: str, height: float, draw: Callable[[Axes], objec
     with journal_style():
         figure = Figure(figsize=(WIDTHS["column"], height), layout="constrained")
         axes = figure.subplots()
-        lines = textwrap.wrap(title, 48, max_lines=3, placeholder="…")
+        lines = textwrap.wrap(printable(title), 48, max_lines=3, placeholder="…")
         heading = axes.set_title("\n".join(lines), loc="left")
         heading.set_parse_math(False)  # a name may hold a dollar sign
         draw(axes)

@@ -24,6 +24,7 @@ from occamrl.control.dynamics import Dynamics
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.errors import NotAvailable, ParameterError
 from occamrl.models.model import ParametricLadder
+from occamrl.naming import printable_name
 from occamrl.policies import stretches
 from occamrl.protocols import Floats, Flow, Ints, Known, Plan, State, System
 
@@ -387,7 +388,7 @@ class Result:
         return write_page(self, path)
 
     def __repr__(self) -> str:
-        text = f"{self.label}, episodes={self.total_episodes:,}, seed={self.seed}"
+        text = f"{printable_name(self.label)}, episodes={self.total_episodes:,}, seed={self.seed}"
         text += f", plans={self.plans:,}"
         if self.exact and self.total_episodes:
             text += f", total_regret={self.total_regret:,.6g}"
