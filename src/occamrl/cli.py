@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 import occamrl as orl  # whose names are imported when they are first used
-from occamrl.naming import printable
 
 if TYPE_CHECKING:
     from occamrl.envs.ladder_file import LadderSpec
@@ -158,12 +157,16 @@ def command(name: str = "", text: str | None = None) -> Callable[[Command], Comm
 
 def tell(*lines: str) -> None:
     """Print lines for people on standard error."""
+    from occamrl.naming import printable  # which needs NumPy, as the help does not
+
     for line in lines:
         typer.echo(printable(line), err=True)
 
 
 def show(as_json: bool, data: Mapping[str, object], lines: Sequence[str]) -> None:
     """Print data for a program, as one line of JSON, or lines for people."""
+    from occamrl.naming import printable  # which needs NumPy, as the help does not
+
     if as_json:
         typer.echo(json.dumps(data, default=str))
         return
