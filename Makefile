@@ -35,7 +35,7 @@ help:  ## Show this list
 
 install: $(DEV)  ## Install the package and its development tools into the environment
 
-demo: $(CORE)  ## Show what the library does: a table and a figure
+demo: $(CORE)  ## Show what the library does: an answer, its page, and what selection costs
 	@$(BIN)/occamrl demo $(ARGS)
 
 test: lint  ## Check style, types and layers, then run every test

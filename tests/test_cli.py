@@ -42,6 +42,7 @@ environments = [{ id = "FrozenLake-v1", is_slippery = false }]
 name = "slippery"
 environments = [{ id = "FrozenLake-v1" }]
 """
+ROOT = Path(__file__).parent.parent
 TRACE = "Traceback (most recent call last)"
 
 
@@ -369,16 +370,25 @@ def test_list_names_everything_that_is_found() -> None:
     assert "frozen-lake-4x4" in names["ladders"]
 
 
-def test_the_demonstration_answers_in_words_and_draws_a_figure(
+def test_the_demonstration_tells_the_story_of_the_readme_and_compares_like_for_like(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demo, "EPISODES", 40)
     monkeypatch.setattr(demo, "SEEDS", 1)
     output = ok("demo", "--folder", "deep/out")
-    assert "What was assumed:" in output
-    assert "largest class" in output
-    assert Path("deep/out/demo.png").read_bytes().startswith(b"\x89PNG")
-    assert str(Path("deep/out/demo.png")) in output
+    folder = Path("deep/out")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    story = readme.split("<!-- output -->\n```text\n")[1].split("```")[0]
+    assert story in output
+    shipped = ROOT / "docs" / "data" / "flowers.csv"
+    assert (folder / "flowers.csv").read_text("utf-8") == shipped.read_text("utf-8")
+    assert (folder / "regret.png").read_bytes().startswith(b"\x89PNG")
+    for file in ("flowers.csv", "answer.html", "regret.png"):
+        assert (folder / file).exists()
+        assert str(folder / file) in output
+    for evidence in ("likelihood", "value rows"):
+        for how in ("class told", "class selected", "largest class"):
+            assert f"{evidence}: {how}" in output
 
 
 @pytest.mark.parametrize(

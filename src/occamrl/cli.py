@@ -178,13 +178,13 @@ def show(as_json: bool, data: Mapping[str, object], lines: Sequence[str]) -> Non
 
 
 @command(
-    text="Let a selector find out how slippery a lake is; print its answer and a comparison, "
-    "and draw a figure."
+    text="Answer from the log of a shop whose full shelves sell more; then compare regret with the "
+    "class of models told, selected and the largest. Writes the log, a page and a figure."
 )
 def demo(
     folder: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("demo"),
 ) -> None:
-    """Let a selector find out how slippery a lake is."""
+    """Tell a story of selection, and what selection costs."""
     from occamrl.demo import demonstrate
 
     demonstrate(folder, typer.echo)
