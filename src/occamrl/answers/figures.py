@@ -408,6 +408,8 @@ def draw_policy(
 
 def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
     """Draw how many times worse than the best explanation each class is, as data grew."""
+    from matplotlib.ticker import NullFormatter
+
     axes = axes_or_new(axes)
     rows = np.array(
         answer.history
@@ -438,27 +440,41 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
         1.0 / answer.delta: format_number(1.0 / answer.delta),
     }
     axes.set_yticks([math.log(each) for each in shown], list(shown.values()), fontsize="small")
-    what = "times worse" if answer.evidence == "likelihood" else "evidence against it"
-    time = "real steps" if answer.counted_in == "step" else "episodes"
+    what = "evidence against it"
+    if answer.evidence == "likelihood":
+        what = "times worse than the best explanation"
+    time = "real steps" if answer.counted_in == "step" else f"{answer.counted_in}s"
     axes.set(xscale="log", xlabel=time, ylim=(-0.04 * top, 1.04 * top))
-    axes.set_ylabel(what, labelpad=0.0)  # beside long numbers, within the margin of a figure
-    axes.legend(fontsize="small")
+    axes.set_ylabel(what, fontsize="small")
+    axes.xaxis.set_major_formatter(number)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.spines[["top", "right"]].set_visible(False)
+    beside: Style = {"frameon": False, "loc": "upper left", "bbox_to_anchor": (0.0, -0.16)}
+    axes.legend(fontsize="small", ncols=min(3, len(answer.ladder.names)), **beside)
     return axes
 
 
-def draw_worth(amounts: Mapping[str, tuple[float, float, float]], unit: str, axes: Axes) -> Axes:
+def draw_worth(
+    amounts: Mapping[str, tuple[float, float, float]],
+    unit: str,
+    axes: Axes,
+    episode: str = "episode",
+) -> Axes:
     """Draw what policies are worth: a point for the best guess, a bar for the range."""
     for i, (value, low, high) in enumerate(amounts.values()):
         if math.isfinite(low):
             bar: Style = {"linewidth": 6, "alpha": 0.35, "solid_capstyle": "butt"}
-            axes.plot([low, high], [i, i], color="tab:blue", **bar)
-        axes.plot([value], [i], "o", color="tab:blue")
+            axes.plot([low, high], [i, i], color=COLOURS[0], **bar)
+        axes.plot([value], [i], "o", color=COLOURS[0])
         above: Style = {"textcoords": "offset points", "xytext": (0, 8), "ha": "center"}
         axes.annotate(format_number(value), (value, i), **above)
-    names = [textwrap.fill(text_of(name), 16) for name in amounts]
+    names = [textwrap.fill(text_of(name), 20) for name in amounts]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.7)
     axes.margins(x=0.12)
     axes.locator_params(axis="x", nbins=5)
-    axes.set_xlabel(f"per episode, {text_of(unit)}" if unit else "per episode")
+    axes.xaxis.set_major_formatter(number)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, axis="x", alpha=0.3, linewidth=0.6)
+    axes.set_xlabel(f"{text_of(unit)} per {episode}" if unit else f"per {episode}")
     return axes

@@ -164,13 +164,13 @@ def _worth_section(answer: Answer) -> str:
     """Return what policies are worth: the one recommended, today's, those of simpler classes."""
     worth = {"recommended": answer.worth}
     if answer.today_worth is not None:
-        worth["today, by the log"] = answer.today_worth
+        worth["today's"] = answer.today_worth
     for name, policy in answer.simple_policies.items():
         worth[f"best of {quoted(name)}"] = answer.worth_of(policy)
     unit = unit_of(answer)
 
     def draw(axes: Axes) -> None:
-        draw_worth(worth, unit, axes)
+        draw_worth(worth, unit, axes, answer.labels.episode)
 
     drawn = picture(draw, "what each policy earns", 0.9 + 0.5 * len(worth))
     return join([table(amounts("policy", worth, unit)), drawn])
@@ -200,7 +200,7 @@ def _class_section(answer: Answer) -> str:
         if answer.evidence == "likelihood":
             model["times worse than the best"] = times(row["evidence_against"])
         if answer.ruled_out:
-            model["after episodes"] = row["rejected_after"]
+            model[f"after {answer.counted_in}s"] = row["rejected_after"]
         models.append(model)
     parts = [table(models)]
     if answer.parameters and not answer.misspecified:
@@ -224,7 +224,8 @@ def _misfit_section(answer: Answer) -> str:
 
 def _small_print(answer: Answer) -> str:
     """Return how much was seen, and what is guaranteed."""
-    seen = f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
+    labels = answer.labels
+    seen = f"{count_of(answer.episodes, labels.episode)}, {count_of(answer.steps, labels.step)}"
     lines = [
         f"{seen}; evidence by {answer.evidence}.",
         f"If one of these models is the truth, then with probability {1.0 - answer.delta:g} the "
@@ -246,7 +247,8 @@ def render_answer(answer: Answer) -> str:
     """Return the page of an answer."""
     if answer.ladder.kind == "simulators":  # each takes a plan for every step
         answer = answer.simulated(answer.runs, answer.maximum or MOST_WORLDS)
-    seen = f"{count_of(answer.episodes, 'episode')}, {count_of(answer.steps, 'step')}"
+    labels = answer.labels
+    seen = f"{count_of(answer.episodes, labels.episode)}, {count_of(answer.steps, labels.step)}"
     note = element("p", f"{answer.source}: {seen}", class_="note")
     head = join([note, questions(answer.questions)])
     return render_page(answer.headline, answer_sections(answer), head)
