@@ -1,7 +1,7 @@
 # What occamrl uses of pyarrow.parquet.
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from pyarrow import BufferReader, RecordBatch, Schema, Table
 
@@ -38,6 +38,8 @@ class ParquetFile:
         *,
         read_dictionary: Sequence[str] | None = None,
     ) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *arguments: object) -> None: ...
     @property
     def metadata(self) -> FileMetaData: ...
     @property

@@ -602,8 +602,9 @@ def read_log(
     Parameters
     ----------
     source : path, data frame or dataset
-        A file whose name ends in ``.csv`` is CSV with a line of names, any other one Parquet; files
-        are read in blocks, now and whenever they are used. ``minari:ID`` is a Minari dataset on
+        A file whose name ends in ``.csv`` is CSV with a line of names, any other one Parquet; a
+        folder of Parquet files is one table, in the order of their names. Files are read in blocks,
+        now and whenever they are used. ``minari:ID`` is a Minari dataset on
         this machine. Or a data frame of pandas or Polars, an Arrow table, a mapping of columns, a
         list of rows.
     columns : dict, optional

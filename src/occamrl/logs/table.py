@@ -21,16 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError
+from occamrl.files import names_in
 from occamrl.naming import FORMULA_MARK
 from occamrl.protocols import Floats, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from minari import EpisodeData, MinariDataset
 
 BLOCK = 2**17  # rows that are read at once
 MISSING = -1  # the code of a cell without a label
 END = -2  # the code of the next state of an episode that ended
+_LARGEST_GROUP = 2**28  # bytes that a row group of a Parquet file may take, however small that is
+_DENSEST = 200  # times what the file has that a larger one may take
+_LONGEST_HEADER = 2**20  # bytes of the names of a CSV file
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 _NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -333,27 +338,82 @@ def joined(field: str, parts: Sequence[Array]) -> Array:
 # Tables -------------------------------------------------------------------------------------------
 
 
-def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file, some rows at a time."""
+def _parquet_file(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file; one that says it grows out of proportion is refused unread."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def batches(names: Sequence[str]) -> Iterator[Columns]:
-        for batch in pq.ParquetFile(path).iter_batches(BLOCK, columns=names):
-            yield {name: batch.column(name) for name in names}
-
     try:
-        return Table(pq.ParquetFile(path).schema_arrow.names, batches, str(path))
-    except (OSError, pa.ArrowException) as error:
-        raise LogError(
-            str(path), got=error, expected="a Parquet file, or one whose name ends in .csv"
-        ) from error
+        size = path.stat().st_size
+        file = pq.ParquetFile(path)
+        # Of columns Arrow tells the sizes too, and of damaged ones it ends the process.
+        groups = range(file.metadata.num_row_groups)
+        largest = max((file.metadata.row_group(i).total_byte_size for i in groups), default=0)
+    # of a damaged file any text may be none
+    except (OSError, ValueError, pa.ArrowException) as error:
+        expected = "a whole Parquet file, or one whose name ends in .csv"
+        raise LogError(path, got=f"{error!s:.200}", expected=expected) from error
+    if largest > max(_LARGEST_GROUP, _DENSEST * size):
+        expected = (
+            f"at most {_LARGEST_GROUP:,} bytes, or {_DENSEST} times what the file has; write it "
+            "anew with smaller row groups: "
+            "pyarrow.parquet.write_table(..., row_group_size=100_000)"
+        )
+        got = f"a row group of {largest:,} bytes in a file of {size:,}"
+        raise LogError(path, got=got, expected=expected)
+    return file
+
+
+def _parquet_batches(path: Path, names: Sequence[str]) -> Iterator[Columns]:
+    """Yield the columns of a Parquet file, some rows at a time."""
+    import pyarrow as pa
+
+    with _parquet_file(path) as file:
+        missing = [name for name in names if name not in file.schema_arrow.names]
+        if missing:
+            expected = "the columns of the first file of the folder in all"
+            raise LogError(path, got=f"no column {missing[0]!r:.80}", expected=expected)
+        try:
+            for batch in file.iter_batches(BLOCK, columns=names):
+                batch.validate(full=True)  # damage need not be seen as a page is read
+                yield {name: batch.column(name) for name in names}
+        except (OSError, pa.ArrowException) as error:
+            expected = "pages as they were written; the file is damaged"
+            raise LogError(path, got=f"{error!s:.200}", expected=expected) from error
+
+
+def _read_parquet(paths: Sequence[Path], source: str) -> Table:
+    """Read Parquet files one after another, some rows at a time."""
+
+    def batches(names: Sequence[str]) -> Iterator[Columns]:
+        for path in paths:
+            yield from _parquet_batches(path, names)
+
+    with _parquet_file(paths[0]) as first:
+        return Table(first.schema_arrow.names, batches, source)
+
+
+def _parquet_paths(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder by name; refuse others, which would be left out."""
+    paths = []
+    for name in names_in(folder, links=True):
+        # Writers keep what is not of the table under such names.
+        if name.startswith((".", "_")):
+            continue
+        path = folder / name
+        if path.suffix.lower() != ".parquet" or not path.is_file():
+            expected = "files whose names end in .parquet alone, and no folders"
+            raise LogError(folder, got=f"{name!r:.80}", expected=expected)
+        paths.append(path)
+    if not paths:
+        raise LogError(folder, got="an empty folder", expected="Parquet files in it")
+    return paths
 
 
 def _csv_header(path: Path) -> list[str]:
     """Return the names in the first line of a CSV file; other signs than commas are refused."""
     with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
-        line = file.readline()
+        line = file.readline(_LONGEST_HEADER)
     sign = max(",;\t|", key=line.count)  # a comma unless there are more of another
     got = ""
     if sign != ",":
@@ -527,15 +587,19 @@ def open_table(source: Any) -> Table:
         return _read_dataset(source)
     if isinstance(source, (str, Path)):
         path = Path(source)
+        if path.is_dir():
+            return _read_parquet(_parquet_paths(path), str(path))
         if not path.is_file():
-            raise LogError(
-                str(source), got="no such file", expected="a Parquet or CSV file, or minari:ID"
-            )
+            got = "no regular file" if path.exists() else "no such file"
+            expected = "a Parquet or CSV file, a folder of Parquet files, or minari:ID"
+            raise LogError(path, got=got, expected=expected)
         if path.suffix.lower() in _SPREADSHEETS:
             expected = (
                 "a CSV or Parquet file: save the sheet as CSV (UTF-8), "
                 "or pass pandas.read_excel(...), a data frame"
             )
             raise LogError(str(path), got="a spreadsheet", expected=expected)
-        return _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+        return (
+            _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet([path], str(path))
+        )
     return _read_memory(source)
