@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+import occamrl as orl
+from occamrl import bellman
 from occamrl.arrays import Ints
+from occamrl.errors import InvalidInput, NotAvailable
 from occamrl.evidence.columns import (
     STRENGTHS,
     Coded,
@@ -21,6 +27,8 @@ from occamrl.evidence.columns import (
     join_columns,
     weigh_columns,
 )
+from occamrl.logs.relevance import Relevance
+from occamrl.models.tables import TableRows, careful_plan, count_table, worth_of
 
 ALPHAS = (0.05, 0.5, 4.0, 64.0)
 
@@ -255,3 +263,247 @@ def test_the_true_set_is_excluded_with_probability_at_most_delta(delta: float) -
 def test_the_level_test_sees_a_mixture_that_has_looked_at_the_data() -> None:
     failures = excluded_ever(0.05, 60, spoiled=True)
     assert binomtest(failures, 60, 0.05, alternative="greater").pvalue < 1e-6
+
+
+# The answer ---------------------------------------------------------------------------------------
+
+ROLES: dict[str, str | Sequence[str] | None] = {
+    "episode": "week",
+    "state": ["stock", "moon"],
+    "action": "order",
+    "reward": "profit",
+}
+
+
+def shop(weeks: int, seed: int = 0, change: int | None = None) -> dict[str, list[Any]]:
+    """Return a shop: at most one customer a day, who comes more often to a full shelf."""
+    draw = np.random.default_rng(seed)
+    columns: dict[str, list[Any]] = {}
+    for week in range(weeks):
+        stock = 1
+        for day in range(8):
+            order = int(draw.integers(2))
+            full = min(stock + order, 3)
+            chance = 0.9 if full >= 2 else 0.2
+            if change is not None and week >= change:
+                chance = 1.0 - chance
+            sold = int(draw.random() < chance and full > 0)
+            row = {"week": week, "day": day, "stock": stock, "moon": int(draw.integers(4))}
+            row |= {"order": order, "profit": 3 * sold - (full - stock)}
+            for name, value in row.items():
+                columns.setdefault(name, []).append(value)
+            stock = full - sold
+    return columns
+
+
+def shop_answer(weeks: int = 150, **options: Any) -> Relevance:
+    log = orl.read_log(shop(weeks), ROLES, order_by="day")
+    return orl.relevant(log, **options)
+
+
+def test_what_a_shop_needs_is_said_and_nothing_else() -> None:
+    answer = shop_answer()
+    assert answer.needed["reward"] == ("stock", "order")
+    assert answer.needed["stock"] == ("stock", "order")
+    assert answer.likely["reward"] == ()
+    assert answer.minimal["stock"] == [("stock", "order")]
+    assert answer.state == ("stock",)
+    assert "moon" not in answer.weighed
+    text = str(answer)
+    assert "The reward needs 'stock' and 'order': proved" in text
+    assert "No sign that the reward needs 'moon'; small effects cannot be excluded." in text
+    assert "was not asked" in text
+
+
+def test_little_data_are_called_no_sign() -> None:
+    answer = shop_answer(weeks=2)
+    assert not answer.needed["reward"]
+    assert not answer.recommended
+    assert "keep today's policy" in str(answer)
+
+
+def test_a_reward_of_the_day_before_makes_earlier_rows_matter() -> None:
+    table = shop(150)
+    previous = [0, *table["order"][:-1]]
+    table["profit"] = [5 * order for order in previous]
+    # first days have no row before them
+    log = orl.read_log(table, ROLES, order_by="day")
+    assert "Earlier rows help" not in str(orl.relevant(log))
+    answer = orl.relevant(log, lags=1)
+    assert answer.needed["reward"] == ("order, 1 row before",)
+    assert "order, 1 row before" in answer.state
+    assert "Earlier rows help to predict the reward" in str(answer)
+    assert answer.log.rows == log.rows
+
+
+def test_a_change_in_the_course_of_a_log_is_seen_and_no_policy_recommended() -> None:
+    log = orl.read_log(shop(150, change=64), ROLES, order_by="day")
+    answer = orl.relevant(log)
+    assert "reward" in answer.changed
+    assert not answer.recommended
+    assert "something changed in its course" in str(answer)
+    assert shop_answer().changed == ()
+
+
+def test_columns_that_nobody_acts_on_are_recognised() -> None:
+    table = shop(150)
+    table["profit"] = [a + b for a, b in zip(table["profit"], table["moon"], strict=True)]
+    answer = orl.relevant(orl.read_log(table, ROLES, order_by="day"))
+    assert set(answer.state) == {"stock", "moon"}
+    assert answer.exogenous == ("moon",)
+
+
+def test_numbers_are_cut_at_quantiles_of_rows_that_are_not_weighed() -> None:
+    table = shop(150)
+    draw = np.random.default_rng(1)
+    table["moon"] = draw.normal(size=len(table["stock"])).tolist()
+    table["profit"] = [float(moon > 0) for moon in table["moon"]]
+    log = orl.read_log(table, ROLES, order_by="day")
+    answer = orl.relevant(log, bins=4)
+    assert answer.needed["reward"] == ("moon",)
+    assert "'moon' is cut into bins, about 4, at quantiles of the first 210 rows" in str(answer)
+    # other rows later leave the bins what they are
+    later = {**table, "moon": [*table["moon"][:600], *[9.0 + t for t in range(600)]]}
+    others = orl.relevant(orl.read_log(later, ROLES, order_by="day"), bins=4)
+    assert others.columns.candidates[1].values == answer.columns.candidates[1].values
+
+
+def test_a_policy_is_recommended_only_where_it_beats_todays() -> None:
+    answer = shop_answer()
+    assert answer.recommended
+    assert answer.gain.low > 0.0
+    # in the truth a full shelf sells: order whenever there is room, but on the last days
+    assert [answer.policy(stock, 0) for stock in (0, 1)] == [1, 1]
+    assert answer.without("stock").value > 0.0
+    assert answer.without("moon").value == 0.0
+    table = shop(150)
+    table["profit"] = np.random.default_rng(2).integers(3, size=len(table["stock"])).tolist()
+    idle = orl.relevant(orl.read_log(table, ROLES, order_by="day"))
+    assert not idle.recommended
+    assert "the log cannot show that another is better" in str(idle)
+
+
+def test_what_was_chosen_goes_on_as_a_log_and_a_ladder() -> None:
+    answer = shop_answer(60)
+    assert answer.log.rows == answer.source.rows
+    assert set(answer.log.columns()["state"].tolist()) <= {0, 1, 2, 3}
+    assert answer.ladder.names == ("no column", "stock")
+    selected = orl.select(answer.log, answer.ladder, answer.known)
+    assert selected.model == "stock"
+    agent = orl.Agent(orl.Occam(ladder=answer.ladder), known=answer.known)
+    assert agent.act(1) in (0, 1)
+
+
+def test_the_end_of_episodes_is_a_target() -> None:
+    draw = np.random.default_rng(3)
+    rows = []
+    for episode in range(300):
+        for _ in range(20):
+            state = int(draw.integers(4))
+            ended = bool(state == 3 and draw.random() < 0.7)
+            row = {"episode": episode, "state": state, "action": int(draw.integers(2))}
+            rows.append({**row, "reward": 1.0, "ended": ended})
+            if ended:
+                break
+    answer = orl.relevant(orl.read_log(rows))
+    assert answer.needed["end"] == ("state",)
+    assert answer.needed["reward"] == ()
+    assert answer.known.state_name(answer.known.states - 1) == "(ended)"
+
+
+def test_a_log_without_rewards_has_columns_and_no_policy(tmp_path: Path) -> None:
+    roles = {name: columns for name, columns in ROLES.items() if name != "reward"}
+    answer = orl.relevant(orl.read_log(shop(60), roles, order_by="day"))
+    assert answer.needed["stock"] == ("stock", "order")
+    assert not answer.recommended
+    with pytest.raises(NotAvailable, match="no rewards"):
+        _ = answer.gain
+    assert "no script" not in answer.page(tmp_path / "columns.html").read_text("utf-8")
+
+
+def test_the_page_has_a_table_of_what_is_said_of_each_column(tmp_path: Path) -> None:
+    text = shop_answer(60).page(tmp_path / "deep" / "columns.html").read_text("utf-8")
+    for words in ("Which columns?", "What to do?", "proved", "no sign", "moon"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"targets": ["profits"]}, "targets"),
+        ({"lags": -1}, "lags"),
+        ({"bins": 1}, "bins"),
+        ({"delta": 0.0}, "delta"),
+        ({"maximum": 0}, "maximum"),
+        ({"targets": "reward"}, "targets"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidInput, match=match):
+        shop_answer(10, **options)
+
+
+def test_names_that_answers_use_are_refused_as_columns() -> None:
+    table = shop(10)
+    table["end"] = table.pop("moon")
+    log = orl.read_log(table, {**ROLES, "state": ["stock", "end"], "terminated": None})
+    with pytest.raises(InvalidInput, match="another name"):
+        orl.relevant(log)
+    with pytest.raises(InvalidInput, match="stocks"):
+        shop_answer(30).without("stocks")
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+def random_rows(seed: int, rows: int = 400) -> TableRows:
+    draw = np.random.default_rng(seed)
+    return TableRows(
+        unit=np.arange(rows) % 10,
+        state=draw.integers(3, size=rows),
+        action=draw.integers(2, size=rows),
+        next_state=draw.integers(-1, 3, size=rows),
+        reward=draw.normal(size=rows),
+        first=np.arange(0, rows, 7),
+        states=3,
+        actions=2,
+        units=10,
+    )
+
+
+def test_worth_in_a_table_is_that_of_its_frequencies() -> None:
+    rows = random_rows(1)
+    weight = np.arange(10.0)
+    table = count_table(rows, weight)
+    policy = np.array([[0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0]])
+    values = np.zeros(3)
+    for h in (2, 1, 0):
+        new = np.zeros(3)
+        for s in range(3):
+            at = (rows.state == s) & (rows.action == policy[h, s])
+            w = weight[rows.unit[at]]
+            following = np.append(values, 0.0)[rows.next_state[at]]
+            new[s] = (w @ (rows.reward[at] + following)) / w.sum()
+        values = new
+    starts = np.bincount(rows.state[rows.first], weight[rows.unit[rows.first]], 3)
+    assert worth_of(table, policy) == pytest.approx(starts @ values / starts.sum())
+
+
+def test_an_action_that_was_not_tried_counts_as_what_was_done() -> None:
+    rows = random_rows(2)
+    never = (rows.state == 1) & (rows.action == 0)
+    rows = rows._replace(action=np.where(never, 1, rows.action))
+    table = count_table(rows, np.ones(10))
+    untried = np.zeros((5, 4), np.int64)
+    instead = untried.copy()
+    instead[:, 1] = 1
+    assert worth_of(table, untried) == pytest.approx(worth_of(table, instead))
+    assert (careful_plan(table, 5)[:, 1] == 1).all()
+
+
+def test_a_plan_from_many_rows_is_the_best_policy() -> None:
+    rows = random_rows(3, 40_000)
+    rows = rows._replace(reward=rows.reward * 0.1 + rows.state * rows.action)
+    table = count_table(rows, np.ones(10))
+    _, best = bellman.solve([table.kernel], 4, 4)
+    assert worth_of(table, careful_plan(table, 4)) == pytest.approx(worth_of(table, best), abs=0.02)

@@ -64,6 +64,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin as UCRLVTRLin
     from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus as UCRLVTRPlus
     from occamrl.logs.log import read_log as read_log
+    from occamrl.logs.relevance import relevant as relevant
     from occamrl.logs.select import select as select
     from occamrl.models.dynamics import GreyBox as GreyBox
     from occamrl.models.dynamics import Polynomial as Polynomial

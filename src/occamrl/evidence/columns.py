@@ -70,7 +70,8 @@ class Weighed(NamedTuple):
     checked: int  # "if at most so many columns matter"
     needed: Path
     likely: Path
-    factors: dict[int, float]  # the logarithm of the Bayes factor of each column of ``best``
+    unlikely: Path  # columns that the Bayes factor speaks against as clearly
+    factors: Floats  # the logarithm of the Bayes factor of each column
     paths: int  # how many were searched
 
 
@@ -282,10 +283,11 @@ def weigh_columns(
         search.run(barred=(column,))
     best = search.best_set()
     limit = math.log(max(1, len(columns)) / delta)
-    factors: dict[int, float] = {}
+    factors = np.zeros(len(columns))
+    for column in range(len(columns)):
+        factors[column] = search.mixture(column) - search.mixture(column, has=False)
     likely: list[int] = []
     for column in best:
-        factors[column] = search.mixture(column) - search.mixture(column, has=False)
         if factors[column] > limit and search.shuffled_gain(column, draw) > limit:
             likely.append(column)
     mixture = search.mixture()
@@ -302,6 +304,7 @@ def weigh_columns(
         checked=checked,
         needed=tuple(needed),
         likely=tuple(likely),
+        unlikely=tuple(np.flatnonzero(factors < -limit).tolist()),
         factors=factors,
         paths=len(search.predicted),
     )
