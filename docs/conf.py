@@ -7,8 +7,11 @@ import os
 import re
 from pathlib import Path
 
+from docutils import nodes
+from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.directives.code import CodeBlock
+from sphinx.writers.html5 import HTML5Translator
 
 import occamrl
 
@@ -23,12 +26,12 @@ notebooks = (
 )
 extensions = [
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_nb" if notebooks else "myst_parser",
 ]
 exclude_patterns = ["_build", ".jupyter_cache", "jupyter_execute"]
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = "occamrl"
 html_theme_options = {"source_repository": "", "navigation_with_keys": True}
 html_static_path = ["_static"]
@@ -105,8 +108,24 @@ def escape_bars(
             lines[i] = "``".join(parts)
 
 
+def write_inline(writer: HTML5Translator, node: nodes.math) -> None:
+    """Write a formula in a line as MathML, which browsers draw with nothing loaded."""
+    writer.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def write_displayed(writer: HTML5Translator, node: nodes.math_block) -> None:
+    """Write a formula of its own as MathML, in a box that scrolls where it is too wide."""
+    formula = node.astext()
+    if "\\\\" in formula and "\\begin" not in formula:
+        formula = rf"\begin{{aligned}}{formula}\end{{aligned}}"
+    writer.body.append(f'<div class="math">{convert(formula, display="block")}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
     """Write the reference before the pages are read."""
+    app.add_html_math_renderer("mathml", (write_inline, None), (write_displayed, None))
     app.connect("builder-inited", write_reference)
     if not notebooks:
         app.add_directive("code-cell", CodeBlock)

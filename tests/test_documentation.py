@@ -133,6 +133,22 @@ def test_relative_links_of_a_page_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{name_of(page)} links to {link}"
 
 
+# Guarantees ---------------------------------------------------------------------------------------
+
+
+def test_the_page_of_guarantees_quotes_what_every_public_agent_says() -> None:
+    """Agents whose guarantee depends on how they are used are tested with the agents."""
+    page = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    said = dict(re.findall(r'^\| "([a-z, ]+)" \| [^|]+ \| ([^|]+) \|$', page, re.M))
+    quoted = set()
+    for name in occamrl.__all__:
+        guarantee = vars(getattr(occamrl, name)).get("guarantee") if name[0].isupper() else None
+        if isinstance(guarantee, str):
+            assert f"`{name}`" in said[guarantee], name
+            quoted.add(name)
+    assert len(quoted) > 5
+
+
 # Tables that are measured -------------------------------------------------------------------------
 
 
