@@ -802,7 +802,7 @@ def test_pieces_of_a_range_are_apart_where_its_modes_are() -> None:
     ladder = model.ladder({"mirror": ["x"]})
     log = simulate_log(model.mdp(x=0.85), episodes=100)
     answer = orl.select(log, ladder)
-    evidence: Any = answer.weigher
+    evidence: Any = answer.weigher.exact
     data = evidence.counts_of(answer.state)
     grid = np.linspace(0.0, 1.0, 4001)
     likelihoods = [evidence.log_likelihood(data, np.array([x])) for x in grid]

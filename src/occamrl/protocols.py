@@ -516,6 +516,14 @@ class Judgement(NamedTuple):
         return len(self.alive)
 
 
+class OffBy(NamedTuple):
+    """By how much every model is off, in total variation of what follows a state and an action."""
+
+    more_than: float  # proved at the level delta: somewhere, at some step; 0: nothing is proved
+    estimate: float  # of the best model, averaged over what was visited; not a bound
+    where: tuple[tuple[Hashable, Hashable], ...]  # states and actions that show it most
+
+
 class OutcomeMisfit(NamedTuple):
     """An outcome of a finite model that came more often, or less, than its best fit predicts."""
 

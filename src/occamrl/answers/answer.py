@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from occamrl.answers import wording
+from occamrl.answers import tolerance, wording
 from occamrl.answers.today import Today
 from occamrl.answers.wording import Sentence
 from occamrl.arrays import Floats
 from occamrl.errors import NotAvailable, OccamRLError
+from occamrl.evidence.tolerance import GRID
+from occamrl.evidence.tolerant import TolerantEvidence
 from occamrl.evidence.worlds import FiniteWorlds
 from occamrl.models.model import ParametricLadder
 from occamrl.naming import Labels, labels_of
@@ -44,6 +46,7 @@ from occamrl.protocols import (
     Ladder,
     Misfit,
     Note,
+    OffBy,
     OutcomeMisfit,
     ParameterRange,
     PolicyRule,
@@ -409,6 +412,46 @@ class Answer:
 
         return errors_of(self)
 
+    # How wrong the models may be ------------------------------------------------------------------
+
+    @property
+    def forgives(self) -> bool:
+        """Whether tolerances can be asked for: of lists and real parameters, by likelihood."""
+        return isinstance(self.weigher, TolerantEvidence)
+
+    @property
+    def tolerance(self) -> float:
+        """By how much every step may be off in what is said: the tolerance in force."""
+        return self.weigher.tolerance if isinstance(self.weigher, TolerantEvidence) else 0.0
+
+    @cached_property
+    def off_by(self) -> OffBy:
+        """By how much all models are off: more than (proved), about (an estimate), and where."""
+        return tolerance.off_by(self)
+
+    @cached_property
+    def surviving(self) -> float | None:
+        """The smallest tolerance of a grid at which a model is left; None if none is."""
+        return tolerance.surviving(self)
+
+    def range_at(self, off_by: float) -> Interval:
+        """Return what the policy earns in an episode if every step is off by at most so much.
+
+        It holds for the models that are left at that tolerance, with probability 1 - delta if one
+        of them is within it; where none is left, for the nearest one.
+        """
+        return tolerance.range_at(self, off_by)
+
+    @cached_property
+    def break_even(self) -> float | None:
+        """Up to which tolerance the policy surely beats today's; None if that is not known."""
+        return tolerance.break_even(self)
+
+    @cached_property
+    def earned_today(self) -> Interval | None:
+        """What an episode of the log earned, with its error; None where that is not known."""
+        return None if self.log is None else self.log.earned_range(self.delta)
+
     # What to do, and what it is worth -------------------------------------------------------------
 
     @property
@@ -437,6 +480,9 @@ class Answer:
 
     @cached_property
     def _possible(self) -> Worlds:
+        if self.forgives and self.misspecified:
+            # what is left at the smallest tolerance at which something is: to act, no guarantee
+            return tolerance.worlds_at(self, self.surviving or GRID[-1])
         return self.weigher.worlds(self.state)
 
     def simulated(self, runs: int, maximum: int | None = None) -> Answer:
@@ -451,12 +497,25 @@ class Answer:
     def _best(self) -> World:
         return self.worlds.best(self.chosen - 1)
 
-    def _interval(self, worth: Worth) -> Interval:
-        """Return a worth: in the best model, and its range over all that are possible."""
-        if self.misspecified:
-            return Interval(float(worth(self._best).mean()), math.nan, math.nan)
-        low, high = self._extremes(worth)
+    def _interval(self, rule: PolicyRule, against: PolicyRule | None = None) -> Interval:
+        """Return what a policy earns, or earns more than another one.
+
+        That is in the best model, and its range over all that are possible.
+        """
+
+        def worth(world: World) -> Floats:
+            returns = self.worlds.returns(rule, world)
+            if against is None:
+                return returns
+            return returns - self.worlds.returns(against, world)
+
         guess = float(worth(self._best).mean())
+        if self.misspecified:
+            return Interval(guess, math.nan, math.nan)
+        if isinstance(self.worlds, FiniteWorlds):
+            low, high = self.worlds.range_of(rule, against)
+        else:
+            low, high = self._extremes(worth)
         return Interval(guess, min(low, guess), max(high, guess))
 
     def _extremes(self, worth: Worth) -> tuple[float, float]:
@@ -528,7 +587,7 @@ class Answer:
         if runs is not None or maximum is not None:
             return self.simulated(runs or self.runs, maximum).worth_of(policy)
         rule = self.worlds.rule(self._recommended if policy is None else policy)
-        return self._interval(lambda world: self.worlds.returns(rule, world))
+        return self._interval(rule)
 
     def compared_with(
         self, policy: object, *, runs: int | None = None, maximum: int | None = None
@@ -536,13 +595,7 @@ class Answer:
         """Return how much more the recommended policy earns in an episode than another one."""
         if runs is not None or maximum is not None:
             return self.simulated(runs or self.runs, maximum).compared_with(policy)
-        rule = self.worlds.rule(policy)
-
-        def difference(world: World) -> Floats:
-            ours = self.worlds.returns(self._recommended, world)
-            return ours - self.worlds.returns(rule, world)
-
-        return self._interval(difference)
+        return self._interval(self._recommended, self.worlds.rule(policy))
 
     @property
     def today(self) -> Floats | None:
@@ -563,6 +616,8 @@ class Answer:
         log = self.log
         if log is None:
             return None
+        if self.tolerance:
+            return tolerance.gain_within(self)
         return self._ranged(
             lambda world: _minus(log.regret(world, self.delta), self._regret(world))
         )

@@ -135,6 +135,23 @@ class Today:
         """Whether all episodes have the length of the horizon, or came to rest before."""
         return bool((self._present == np.array(self.episodes)[:, None]).all())
 
+    def earned_range(self, delta: float) -> Interval | None:
+        """Return what an episode of the log earned, with its error; None where it is not known.
+
+        The range holds the mean of what is played today with a probability of about 1 - delta,
+        whatever the models say.
+        """
+        mean = self.mean_return
+        batches = len(self.episodes)
+        if mean is None or batches == 1:
+            return None
+        sizes = np.array(self.episodes, dtype=np.float64)
+        excess = np.array(self.earned) - sizes * mean
+        variance = float((excess**2 / sizes).sum()) / (batches - 1)
+        quantile = float(student.ppf(1.0 - delta / 2.0, batches - 1))
+        error = quantile * math.sqrt(variance / sizes.sum())
+        return Interval(mean, mean - error, mean + error)
+
     def luck(self, world: FiniteWorld, best: float, delta: float) -> Interval:
         """Return what an episode of the log earned in excess of what a world says of it.
 

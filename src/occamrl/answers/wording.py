@@ -144,6 +144,17 @@ def format_pieces(parameter: ParameterRange) -> str:
     return f"{format_number(parameter.value, places)} ({' or '.join(pieces)})"
 
 
+def points(share: float) -> str:
+    """Return a share as points of a hundred: "0.5 points".
+
+    >>> from occamrl.answers.wording import points
+    >>> points(0.005), points(0.01), points(0.125)
+    ('0.5 points', '1 point', '12.5 points')
+    """
+    number = format_number(100.0 * share)
+    return f"{number} point" if number == "1" else f"{number} points"
+
+
 def ordinal(number: int) -> str:
     """Return a number as an ordinal, in words where that is usual."""
     if number <= len(_ORDINALS):
@@ -207,6 +218,10 @@ def _sentences(answer: Answer) -> list[Sentence]:
 
         return dynamics_sentences(answer)
     sentences = which_model(answer)
+    if answer.misspecified and answer.forgives:
+        from occamrl.answers.tolerance import where_nothing_fits  # which speaks in sentences, too
+
+        return [*sentences, *where_nothing_fits(answer), *what_was_assumed(answer)]
     # what a model that is ruled out recommends is not said
     if answer.valued and answer.worlds.exact and not answer.misspecified:
         sentences += [
@@ -445,7 +460,10 @@ def _no_model_fits(answer: Answer) -> list[str]:
         texts += estimates(answer.ladder.draws)
     if answer.most_plausible:
         texts.append(f"The most plausible is {answer.most_plausible}.")
-    texts += [misfit_sentence(misfit) for misfit in answer.raw_misfits[:_MISFITS_NAMED]]
+    for misfit in answer.raw_misfits[:_MISFITS_NAMED]:
+        # where evidence is spread over all pairs, single ones show no more than chance
+        if not isinstance(misfit, OutcomeMisfit) or misfit.nats > answer.threshold:
+            texts.append(misfit_sentence(misfit))
     if answer.ladder.kind == "simulators":
         texts.append("Meanwhile, plan with it.")
     return texts
@@ -598,13 +616,15 @@ def what_to_try(answer: Answer) -> list[Sentence]:
         return [Sentence("try", text)]
     pairs = []
     for pair in answer.doubtful:
-        pairs.append(_pair_in_words(answer, pair))
+        pairs.append(pair_in_words(answer, pair))
     text = f"What might be better, in some model that is left: {listed(pairs)}."
     return [Sentence("try", text)]
 
 
 def _log_and_models(answer: Answer) -> list[str]:
     """Say what the log earned, and what the models say of the policy that made it."""
+    if answer.tolerance:  # what the log earned is compared with as it is
+        return []
     luck = answer.luck
     today = answer.today_worth
     if luck is None or today is None or answer.log is None or answer.log.mean_return is None:
@@ -625,7 +645,7 @@ def _log_and_models(answer: Answer) -> list[str]:
     return [f"{earned}; {says}."]
 
 
-def _pair_in_words(answer: Answer, pair: DoubtfulPair) -> str:
+def pair_in_words(answer: Answer, pair: DoubtfulPair) -> str:
     """Return "order 6 when stock is 1", or "action 6 in state 1"."""
     action = spoken(pair.action)
     if not isinstance(pair.action, str):
@@ -641,7 +661,7 @@ def _pair_in_words(answer: Answer, pair: DoubtfulPair) -> str:
 def what_next(answer: Answer) -> list[Sentence]:
     """Say what to do next."""
     if answer.misspecified:
-        advice = _advice_misspecified(answer)
+        advice = advice_misspecified(answer)
         if answer.log is not None:
             advice = f"keep today's policy, and {advice}"
         return [Sentence("next", advice)]
@@ -689,7 +709,8 @@ def _advice_without_a_log(answer: Answer) -> str:
     return "use it: what it is worth is known to within a tenth."
 
 
-def _advice_misspecified(answer: Answer) -> str:
+def advice_misspecified(answer: Answer) -> str:
+    """Return what to change in models none of which fits."""
     if answer.judgement.blends:
         return "list finer values, or fit real parameters (orl.Model)."
     if answer.judgement.novel:
@@ -736,8 +757,11 @@ def what_was_assumed(answer: Answer) -> list[Sentence]:
     nouns = _nouns(answer)
     texts = []
     if not answer.misspecified and all(note.guarantee != "void" for note in answer.notes):
+        right = "is right"
+        if answer.tolerance:
+            right = f"is off by at most {points(answer.tolerance)} at every step"
         texts.append(
-            f"One of your {nouns} is right. If so, the smallest class that holds it is ruled out, "
+            f"One of your {nouns} {right}. If so, the smallest class that holds it is ruled out, "
             f"or a range misses the truth, with probability at most {answer.delta:g}."
         )
     rewards = ""

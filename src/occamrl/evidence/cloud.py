@@ -142,6 +142,15 @@ class PointTable:
             likelihoods += data.novel[row] * _log_remainder(listed.sum(axis=1))
         return np.asarray(likelihoods)
 
+    def laws(self, points: Floats, symbols: Ints) -> Floats:
+        """Return probabilities of outcomes [n, R, K], some outcomes [R, K] of R rows, -1: none."""
+        rows = np.searchsorted(self._start, symbols[:, 0], side="right") - 1
+        numbers = self._numbers(points)
+        self._complete(numbers, points, np.unique(rows).tolist())
+        logs = self._logs[np.ix_(numbers, np.maximum(symbols, 0).ravel())]
+        logs = logs.reshape(len(points), *symbols.shape)
+        return np.exp(np.where(symbols >= 0, logs, -np.inf))
+
     def likelihood(self, theta: Floats, data: Counts) -> float:
         """Return the likelihood of one point, of which nothing is kept."""
         P = self._evaluate(theta, data.rows)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -53,6 +53,7 @@ from occamrl.evidence.hulls import (
     open_hulls,
     score_hulls,
 )
+from occamrl.evidence.region import Region
 from occamrl.evidence.starts import (
     DatedState,
     acting_level,
@@ -62,6 +63,7 @@ from occamrl.evidence.starts import (
     law_of_starts,
     rejected_after,
 )
+from occamrl.evidence.tolerance import Table, table_of
 from occamrl.evidence.worlds import Acting, Choice, FiniteWorlds
 from occamrl.models.families import FiniteFamily
 from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange
@@ -310,6 +312,60 @@ class ListEvidence:
             self.members.likelihoods(state["count"])[alive],
             lambda m: family.kernel_of(self.likeliest(state, m), self.known),
         )
+
+    # As members of a roster -----------------------------------------------------------------------
+
+    def roster(self, state: ListState) -> Ints:
+        """Return the numbers of all members."""
+        return np.arange(self.ladder.level.size)
+
+    def membership(self, state: ListState) -> Bools:
+        """Return which members are in each class [M, n]."""
+        return np.asarray(self.ladder.level <= np.arange(self.ladder.classes)[:, None])
+
+    def log_prior(self, state: ListState) -> Floats:
+        """Return the logarithms of the members' weights before any data [n]."""
+        return np.log(self.ladder.prior)
+
+    def laws(self, members: Ints, symbols: Ints) -> Floats:
+        """Return probabilities of outcomes [n, R, K], some outcomes [R, K] of R rows, -1: none."""
+        probability = self.members.probability(members)
+        nothing = np.zeros((len(members), 1))
+        return np.append(probability, nothing, axis=1)[:, symbols]
+
+    def keep_point(self, state: ListState, m: int, theta: Floats) -> None:
+        """Do nothing: no search adds to a list."""
+
+    def log_likelihoods(self, state: ListState) -> Floats:
+        """Return the likelihoods of all members [n]; minus infinity where they are impossible."""
+        return self.scores(state)[: self.ladder.level.size]
+
+    def log_likelihood_of(self, state: ListState, member: int) -> float:
+        """Return the likelihood of a member."""
+        return float(self.scores(state)[member])
+
+    def freedom(self, m: int) -> Sequence[int]:
+        """Return nothing: members of a list have no coordinates."""
+        return ()
+
+    def ranges(self, region: Region) -> dict[str, ParameterRange]:
+        """Return nothing: members of a list have no parameters."""
+        return {}
+
+    def table(self, member: int) -> Table:
+        """Return a member as robust backward induction needs it."""
+        law = self.members.probability(np.array([member]))[0]
+        reward = self.known.base_reward.ravel()
+        return table_of(self.outcomes, law, reward, self.known.discount)
+
+    def kernel(self, member: int) -> bellman.Kernel:
+        """Return a member as dynamic programming needs it."""
+        return self.ladder.family.kernel_of(int(member), self.known)
+
+    def pair_names(self, rows: Ints) -> list[tuple[Hashable, Hashable]]:
+        """Return the states and actions of some rows."""
+        pairs = [divmod(int(row), self.known.actions) for row in rows]
+        return [(self.known.state_name(s), self.known.action_name(a)) for s, a in pairs]
 
     # Acting ---------------------------------------------------------------------------------------
 

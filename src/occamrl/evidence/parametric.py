@@ -34,7 +34,7 @@ so at the level delta/sqrt(k) after k episodes (B13).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -75,6 +75,7 @@ from occamrl.evidence.starts import (
     count_starts,
     law_of_starts,
 )
+from occamrl.evidence.tolerance import Table, table_of
 from occamrl.evidence.worlds import Acting, Choice, FiniteWorlds
 from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange, Search
 
@@ -134,7 +135,7 @@ class ParametricEvidence:
         self._require_model_of(known)
         self._read_box()
         self._read_outcomes()
-        self.table = PointTable(self.probability, self.outcomes.start)
+        self.points = PointTable(self.probability, self.outcomes.start)
         self._weighed: Weighed | None = None  # the last
         self._fits: dict[int, Floats] = {}  # of its counts, by class
         self._values: dict[bytes, Floats] = {}  # of the first step, by point
@@ -253,7 +254,7 @@ class ParametricEvidence:
         Outcomes that are not listed have the rest of the probability. What is impossible has a
         likelihood below all others, and still a number.
         """
-        return self.table.likelihood(theta, data)
+        return self.points.likelihood(theta, data)
 
     def weigh(self, state: ParametricState) -> Weighed:
         """Return the likelihoods of all points and Z, which are computed once for a state."""
@@ -261,7 +262,7 @@ class ParametricEvidence:
         if last is not None and last.counts is state["count"] and last.points is state["points"]:
             return last
         data = self.counts_of(state)
-        likelihoods = self.table.likelihoods(state["points"], data)
+        likelihoods = self.points.likelihoods(state["points"], data)
         counted = counted_evidence(state["count"], self.outcomes, float(novel_count(state)))
         terms = np.append(state["log_mass"] + likelihoods, state["counted_mass"] + counted)
         self._weighed = Weighed(state["count"], state["points"], data, likelihoods, log_sum(terms))
@@ -321,7 +322,7 @@ class ParametricEvidence:
         near = state["points"][self._of_class(state, m)]
         points = np.concatenate([cloud(self.default, self.free[m]), near])
         data = self.weigh(state).data
-        return search(self.table, data, points, self.default, self.free[m], self.least(state))
+        return search(self.points, data, points, self.default, self.free[m], self.least(state))
 
     def _of_class(self, state: ParametricState, m: int) -> Bools:
         """Return which points are in class m [n]."""
@@ -346,7 +347,7 @@ class ParametricEvidence:
         state["points"] = state["points"][kept]
         state["level"] = state["level"][kept]
         state["log_mass"] = state["log_mass"][kept]
-        self.table.keep(state["points"])
+        self.points.keep(state["points"])
 
     def _renew(self, state: ParametricState) -> None:
         """Make a generation in every class; in those that are ruled out it goes on searching."""
@@ -368,7 +369,7 @@ class ParametricEvidence:
                 np.where(np.isfinite(log_mass[inside]), log_mass[inside], 0.0),
                 weighed.likelihoods[inside],
                 self.free[m],
-                lambda steps: self.table.likelihoods(steps, weighed.data),
+                lambda steps: self.points.likelihoods(steps, weighed.data),
                 generator(m, "generation", number),
             )
             made.append(generation)
@@ -382,7 +383,7 @@ class ParametricEvidence:
                 masses = self.entering(total, generation.log_weights, generation.likelihoods)
             self._add_points(state, m, generation.points, masses)
         state["searched"] = state["searched"] + np.array([0, 1, 0])
-        self.table.keep(state["points"])
+        self.points.keep(state["points"])
 
     def entering(self, total: float, log_weights: Floats, likelihoods: Floats) -> Floats:
         """Return b of the points of a generation: what they would have predicted does not count."""
@@ -442,12 +443,15 @@ class ParametricEvidence:
         They are in pieces where modes are apart. What lies between points that were found, and
         beyond the ends of rays, is not proved to be outside.
         """
-        region = self.region(state, m)
+        return self.ranges(self.region(state, m))
+
+    def ranges(self, region: Region) -> dict[str, ParameterRange]:
+        """Return the projections of a region, whose first point is the best guess."""
         ranges: dict[str, ParameterRange] = {}
         if not len(region.points):
             return ranges
-        best = self.best(state, m)
-        for j in self.free[m]:
+        best = region.points[0]
+        for j in region.free:
             pieces = []
             for low, high in region.pieces(j):
                 ends = self.low[j] + self.width[j] * np.array([low, high])
@@ -464,6 +468,51 @@ class ParametricEvidence:
         """Return where the best fit of class m, from 0, misfits, pair by pair."""
         probability = self.fitted(state, m)
         return [*outcome_misfits(state, self.outcomes, probability, self.model.pairs, self.known)]
+
+    # As members of a roster -----------------------------------------------------------------------
+
+    def roster(self, state: ParametricState) -> Floats:
+        """Return all points [n, p]."""
+        return state["points"]
+
+    def membership(self, state: ParametricState) -> Bools:
+        """Return which points are in each class [M, n]."""
+        return np.asarray(self.contains[:, state["level"]])
+
+    def log_prior(self, state: ParametricState) -> Floats:
+        """Return the logarithms of the points' masses; those without any are far behind."""
+        return np.maximum(state["log_mass"], -1e3)
+
+    def laws(self, members: Floats, symbols: Ints) -> Floats:
+        """Return probabilities of outcomes [n, R, K], some outcomes [R, K] of R rows, -1: none."""
+        return self.points.laws(members, symbols)
+
+    def keep_point(self, state: ParametricState, m: int, theta: Floats) -> None:
+        """Keep a point of class m, from 0, that predicts nothing."""
+        self._add_points(state, m, theta[None], np.array([-np.inf]))
+
+    def log_likelihoods(self, state: ParametricState) -> Floats:
+        """Return the likelihoods of all points [n]; minus infinity where they are impossible."""
+        return possible(self.weigh(state).likelihoods)
+
+    def log_likelihood_of(self, state: ParametricState, member: Floats) -> float:
+        """Return the likelihood of a point."""
+        return float(possible(np.array(self.log_likelihood(self.counts_of(state), member))))
+
+    def freedom(self, m: int) -> Sequence[int]:
+        """Return which coordinates are free in class m, from 0."""
+        return self.free[m]
+
+    def table(self, member: Floats) -> Table:
+        """Return a point as robust backward induction needs it."""
+        mdp = self.model.mdp_at(self.model.probability(self.point(member)))
+        reward = mdp.known.base_reward.ravel()
+        return table_of(mdp.outcomes, mdp.probability[0], reward, self.known.discount)
+
+    def pair_names(self, rows: Ints) -> list[tuple[Hashable, Hashable]]:
+        """Return the states and actions of some rows."""
+        pairs = [self.model.pairs[int(row)] for row in rows]
+        return [(self.known.state_name(s), self.known.action_name(a)) for s, a in pairs]
 
     # Acting ---------------------------------------------------------------------------------------
 
@@ -604,7 +653,7 @@ class ParametricEvidence:
         It goes on among fresh points if it has not come to a likelihood that would be enough.
         """
         points = cloud(self.default, free)
-        return search(self.table, data, points, self.default, free, target)
+        return search(self.points, data, points, self.default, free, target)
 
     def outcome_of(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
         """Return the pair of the model and the outcome of a step; -1 for what is not listed."""

@@ -126,8 +126,8 @@ class FiniteWorlds:
         self.judgement = judgement
         self.levels = levels
         self.likelihoods = likelihoods
-        self._kernel = kernel
-        self._best_kernel = best_kernel
+        self.kernel = kernel
+        self.best_kernel = best_kernel
         self._extreme_kernels = extreme_kernels
         self._best: dict[int, FiniteWorld] = {}
 
@@ -144,12 +144,12 @@ class FiniteWorlds:
     def world(self, index: int) -> FiniteWorld:
         """Return a world that is listed."""
         likelihood = float(self.likelihoods[index])
-        return FiniteWorld(self._kernel(index), int(self.levels[index]), likelihood)
+        return FiniteWorld(self.kernel(index), int(self.levels[index]), likelihood)
 
     def best(self, m: int) -> FiniteWorld:
         """Return the most plausible world of class m, from 0, alive or not."""
         if m not in self._best:
-            self._best[m] = FiniteWorld(self._best_kernel(m), m, np.nan)
+            self._best[m] = FiniteWorld(self.best_kernel(m), m, np.nan)
         return self._best[m]
 
     def some(self, count: int) -> list[FiniteWorld]:
@@ -191,13 +191,26 @@ class FiniteWorlds:
             floors.append(min(self._value(policy, world.kernel) for world in worlds))
         return different[int(np.argmax(floors))]
 
+    def range_of(
+        self, policy: NDArray[Any], against: NDArray[Any] | None = None
+    ) -> tuple[float, float]:
+        """Return the least and the largest worth of a policy, or of its difference to another."""
+
+        def worth(world: FiniteWorld) -> Floats:
+            returns = self.returns(policy, world)
+            if against is None:
+                return returns
+            return returns - self.returns(against, world)
+
+        return self.extremes(worth)
+
     def extremes(self, worth: Worth) -> tuple[float, float]:
         """Return the least and the largest mean of a worth over the worlds."""
 
         def mean(kernel: bellman.Kernel) -> float:
             return float(worth(FiniteWorld(kernel, 0, np.nan)).mean())
 
-        means = [mean(self._kernel(index)) for index in range(self.levels.size)]
+        means = [mean(self.kernel(index)) for index in range(self.levels.size)]
         if self._extreme_kernels is not None:
             means += [mean(kernel) for kernel in self._extreme_kernels(mean)]
         return min(means), max(means)
@@ -212,7 +225,7 @@ class FiniteWorlds:
         support = self._chosen.kernel.matrix > 0.0
         if not self.judgement.misspecified:
             for index in range(self.levels.size):
-                support = support + (self._kernel(index).matrix > 0.0)
+                support = support + (self.kernel(index).matrix > 0.0)
         return support
 
     def reached(self, policy: Ints | None = None) -> Bools:
@@ -247,7 +260,7 @@ class FiniteWorlds:
         gained = np.zeros((states, self.known.actions))
         scale = 0.0
         for index in range(number):
-            kernel = self._kernel(index)
+            kernel = self.kernel(index)
             values = bellman.evaluate([kernel], policy)
             scale = max(scale, abs(float(self.law @ values[0])))
             here = np.zeros_like(gained)

@@ -49,6 +49,7 @@ from occamrl.errors import (
     require_rewards,
 )
 from occamrl.evidence.starts import law_of_next
+from occamrl.evidence.tolerant import LARGEST, tolerant_evidence
 from occamrl.evidence.worlds import Acting, Choice, FiniteEvidence
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import ParametricLadder
@@ -86,6 +87,10 @@ class Occam(Learner):
     delta : float
         With probability 1 - delta the smallest class that contains the truth is never ruled out,
         and ``misspecified`` is not reported if there is one.
+    tolerance : float
+        By how much the chances of what follows may differ from a model's at every step, in total
+        variation. Verdicts forgive so much; while a member fits exactly, acting does not change.
+        A cover takes a tolerance of at least half its reach.
     acting : "optimism" | "sampling" | "fit", optional
         By default optimism on lists, where it is proved, and sampling with real parameters, where
         optimism would be a search. The best fit has no guarantee.
@@ -112,6 +117,7 @@ class Occam(Learner):
 
     ladder: Ladder | ParametricLadder
     delta: float = 0.05
+    tolerance: float = 0.0
     acting: Acting | None = None
     scope: Literal["smallest", "all"] = "all"
     replan: float = 0.1
@@ -122,13 +128,17 @@ class Occam(Learner):
         require_choice("scope", self.scope, ("smallest", "all"))
         require_delta(self.delta)
         require_number("replan", self.replan, 0.0, 1e100)
+        require_number("tolerance", self.tolerance, 0.0, LARGEST)
         if isinstance(self.ladder, ParametricLadder):
             return
         if not isinstance(self.ladder, Ladder) or not self.ladder.finite:
             expected = "a Ladder of lists, or model.ladder(...); ARLGen takes linear classes"
             raise ParameterError("ladder", got=repr(self.ladder), expected=expected)
-        if self.ladder.reach[-1] > 0.0:
-            expected = "orl.Model(...).ladder(...), ARLGen, or CoverFamily(..., reach=0.0)"
+        if 0.5 * self.ladder.reach[-1] > self.tolerance:
+            expected = (
+                f"a tolerance of at least {0.5 * self.ladder.reach[-1]:.3g}; "
+                "or orl.Model(...).ladder(...), ARLGen, CoverFamily(..., reach=0.0)"
+            )
             raise ParameterError(
                 "ladder", got="covers, which likelihood cannot judge", expected=expected
             )
@@ -136,7 +146,7 @@ class Occam(Learner):
     @property
     def guarantee(self) -> str:
         """What is proved of its regret."""
-        if self.acts == "fit" or isinstance(self.ladder, ParametricLadder):
+        if self.acts == "fit" or self.tolerance or isinstance(self.ladder, ParametricLadder):
             return "none"
         if self.acts == "sampling":
             # members of larger classes have weight 0 in the smallest: no prior is averaged over
@@ -152,6 +162,8 @@ class Occam(Learner):
 
     def evidence(self, known: Known) -> FiniteEvidence:
         """Return what weighs the classes on a problem."""
+        if self.tolerance:
+            return tolerant_evidence(self.ladder, known, self.delta, self.tolerance)
         return cast(FiniteEvidence, self.ladder.evidence(known, self.delta))
 
     def begin(self, known: Known) -> OccamState:

@@ -36,8 +36,15 @@ from occamrl.arrays import Floats
 from occamrl.control.dynamics import Dynamics
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.envs.ladder_file import LadderSpec, read_ladder
-from occamrl.errors import ParameterError, require_choice, require_delta, require_kind
+from occamrl.errors import (
+    ParameterError,
+    require_choice,
+    require_delta,
+    require_kind,
+    require_number,
+)
 from occamrl.evidence.lists import ListEvidence
+from occamrl.evidence.tolerant import LARGEST, TolerantEvidence, tolerant_evidence
 from occamrl.evidence.value_evidence import ListValueEvidence
 from occamrl.logs.continuous import select_dynamics, select_simulators
 from occamrl.logs.log import Log, read_log
@@ -56,6 +63,7 @@ def select(
     known: Known | None = None,
     *,
     delta: float = 0.05,
+    tolerance: float = 0.0,
     evidence: str | None = None,
     progress: bool | None = None,
 ) -> Any:  # an Answer
@@ -84,6 +92,11 @@ def select(
     delta : float
         The smallest class that holds the true kernel is rejected with probability at most delta,
         over all tests.
+    tolerance : float
+        By how much the chances of what follows may differ from a model's at every step, in total
+        variation: .02 forgives 2 points. Ranges and tests then hold for truths that change or
+        depend on the past within it. For lists and real parameters, by likelihood; a cover takes
+        one of at least half its reach.
     evidence : "likelihood" | "value", optional
         By default value rows for covers and linear classes, the likelihood for others. Choose value
         rows where a zero of the models may be wrong.
@@ -91,6 +104,10 @@ def select(
         Show progress on standard error; by default only when it takes longer than a second.
     """
     require_delta(delta)
+    require_number("tolerance", tolerance, 0.0, LARGEST)
+    if isinstance(ladder, (SimulatorLadder, Dynamics)) and tolerance:
+        expected = "0: bets against continuous models forgive no share of their chances"
+        raise ParameterError("tolerance", got=tolerance, expected=expected)
     if isinstance(ladder, SimulatorLadder):
         return select_simulators(log, ladder, delta=delta, progress=progress)
     if isinstance(ladder, Dynamics):
@@ -103,14 +120,17 @@ def select(
         known = ladder.known if known is None else known
         ladder = ladder.ladder
     _require_ladder(ladder)
-    kind = _require_evidence(ladder, evidence)
+    kind = _require_evidence(ladder, evidence, tolerance)
     source = read_log(log)
     known = _known_of(ladder, source) if known is None else known
     require_kind("known", known, Known)
     if kind == "value" and not known.rewards_known:
         expected = "mdp.known: horizon and rewards, to plan values"
         raise ParameterError("known", got="sizes alone", expected=expected)
-    reading = Reading(ladder, known, delta, kind)
+    weigher: Evidence | None = None
+    if kind == "likelihood":
+        weigher = tolerant_evidence(ladder, known, delta, tolerance)
+    reading = Reading(ladder, known, delta, weigher)
     bar = Progress("select", source.episodes, progress)
     for flow in source.flows(known, _outcomes_of(ladder, known), rewards):
         reading.add(flow)
@@ -126,10 +146,22 @@ def _require_ladder(ladder: object) -> None:
     require_kind("ladder", ladder, (Ladder, ParametricLadder))
 
 
-def _require_evidence(ladder: Ladder | ParametricLadder, evidence: str | None) -> str:
+def _require_evidence(
+    ladder: Ladder | ParametricLadder, evidence: str | None, tolerance: float
+) -> str:
     """Return by what classes are judged; refuse what a ladder has not."""
     real = isinstance(ladder, ParametricLadder)
-    exact = real or (isinstance(ladder, Ladder) and ladder.finite and ladder.reach[-1] == 0.0)
+    # the members of a cover are within its reach of every truth, and total variation is half that
+    exact = real or (
+        isinstance(ladder, Ladder) and ladder.finite and 0.5 * ladder.reach[-1] <= tolerance
+    )
+    if tolerance and not exact:
+        expected = "0: linear classes have no members to forgive"
+        if isinstance(ladder, Ladder) and ladder.finite:
+            expected = f"at least {0.5 * ladder.reach[-1]:.3g}, half the reach of the cover"
+        raise ParameterError("tolerance", got=tolerance, expected=expected)
+    if tolerance and evidence == "value":
+        raise ParameterError("tolerance", got=tolerance, expected='0, or evidence="likelihood"')
     if evidence is None:
         return "likelihood" if exact else "value"
     require_choice("evidence", evidence, ("likelihood", "value"))
@@ -163,7 +195,11 @@ class Reading:
     """A log as it is read: the evidence, when classes fell, and what was done."""
 
     def __init__(
-        self, ladder: Ladder | ParametricLadder, known: Known, delta: float, kind: str
+        self,
+        ladder: Ladder | ParametricLadder,
+        known: Known,
+        delta: float,
+        weigher: Evidence | None,
     ) -> None:
         self.ladder = ladder
         self.known = known
@@ -172,16 +208,13 @@ class Reading:
         self.history: list[list[float]] = []
         # value rows need targets that were fixed before: those that ARL-GEN would plan for
         self._planner: ARLGen | None = None
-        self.evidence: Evidence = ladder.evidence(known, delta)
-        self.state: State = None
-        if kind == "value":
+        if weigher is None:
             assert isinstance(ladder, Ladder)  # noqa: S101  # real parameters have no value rows
             self._planner = ARLGen(ladder=ladder, delta=delta)
-            self.evidence = self._planner.evidence(known)
             self._learned = self._planner.begin(known)
-            self.state = self._learned["evidence"]
-        else:
-            self.state = self.evidence.begin()
+            weigher = self._planner.evidence(known)
+        self.evidence: Evidence = weigher
+        self.state: State = self._learned["evidence"] if self._planner else weigher.begin()
 
     def add(self, flow: Flow) -> None:
         """Weigh the classes on a flow, with what was fixed before it."""
@@ -213,7 +246,7 @@ class Reading:
         richer = answer.chosen < len(self.ladder.names)
         if answer.misspecified or not richer or not isinstance(self.ladder, Ladder):
             return answer
-        if not self.ladder.finite:
+        if not self.ladder.finite or answer.tolerance:
             return answer
         return replace(answer, more=self._more_data(answer))
 
@@ -224,7 +257,10 @@ class Reading:
         """
         assert isinstance(self.ladder, Ladder)  # noqa: S101  # a list
         size = self.ladder.sizes[answer.chosen - 1]
-        evidence = cast(ListEvidence | ListValueEvidence, self.evidence)
+        weigher = self.evidence
+        if isinstance(weigher, TolerantEvidence):
+            weigher = weigher.exact
+        evidence = cast(ListEvidence | ListValueEvidence, weigher)
         scores, least = evidence.member_scores(self.state)
         alive = np.flatnonzero(np.isfinite(scores) & (scores >= least))
         inside = alive[alive < size]

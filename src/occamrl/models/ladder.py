@@ -342,6 +342,10 @@ class Ladder:
             return _list_evidence(self, known, delta)
         return self.value_evidence(known, delta)
 
+    def list_evidence(self, known: Known, delta: float) -> Any:
+        """Return what weighs the members of lists by likelihood, those of covers too."""
+        return _list_evidence(self, known, delta)
+
     def value_evidence(self, known: Known, delta: float) -> ValueEvidence:
         """Return what weighs the classes by value rows."""
         return _value_evidence(self, known, delta)

@@ -1,0 +1,211 @@
+"""What an answer says of models that are a little wrong: how wrong, and up to where it holds."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from occamrl.answers.wording import (
+    Sentence,
+    advice_misspecified,
+    earns,
+    listed,
+    money,
+    pair_in_words,
+    points,
+    what_next,
+    what_to_do,
+)
+from occamrl.errors import NotAvailable, require_number
+from occamrl.evidence.tolerance import GRID
+from occamrl.evidence.tolerant import LARGEST, BallWorlds, TolerantEvidence
+from occamrl.protocols import DoubtfulPair, Interval, Known, OffBy
+
+if TYPE_CHECKING:
+    from occamrl.answers.answer import Answer
+
+SHOWN = (0.005, 0.01, 0.02)  # tolerances at which a worth is told if none was chosen
+_HALVINGS = 8  # of the search for the break-even
+_BACK = 0.8  # by which it is taken back where a search finds a worse world
+_BACKS = 12
+
+
+def weigher_of(answer: Answer) -> TolerantEvidence:
+    """Return evidence that can be asked for any tolerance."""
+    if isinstance(answer.weigher, TolerantEvidence):
+        return answer.weigher
+    raise NotAvailable(
+        "no tolerance here: orl.select keeps what it needs, by likelihood, for lists and real "
+        "parameters; an agent does with Occam(tolerance=...)"
+    )
+
+
+def off_by(answer: Answer) -> OffBy:
+    """Return by how much all models are off."""
+    return weigher_of(answer).off_by(answer.state)
+
+
+def surviving(answer: Answer) -> float | None:
+    """Return the smallest tolerance of a grid at which a model is left; None if none is."""
+    evidence = weigher_of(answer)
+    for tolerance in GRID:
+        if evidence.weigh(answer.state, tolerance).against.min() <= evidence.threshold:
+            return tolerance
+    return None
+
+
+def worlds_at(answer: Answer, tolerance: float) -> BallWorlds:
+    """Return the worlds within a tolerance of what is left of the models at it."""
+    require_number("tolerance", tolerance, 0.0, LARGEST)
+    return weigher_of(answer).worlds_within(answer.state, tolerance)
+
+
+def range_at(answer: Answer, tolerance: float) -> Interval:
+    """Return what the recommended policy earns if every step is off by at most a tolerance."""
+    worlds = worlds_at(answer, tolerance)
+    policy = answer.worlds.rule(answer.policy)
+    low, high = worlds.range_of(policy)
+    value = float(worlds.returns(policy, worlds.best(answer.chosen - 1)).mean())
+    return Interval(min(max(value, low), high), low, high)
+
+
+def gain_within(answer: Answer) -> Interval | None:
+    """Return what the policy earns more than the log's episodes did, within the tolerance in force.
+
+    Of today's policy nothing is modelled: its worth is what the log earned.
+    """
+    today = answer.earned_today
+    if today is None:
+        return None
+    worth = answer.worth
+    return Interval(worth.value - today.value, worth.low - today.high, worth.high - today.low)
+
+
+def break_even(answer: Answer) -> float | None:
+    """Return up to which tolerance the recommended policy surely beats today's.
+
+    Today's is what the episodes of the log earned, with the error of that; None where that is not
+    known, or if it does not even at the smallest tolerance at which a model is left.
+    """
+    today = answer.earned_today
+    if today is None:
+        return None
+    policy = answer.worlds.rule(answer.policy)
+    smallest = answer.surviving if answer.misspecified else 0.0
+    if smallest is None:
+        return None
+
+    def listed_floor(tolerance: float) -> float:
+        worlds = worlds_at(answer, tolerance)
+        return float(worlds.known.amount(worlds.least_worth(policy)))
+
+    def floor(tolerance: float) -> float:
+        return worlds_at(answer, tolerance).range_of(policy)[0]
+
+    low = smallest
+    high = LARGEST
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if listed_floor(middle) > today.high:
+            low = middle
+        else:
+            high = middle
+    for _ in range(_BACKS):
+        # what is left at a smaller tolerance need not be left at a larger one
+        between = [tolerance for tolerance in GRID if smallest <= tolerance < low]
+        if floor(low) > today.high and all(
+            listed_floor(tolerance) > today.high for tolerance in between
+        ):
+            return low
+        if low <= smallest:
+            break
+        low = max(smallest, low * _BACK)
+    return None
+
+
+# In words -----------------------------------------------------------------------------------------
+
+
+def where_nothing_fits(answer: Answer) -> list[Sentence]:
+    """Go on where no model is exactly right: how wrong, what to do, and up to where that holds."""
+    sentences = how_wrong(answer)
+    if answer.valued:
+        sentences += [
+            *what_to_do(answer),
+            *what_it_is_worth_within(answer),
+            *up_to_where(answer),
+        ]
+        if answer.break_even is not None:
+            trusted = points(_down(answer.break_even))
+            advice = advice_misspecified(answer)
+            text = f"use it if you trust your models to within {trusted}; to be exact, {advice}"
+            return [*sentences, Sentence("next", text), *assumed_of_tolerances(answer)]
+    return [*sentences, *what_next(answer), *assumed_of_tolerances(answer)]
+
+
+def _down(tolerance: float) -> float:
+    """Return a tolerance rounded down to a tenth of a point, so that what is said of it holds."""
+    return math.floor(1_000.0 * tolerance) / 1_000.0
+
+
+def how_wrong(answer: Answer) -> list[Sentence]:
+    """Say by how much the models are off, where none is exactly right."""
+    wrong = off_by(answer)
+    where = ""
+    if wrong.where:
+        names = []
+        for state, action in wrong.where:
+            names.append(pair_in_words(answer, DoubtfulPair(state, action, 0.0)))
+        where = f" It shows most at {listed(names)}."
+    sentences = []
+    if wrong.more_than:
+        text = f"At some step every model is off by more than {points(wrong.more_than)}.{where}"
+        sentences.append(Sentence("which", text))
+    tolerance = answer.surviving
+    if tolerance is None:
+        text = f"Nothing is left even if every step may be off by {points(GRID[-1])}."
+        return [*sentences, Sentence("which", text)]
+    name = answer.ladder.names[worlds_at(answer, tolerance).judgement.chosen - 1]
+    text = (
+        f"{name!r} is left if every step may be off by {points(tolerance)}. On average it seems to "
+        f"be off by {points(wrong.estimate)}: an estimate, not a bound."
+    )
+    return [*sentences, Sentence("which", text)]
+
+
+def what_it_is_worth_within(answer: Answer) -> list[Sentence]:
+    """Say what the policy earns within tolerances at which a model is left, each with its if."""
+    smallest = answer.surviving or GRID[-1]
+    tolerances = [tolerance for tolerance in SHOWN if tolerance >= smallest] or [smallest]
+    sentences = []
+    for tolerance in tolerances:
+        amount = range_at(answer, tolerance)
+        condition = f"If no step is off by more than {points(tolerance)}"
+        earned = f"the policy {earns(answer, amount)} per {answer.labels.episode}"
+        sentences.append(Sentence("worth", f"{condition}, {earned}."))
+    return sentences
+
+
+def up_to_where(answer: Answer) -> list[Sentence]:
+    """Say up to which tolerance the policy surely beats today's."""
+    today = answer.earned_today
+    if today is None:
+        return []
+    limit = answer.break_even
+    earned = f"what the log's episodes earned, {money(answer, today.value)}"
+    if limit is None:
+        text = f"That it beats {earned}, is not sure at any tolerance at which a model is left."
+        return [Sentence("matter", text)]
+    text = f"It beats {earned}, as long as no step is off by more than {points(_down(limit))}."
+    return [Sentence("matter", text)]
+
+
+def assumed_of_tolerances(answer: Answer) -> list[Sentence]:
+    """Say what a tolerance forgives, and what not."""
+    assert isinstance(answer.known, Known)  # noqa: S101  # tolerances are for finite models
+    text = (
+        "Off by a number of points: the chances of what follows a state and an action differ by at "
+        "most so much, in all; where the log has not been that is assumed, and outcomes that no "
+        "model lists are left out of a worth."
+    )
+    return [Sentence("assumed", text)]
