@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 import occamrl as orl
 from occamrl.answers.figures import Curve, class_rows, curve_of, draw_classes, draw_curves
@@ -338,6 +339,32 @@ def test_the_policy_is_drawn_state_by_step(result: orl.Result) -> None:
     assert [label.get_text() for label in drawn.get_yticklabels()] == ["left", r"\$a\$", "right"]
     with pytest.raises(orl.InvalidInput, match="states"):
         result.plot_policy(axes(), states=["one"])
+
+
+def test_arrows_on_a_map_are_the_actions_of_a_step() -> None:
+    lake = orl.make_problem("frozen-lake", horizon=12)
+    result = orl.run(Optimal(mdp=lake.mdp), lake, episodes=1)
+    lines = ["SFFF", "FHFH", "FFFH", "HFFG"]
+    names = ["left", "down", "right", "up"]
+    moves = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
+    drawn = result.plot_map(lines, axes(), actions=names, step=3)
+    shown = {}
+    for text in drawn.texts:
+        if isinstance(text, Annotation):
+            begin = np.array(text.get_position())
+            middle = (begin + np.array(text.xy)) / 2.0
+            shown[tuple(middle.round(6))] = np.sign((text.xy - begin).round(6))
+    policy = result.policy()[2]
+    cells = [divmod(s, 4) for s in range(16) if "".join(lines)[s] not in "HG"]
+    assert len(shown) == len(cells) == 11
+    for row, column in cells:
+        move = moves[policy[4 * row + column]]
+        np.testing.assert_array_equal(shown[column, row], move)
+    for wrong, field in ((["SF", "F"], "map"), (["F" * 9] * 9, "map")):
+        with pytest.raises(orl.InvalidInput, match=field):
+            result.plot_map(wrong, axes(), actions=names)
+    with pytest.raises(orl.InvalidInput, match="actions"):
+        result.plot_map(lines, axes())
 
 
 def test_curves_have_bands_and_every_plot_of_a_report_is_written(

@@ -378,6 +378,25 @@ class Result:
 
         return draw_policy(self, axes, **names)
 
+    def plot_map(
+        self, cells: Sequence[Sequence[object]], axes: Axes | None = None, **options: Any
+    ) -> Axes:
+        """Draw the policy of one step as arrows on a map, whose cells are the first states.
+
+        >>> import occamrl as orl
+        >>> lake = orl.make_problem("frozen-lake")
+        >>> result = orl.run(orl.Occam(ladder=orl.Ladder.of_problem(lake)), lake, episodes=20)
+        >>> lines = ["SFFF", "FHFH", "FFFH", "HFFG"]  # or env.unwrapped.desc
+        >>> drawn = result.plot_map(lines, actions=["left", "down", "right", "up"])
+
+        ``actions`` names them in order, where they have no names; arrows are drawn for left, right,
+        up, down, west, east, north and south. ``step`` counts from 1. There is no arrow in the
+        cells H, C and G (hole, cliff and goal) of a map.
+        """
+        from occamrl.answers.figures import draw_map
+
+        return draw_map(self, cells, axes, **options)
+
     def page(self, path: str | Path) -> Path:
         """Write the answer as one HTML page: the verdict, the evidence over time, the policy."""
         if isinstance(self.known, System):
