@@ -53,7 +53,9 @@ def frequency(
     return len(agreeing), agreeing.count(y)
 
 
-def brute_force_quality(target: Coded, columns: list[Coded], path: tuple[int, ...]) -> float:
+def brute_force_quality(
+    target: Coded, columns: list[Coded], path: tuple[int, ...], maximum: int
+) -> float:
     """Predict row by row, as the formulas say."""
     K = target.size
     rows = target.codes.size
@@ -67,6 +69,7 @@ def brute_force_quality(target: Coded, columns: list[Coded], path: tuple[int, ..
                 keys.append(tuple(int(columns[i].codes[s]) for i in path[:length]))
             earlier = [(keys[s], int(target.codes[s])) for s in range(t)]
             tables.append(frequency(y, keys[t], earlier))
+        tables += [tables[-1]] * (maximum - len(path))
         for which, a in enumerate(STRENGTHS):
             p = (tables[0][1] + 0.5) / (tables[0][0] + 0.5 * K)
             for agreeing, same in tables[1:]:
@@ -89,7 +92,7 @@ def test_the_mixture_is_that_of_predictions_row_by_row(seed: int, rows: int, siz
     for length in range(3):
         paths = list(itertools.permutations(range(3), length))
         for path in paths:
-            quality = brute_force_quality(target, columns, path)
+            quality = brute_force_quality(target, columns, path, 2)
             assert search.predicted[path] == pytest.approx(quality, abs=1e-9)
             total.append(quality - math.log(3 * len(paths)))
     assert search.mixture() == pytest.approx(float(np.logaddexp.reduce(total)), abs=1e-9)
@@ -196,8 +199,20 @@ def test_a_shuffled_copy_of_a_needed_column_is_worse_and_one_of_a_useless_column
     target = Coded((columns[0].codes + (draw.random(500) < 0.1)) % 3, 3)
     search = ColumnSearch(target, columns, 2)
     search.run()
-    assert search.shuffled_gain(0, draw) > 100.0
-    assert abs(search.shuffled_gain(1, draw)) < 20.0
+    for i, worth in enumerate((True, False)):
+        shuffled = Coded(draw.permutation(columns[i].codes), columns[i].size)
+        assert (search.gain_over(i, shuffled) > 20.0) == worth
+
+
+def test_a_date_stands_for_time_alone() -> None:
+    draw = np.random.default_rng(14)
+    late = (np.arange(1_000) > 550).astype(np.int64)
+    target = Coded(late ^ (draw.random(1_000) < 0.1), 2)
+    month = Coded(np.arange(1_000) // 50, 20)
+    columns = [month, *random_table(14, 1_000, (3,))]
+    weighed = weigh_columns(target, columns, maximum=2, delta=0.05, targets=1, draw=draw)
+    assert weighed.timed == (0,)
+    assert weighed.likely == ()
 
 
 def test_of_two_equal_columns_none_is_said_to_be_needed() -> None:
@@ -361,7 +376,7 @@ def test_numbers_are_cut_at_quantiles_of_rows_that_are_not_weighed() -> None:
     log = orl.read_log(table, ROLES, order_by="day")
     answer = orl.relevant(log, bins=4)
     assert answer.needed["reward"] == ("moon",)
-    assert "'moon' is cut into bins, about 4, at quantiles of the first 210 rows" in str(answer)
+    assert "'moon' is cut into bins, about 4, at quantiles of the first 80 rows" in str(answer)
     # other rows later leave the bins what they are
     later = {**table, "moon": [*table["moon"][:600], *[9.0 + t for t in range(600)]]}
     others = orl.relevant(orl.read_log(later, ROLES, order_by="day"), bins=4)

@@ -87,20 +87,36 @@ def _target(answer: Relevance, name: str, weighed: Weighed) -> list[str]:
     likely = answer.likely[name]
     if likely:
         texts.append(f"{capital(target)} is likely to need {_quoted(likely)}: not proved.")
-    open_ = [i for i in weighed.best if i not in (*weighed.needed, *weighed.likely)]
+    if weighed.timed:
+        texts.append(
+            f"{_quoted(answer.names(weighed.timed))} may stand for time alone: parts of the log "
+            f"predict {target} about as well."
+        )
+    said = (*weighed.needed, *weighed.likely, *weighed.timed)
+    open_ = [i for i in weighed.best if i not in said]
     if open_:
         texts.append(
             f"{_quoted(answer.names(open_))} {'helps' if len(open_) == 1 else 'help'} to predict "
             f"{target}; whether that is needed, or others would do, the log does not show."
         )
     without: list[str] = []
+    earlier = ""
+    mentioned = (*weighed.needed, *weighed.likely, *weighed.best)
     for i, candidate in enumerate(answer.columns.candidates):
-        mentioned = (*weighed.needed, *weighed.likely, *weighed.best)
-        if i not in mentioned and candidate.kind != "part":
+        if i in mentioned:
+            continue
+        if candidate.lag:
+            earlier = "any earlier row"
+        elif candidate.kind != "part":
             without.append(candidate.name)
-    if without:
+    if earlier and any(answer.columns.candidates[i].lag for i in mentioned):
+        earlier = "other columns of earlier rows"
+    nothing = _quoted(without) if without else ""
+    if without and earlier:
+        nothing += f", or {earlier}"
+    if without or earlier:
         texts.append(
-            f"No sign that {target} needs {_quoted(without)}; small effects cannot be excluded."
+            f"No sign that {target} needs {nothing or earlier}; small effects cannot be excluded."
         )
     return texts
 
@@ -164,7 +180,7 @@ def _what_to_do(answer: Relevance) -> list[Sentence]:
         f"{format_number(abs(gain.value))} {verb} than today's policy (5 % to 95 % of bootstrap "
         f"draws: {_span(gain)}): an estimate, no guarantee."
     )
-    per = "episode"
+    per = answer.labels.episode
     if answer.in_pieces:
         per = count_of(answer.horizon, "step")
     worth = f"The log itself earned {format_number(answer.earned)} per {per} on average."

@@ -10,10 +10,12 @@ D_l`. Its *back-off chain* with strength a predicts
 .. math:: p_l = \frac{c_l(y) + a\,p_{l-1}(y)}{N_l + a},
 
 :math:`c_l(y), N_l` counting earlier rows that agree on :math:`D_l`; :math:`p_0` is (c + 1/2)/(N +
-K/2). Beside chains with six strengths there are Dirichlet counts on D alone, :math:`(c + \alpha)/(N
-+ K\alpha)`, for five :math:`\alpha`. :math:`Q_D` is the logarithm of what they have predicted on
-average, and Z that of a mixture over all paths: a size has the weight 1/(k + 1), its paths share
-that evenly. Paths that a search leaves out count as 0, so that Z is never too large (B12).
+K/2). The last level of a short path is repeated until there are k, because another level alone
+may sharpen predictions. Beside chains with six strengths there are Dirichlet counts on D alone,
+:math:`(c + \alpha)/(N + K\alpha)`, for five :math:`\alpha`. :math:`Q_D` is the logarithm of what
+they have predicted on average, and Z that of a mixture over all paths: a size has the weight 1/(k +
+1), its paths share that evenly. Paths that a search leaves out count as 0, so that Z is never too
+large (B12).
 
 **Exclusion.** D is excluded when its greatest likelihood, that of the table of frequencies, is
 below Z - log(targets/delta). A column is *needed* if every set of at most k columns without it is
@@ -21,8 +23,10 @@ excluded. Adding columns never makes the frequencies worse, so that sets of k co
 
 **Likely.** The Bayes factor of a column compares the mixture over paths that have it with that over
 paths that have not, for which a search of its own is made. It is likely to be needed if the factor
-exceeds c/delta, and if the best path is as much better than the same path with a shuffled copy of
-the column. This is a hint of known strength and no test.
+exceeds c/delta, and if the best path is as much better than the same path with either of two
+placebos: a shuffled copy of the column, and even parts of the log in its place. A column that only
+the second can replace is *timed*: like a date, it tells when something changed. All this is a hint
+of known strength and no test.
 """
 
 from __future__ import annotations
@@ -40,6 +44,9 @@ from occamrl.arrays import Floats, Ints
 STRENGTHS = np.array([0.02, 0.2, 1.0, 4.0, 16.0, 64.0])  # a, in rows
 _STARTS = (0.05, 0.5, 4.0, 64.0)  # alpha of Dirichlet counts, beside 1/K
 _RADIX = 2**16  # codes that NumPy sorts in linear time
+_PARTS = (4, 16)  # of the log, with which a column is compared
+_MOST_PARTS = 256
+_IDLE = 1.0  # nats by which a column at least predicts better than a shuffled copy of it
 _WIDEST = 8  # paths that a search keeps
 _KEPT_ROWS = 2 * 10**6  # rows times paths that are kept
 _CHECKED_ROWS = 5 * 10**8  # rows times sets whose frequencies are taken
@@ -59,17 +66,21 @@ class Chain(NamedTuple):
 
     context: Coded
     predicted: Floats  # [strengths, n] the probability of what came
+    agreeing: Ints  # [n] earlier rows with these values
+    same: Ints  # [n] those of them with what came
+    length: int
 
 
 class Weighed(NamedTuple):
     """What the rows say of one target."""
 
     mixture: float  # Z, as far as paths were searched
-    best: Path  # the set with the largest weight after the data
+    best: Path  # the set with the largest weight after the data, of columns that beat shuffled ones
     compatible: list[Path]  # the sets of at most ``checked`` columns that are not excluded
     checked: int  # "if at most so many columns matter"
     needed: Path
     likely: Path
+    timed: Path  # columns of ``best`` that would be likely, if parts of the log were not as good
     unlikely: Path  # columns that the Bayes factor speaks against as clearly
     factors: Floats  # the logarithm of the Bayes factor of each column
     paths: int  # how many were searched
@@ -107,6 +118,16 @@ def count_values(column: Coded) -> Ints:
     return np.unique(column.codes, return_counts=True)[1]
 
 
+def even_parts(column: Coded) -> list[Coded]:
+    """Return even parts of the log: few, many, as many as a column has values, or stretches."""
+    rows = column.codes.size
+    stretches = 1 + int(np.count_nonzero(np.diff(column.codes)))
+    parts: list[Coded] = []
+    for number in {*_PARTS, column.size, min(stretches, _MOST_PARTS)}:
+        parts.append(Coded(np.arange(rows) * number // max(1, rows), number))
+    return parts
+
+
 class ColumnSearch:
     """A search for what one target needs: which paths were tried, and what they predicted."""
 
@@ -124,8 +145,11 @@ class ColumnSearch:
         """Return the path without columns."""
         K = self.target.size
         context = Coded(np.zeros(self.rows, np.int64), 1)
-        marginal = (count_earlier(self.target) + 0.5) / (np.arange(self.rows) + 0.5 * K)
-        return Chain(context, np.broadcast_to(marginal, (STRENGTHS.size, self.rows)))
+        same = count_earlier(self.target)
+        agreeing = np.arange(self.rows)
+        marginal = (same + 0.5) / (agreeing + 0.5 * K)
+        predicted = np.broadcast_to(marginal, (STRENGTHS.size, self.rows))
+        return Chain(context, predicted, agreeing, same, 0)
 
     def extend(self, chain: Chain, column: Coded) -> Chain:
         """Return a path with one more column."""
@@ -133,11 +157,16 @@ class ColumnSearch:
         agreeing = count_earlier(context)
         same = count_earlier(join_columns(context, self.target))
         a = STRENGTHS[:, None]
-        return Chain(context, (same + a * chain.predicted) / (agreeing + a))
+        predicted = (same + a * chain.predicted) / (agreeing + a)
+        return Chain(context, predicted, agreeing, same, chain.length + 1)
 
     def quality(self, chain: Chain) -> float:
         """Return Q of a path: the logarithm of what its predictors predicted on average."""
-        chains = np.log(chain.predicted).sum(axis=1)
+        predicted = chain.predicted
+        a = STRENGTHS[:, None]
+        for _ in range(chain.length, self.maximum):
+            predicted = (chain.same + a * predicted) / (chain.agreeing + a)
+        chains = np.log(predicted).sum(axis=1)
         K = self.target.size
         agreeing = count_values(chain.context)
         agreeing = agreeing[agreeing > 0]
@@ -198,15 +227,16 @@ class ColumnSearch:
                 weights.append(self.weight(path))
         return float(logsumexp(weights)) if weights else -math.inf
 
-    def best_set(self) -> Path:
-        """Return the set whose paths have the largest weight together."""
+    def best_set(self, barred: Collection[int] = ()) -> Path:
+        """Return the set, without some columns, whose paths have the largest weight together."""
         weights: dict[Path, list[float]] = {}
         for path in self.predicted:
-            weights.setdefault(tuple(sorted(path)), []).append(self.weight(path))
+            if not any(i in barred for i in path):
+                weights.setdefault(tuple(sorted(path)), []).append(self.weight(path))
         return max(weights, key=lambda chosen: float(logsumexp(weights[chosen])))
 
-    def shuffled_gain(self, column: int, draw: np.random.Generator) -> float:
-        """Return by how much the best path with a column predicts better than with a shuffled one.
+    def gain_over(self, column: int, placebo: Coded) -> float:
+        """Return by how much the best path with a column predicts better than with a placebo.
 
         In nats.
         """
@@ -214,10 +244,7 @@ class ColumnSearch:
         path = max(paths, key=self.weight)
         chain = self.root()
         for i in path:
-            chosen = self.columns[i]
-            if i == column:
-                chosen = Coded(draw.permutation(chosen.codes), chosen.size)
-            chain = self.extend(chain, chosen)
+            chain = self.extend(chain, placebo if i == column else self.columns[i])
         return self.predicted[path] - self.quality(chain)
 
     # Exclusion ------------------------------------------------------------------------------------
@@ -266,8 +293,11 @@ def weigh_columns(
     delta: float,
     targets: int,
     draw: np.random.Generator,
+    clocks: Collection[int] = (),
 ) -> Weighed:
     """Find out which columns a target needs, of all that are there; rows are in order of time.
+
+    ``clocks`` are the columns that are parts of the log themselves.
 
     >>> import numpy as np
     >>> from occamrl.evidence.columns import Coded, weigh_columns
@@ -281,15 +311,27 @@ def weigh_columns(
     search.run()
     for column in search.best_set():
         search.run(barred=(column,))
-    best = search.best_set()
+    shuffled: dict[int, float] = {}
+    for column, (codes, size) in enumerate(columns):
+        if any(column in path for path in search.predicted):
+            shuffled[column] = search.gain_over(column, Coded(draw.permutation(codes), size))
+    # one more level of a chain may predict better whatever its column says
+    idle = [column for column, gain in shuffled.items() if gain <= _IDLE]
+    best = search.best_set(idle)
     limit = math.log(max(1, len(columns)) / delta)
     factors = np.zeros(len(columns))
     for column in range(len(columns)):
         factors[column] = search.mixture(column) - search.mixture(column, has=False)
     likely: list[int] = []
+    timed: list[int] = []
     for column in best:
-        if factors[column] > limit and search.shuffled_gain(column, draw) > limit:
+        if factors[column] <= limit or shuffled[column] <= limit:
+            continue
+        gains = [search.gain_over(column, parts) for parts in even_parts(columns[column])]
+        if column in clocks or min(gains) > limit:
             likely.append(column)
+        else:
+            timed.append(column)
     mixture = search.mixture()
     checked = search.most_checked()
     compatible = search.compatible(checked, mixture - math.log(targets / delta))
@@ -304,6 +346,7 @@ def weigh_columns(
         checked=checked,
         needed=tuple(needed),
         likely=tuple(likely),
+        timed=tuple(timed),
         unlikely=tuple(np.flatnonzero(factors < -limit).tolist()),
         factors=factors,
         paths=len(search.predicted),

@@ -54,7 +54,7 @@ from occamrl.models.tables import (
     states_met,
     worth_of,
 )
-from occamrl.naming import Labels, Names
+from occamrl.naming import Labels, Names, labels_of
 from occamrl.policies import Policy
 from occamrl.protocols import Known, Note, RewardMap
 
@@ -63,7 +63,7 @@ REWARD = "reward"
 EPISODE_END = "end"
 _MOST_VALUES = 25  # of a column of numbers that is not cut into bins
 _FIRST_PART = 256  # rows; every part is as long as all before it
-_FIRST_ROWS = 100  # for each bin, which fix the ends of bins
+_FIRST_ROWS = 20  # for each bin, which fix the ends of bins
 _BOOTSTRAPS = 200
 _PIECES = 20  # of a log that has fewer episodes
 _LEAST = 8  # units below which policies are not compared
@@ -154,7 +154,7 @@ class _Reader:
         parts: list[Any] = [np.concatenate(part) for part in zip(*log.blocks(), strict=True)]
         self.steps = Steps(*parts)
         rows = self.steps.state.size
-        self.training = min(_FIRST_ROWS * bins, rows // 5)
+        self.training = _FIRST_ROWS * bins
         self.first = 0
         previous = np.arange(rows) - 1
         same = np.append(False, np.diff(self.steps.episode) == 0)
@@ -215,7 +215,7 @@ class _Reader:
 
     def _edges(self, numbers: Floats) -> Floats:
         """Return where to cut: at quantiles of the first rows, whatever comes later."""
-        first = np.flatnonzero(~np.isnan(numbers))[: max(1, self.training)]
+        first = np.flatnonzero(~np.isnan(numbers))[: self.training]
         self.first = max(self.first, int(first[-1]) + 1)
         begin = numbers[first]
         inner = np.quantile(begin, np.linspace(0.0, 1.0, self.bins + 1)[1:-1])
@@ -333,11 +333,11 @@ class Relevance:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """The targets for which the part of the log is needed, or likely to be."""
+        """The targets for which the part of the log, or a column that tells it, seems to matter."""
         changed: list[str] = []
         for name, weighed in self.weighed.items():
             kinds = [self.columns.candidates[i].kind for i in (*weighed.needed, *weighed.likely)]
-            if "part" in kinds:
+            if "part" in kinds or weighed.timed:
                 changed.append(name)
         return tuple(changed)
 
@@ -473,6 +473,11 @@ class Relevance:
         """Whether the log has rewards, and units enough to compare policies."""
         return not bool(np.isnan(self.columns.steps.reward).all()) and self._rows.units >= _LEAST
 
+    @property
+    def labels(self) -> Labels:
+        """What the parts of the state, the action, a step and an episode are called."""
+        return labels_of((), {**self.source.roles, "state": self.state}, len(self.state))
+
     @cached_property
     def gain(self) -> Difference:
         """What policies planned as :attr:`policy` is earn more per episode than today's."""
@@ -545,12 +550,11 @@ class Relevance:
         known = self.known
         ended = np.zeros((self.horizon, known.states - rows.states), np.int64)
         met = states_met(table, actions)
-        labels = Labels(self.state, ", ".join(map(str, self.source.roles["action"])))
         return Policy(
             np.hstack([actions, ended]),
             known,
             np.hstack([met, ended > 0]),
-            labels=labels,
+            labels=self.labels,
         )
 
     @property
@@ -759,7 +763,10 @@ def _weigh(columns: Columns, name: str, delta: float, maximum: int) -> Weighed:
     rows = target.rows.copy()
     rows[: columns.first] = False
     candidates: list[Coded] = []
-    for candidate in columns.candidates:
+    clocks: list[int] = []
+    for i, candidate in enumerate(columns.candidates):
+        if candidate.kind == "part":
+            clocks.append(i)
         candidates.append(Coded(candidate.column.codes[rows], candidate.column.size))
     return weigh_columns(
         Coded(target.column.codes[rows], target.column.size),
@@ -768,4 +775,5 @@ def _weigh(columns: Columns, name: str, delta: float, maximum: int) -> Weighed:
         delta=delta,
         targets=len(columns.targets),
         draw=generator(0, f"shuffled {name}"),
+        clocks=clocks,
     )
