@@ -16,11 +16,10 @@ from scipy.optimize import minimize_scalar
 
 import occamrl as orl
 from occamrl.answers.figures import COLOURS, Style, draw_worth, dress
-from occamrl.demo import DAYS, SHELF, answer_of_the_shop, shop, shop_log
+from occamrl.demo import DAYS, ODD, SHELF, answer_of_the_shop, shop, shop_log
 from occamrl.protocols import Floats, Interval
 
 DOCS = Path(__file__).parent.parent / "docs"
-ODD = 0.01  # the share of days on which a delivery goes wrong
 
 
 def write_logs() -> None:
