@@ -442,6 +442,16 @@ def test_the_page_has_a_table_of_what_is_said_of_each_column(tmp_path: Path) -> 
         assert words in text
 
 
+def test_rewards_that_are_missing_are_said_and_do_not_lower_what_was_earned() -> None:
+    table = shop(100)
+    table["profit"] = [2.0] * len(table["stock"])
+    table["profit"][::4] = [math.nan] * len(table["profit"][::4])
+    answer = orl.relevant(orl.read_log(table, ROLES, order_by="day"))
+    # seven of eight days have a next state
+    assert answer.earned == pytest.approx(14.0)
+    assert "have no reward" in str(answer)
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

@@ -165,7 +165,9 @@ def _state(answer: Relevance) -> str:
 def _what_to_do(answer: Relevance) -> list[Sentence]:
     """Say what to do, and what it is worth: an estimate, and called one."""
     if not answer.comparable:
-        text = "keep today's policy: the log shows too little to compare it with another."
+        text = "keep today's policy: the log is too short to compare it with another."
+        if "reward" not in answer.columns.targets:
+            text = "the log has no rewards, so that nothing is said of what to do."
         return [Sentence("what to do", text)]
     keep = "keep today's policy: the log cannot show that another is better."
     if answer.recommended:
@@ -203,8 +205,8 @@ def _assumed(answer: Relevance) -> list[str]:
         "What is proved holds if each target depends on few of these columns alone, by one law "
         "in all of the log; if actions were chosen by what had been seen, and rows come in the "
         "order of time; and if the values that occur are all that can.",
-        "What is likely rests on a Bayes factor and on a shuffled copy of the column: no level is "
-        "claimed. What a column that is not in the log does, nobody can tell.",
+        "What is likely rests on a Bayes factor, on shuffled copies of columns and on parts of the "
+        "log: no level is claimed. What a column does that is not in the log, nobody can tell.",
     ]
     for weighed in answer.weighed.values():
         if weighed.checked < answer.maximum and weighed.checked < len(answer.columns.candidates):
@@ -229,6 +231,12 @@ def _assumed(answer: Relevance) -> list[str]:
             f"Policies are compared in tables counted on {_compared(answer)}. Today's policy is "
             "how often each action was taken in each state of these, and an action that was never "
             "tried in one counts as what was done there."
+        )
+    if answer.unpaid and "reward" in answer.columns.targets:
+        texts.append(
+            f"{answer.unpaid:,} of {count_of(answer.source.rows, 'row')} have no reward, and are "
+            "left out where rewards are asked for; what is said of these holds if rewards are "
+            "missing for reasons that have nothing to do with them."
         )
     for note in answer.notes:
         # that next states are those of next rows is news only where rows may be missing

@@ -474,6 +474,11 @@ class Relevance:
         return not bool(np.isnan(self.columns.steps.reward).all()) and self._rows.units >= _LEAST
 
     @property
+    def unpaid(self) -> int:
+        """How many rows have no reward."""
+        return int(np.isnan(self.columns.steps.reward).sum())
+
+    @property
     def labels(self) -> Labels:
         """What the parts of the state, the action, a step and an episode are called."""
         return labels_of((), {**self.source.roles, "state": self.state}, len(self.state))
@@ -534,10 +539,10 @@ class Relevance:
     @cached_property
     def earned(self) -> float:
         """What the log earned per episode, or, if it has few, in as many steps as a plan has."""
-        rows = self._rows
-        if self.in_pieces:
-            return float(rows.reward.mean()) * self.horizon
-        return float(rows.reward.sum()) / rows.units
+        steps: float = self.horizon
+        if not self.in_pieces:
+            steps = self.source.rows / self.source.episodes
+        return float(self._rows.reward.mean()) * steps
 
     @cached_property
     def policy(self) -> Policy:
