@@ -4,6 +4,7 @@
     python -m studies.robustness damage --count 1000   flips bits of files and cuts them
     python -m studies.robustness storage               60 faults of the disk
     python -m studies.robustness interrupt             presses Ctrl-C at random moments
+    python -m studies.robustness calls --count 6000    random calls, see studies/calls.py
 
 A folder that was killed equals one that nobody killed, damaged files are refused by their names,
 and every fault of the disk is reported and gone with another try. Each study raises at the first
@@ -44,6 +45,7 @@ from occamrl.experiments.execution import Experiment, machine, play_cell
 from occamrl.experiments.records import Cell, Folder, load, verify
 from occamrl.files import PARTIAL
 from occamrl.progress import Progress
+from studies.calls import calls
 
 SPEC = """
 name = "robust"
@@ -409,7 +411,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("study", choices=("kill", "damage", "storage", "interrupt"))
+    parser.add_argument("study", choices=("kill", "damage", "storage", "interrupt", "calls"))
     parser.add_argument("--count", type=int, help="kills, cases or faults")
     options = parser.parse_args()
     studies: dict[str, tuple[Callable[[Path, int], Facts], int]] = {
@@ -417,6 +419,7 @@ def main() -> int:
         "damage": (damage, 1_000),
         "storage": (storage, 60),
         "interrupt": (interrupt, 100),
+        "calls": (calls, 6_000),
     }
     study, usual = studies[options.study]
     with tempfile.TemporaryDirectory(prefix="occamrl-") as work:

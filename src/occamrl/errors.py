@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
+_MOST_NUMBERS = 2**30  # of an array
 SMALLEST_DELTA = 1e-300  # its logarithm and its square root are still ordinary numbers
 
 
@@ -252,6 +253,17 @@ def require_integer(
     raise error(field, got=got, expected=expected, index=index)
 
 
+def require_room(field: str, *sizes: int) -> None:
+    """Refuse sizes whose array of numbers would take more than 8 GB, before it is made."""
+    if math.prod(sizes) > _MOST_NUMBERS:
+        got = " x ".join(f"{size:,}" for size in sizes)
+        expected = (
+            f"sizes whose product is at most {_MOST_NUMBERS:,}: fewer states or steps, or "
+            "outcomes in a list (FiniteMDP(outcomes=...), orl.Model)"
+        )
+        raise ParameterError(field, got=got, expected=expected)
+
+
 def require_integers(owner: object, **least: int) -> None:
     """Check several attributes of an object: each is an integer of at least the number given."""
     for name, lowest in least.items():
@@ -369,7 +381,13 @@ def as_path(field: str, value: object) -> Path:
     """Return a path, or refuse what is none."""
     if not isinstance(value, (str, os.PathLike)):
         raise ParameterError(field, got=f"{value!r:.100}", expected="a path")
-    return Path(value)
+    path = Path(value)
+    try:
+        path.exists()
+    except OSError as error:  # a name that is too long, or a folder that may not be looked into
+        reason = error.strerror or error
+        raise ParameterError(field, got=f"{value!r:.100} ({reason})", expected="a path") from None
+    return path
 
 
 def __dir__() -> list[str]:

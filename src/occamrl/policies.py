@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl.arrays import Bools, Ints
-from occamrl.errors import ParameterError, ShapeError, require_integer
+from occamrl.errors import ParameterError, ShapeError, as_array, require_integer
 from occamrl.files import write_whole
 from occamrl.naming import Labels, csv_cell, describe_states, printable_name, spoken
 from occamrl.protocols import Known
@@ -264,7 +264,7 @@ def as_policy(policy: object, known: Known) -> NDArray[Any]:
     if callable(policy):
         states = [known.state_name(s) for s in np.flatnonzero(~known.absorbing).tolist()]
         return _by_state({state: policy(state) for state in states}, known)
-    array = np.asarray(policy)
+    array = as_array("policy", policy)
     if array.shape == (known.states,) and array.dtype.kind in "iu":
         array = np.tile(array, (known.horizon, 1))
     require_policy("policy", array, known)

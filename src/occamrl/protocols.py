@@ -50,6 +50,7 @@ from occamrl.addresses import Address
 from occamrl.arrays import Bools, distinct_rows
 from occamrl.arrays import Floats as Floats
 from occamrl.arrays import Ints as Ints
+from occamrl.errors import require_integer, require_room
 from occamrl.naming import Names, number_of, numbers_of
 
 # What changes while an algorithm runs: a dict or NamedTuple of arrays, numbers and others of its
@@ -216,6 +217,9 @@ class Known:
     @classmethod
     def of_sizes(cls, *, states: int, actions: int, horizon: int) -> Known:
         """Return what is known of a problem whose rewards are not."""
+        for name, size in (("states", states), ("actions", actions), ("horizon", horizon)):
+            require_integer(name, size, 1)
+        require_room("states", states, actions)
         return cls(states, actions, horizon, np.zeros((states, actions)), rewards_known=False)
 
     @cached_property

@@ -691,6 +691,8 @@ def preflight(
         that the best policy earns above the worst.
     """
     require_kind("ladder", ladder, (Ladder, ParametricLadder))
+    if evidence is not None:
+        require_choice("evidence", evidence, ("likelihood", "value"))
     judged_by = evidence or "value"
     if isinstance(ladder, ParametricLadder):
         judged_by = evidence or "likelihood"

@@ -374,7 +374,7 @@ def supports(
         With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
     """
     require_delta(delta)
-    if evidence not in (None, "likelihood"):
+    if evidence is not None and not (isinstance(evidence, str) and evidence == "likelihood"):
         raise ParameterError(
             "evidence",
             got=repr(evidence),

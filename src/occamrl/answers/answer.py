@@ -29,7 +29,7 @@ from occamrl.answers import tolerance, wording
 from occamrl.answers.today import Today
 from occamrl.answers.wording import Sentence
 from occamrl.arrays import Floats
-from occamrl.errors import NotAvailable, OccamRLError
+from occamrl.errors import NotAvailable, OccamRLError, require_integer
 from occamrl.evidence.tolerance import GRID
 from occamrl.evidence.tolerant import TolerantEvidence
 from occamrl.evidence.worlds import FiniteWorlds
@@ -277,6 +277,7 @@ class Answer:
 
     def rejected_after(self, m: int) -> int | None:
         """Return since how many episodes class m, from 1, is ruled out; None if it is not."""
+        m = require_integer("m", m, 1, maximum=len(self.ladder.names))
         return self.judgement.rejected_after[m - 1]
 
     @cached_property
@@ -487,11 +488,19 @@ class Answer:
 
     def simulated(self, runs: int, maximum: int | None = None) -> Answer:
         """Return the same answer with so many simulated episodes behind every worth."""
+        require_integer("runs", runs, 0)
+        if maximum is not None:
+            require_integer("maximum", maximum, 1)
         answer = replace(self, runs=runs, maximum=maximum)
         if self.valued:
             # What was simulated already is not simulated again.
             vars(answer)["_possible"] = self._possible
         return answer
+
+    def _with_runs(self, runs: int | None, maximum: int | None) -> Answer:
+        if runs is None:
+            return self.simulated(self.runs, maximum)
+        return self.simulated(require_integer("runs", runs, 1), maximum)
 
     @cached_property
     def _best(self) -> World:
@@ -585,7 +594,7 @@ class Answer:
         plausible member is planned; ``runs`` episodes are simulated, in ``maximum`` simulators.
         """
         if runs is not None or maximum is not None:
-            return self.simulated(runs or self.runs, maximum).worth_of(policy)
+            return self._with_runs(runs, maximum).worth_of(policy)
         rule = self.worlds.rule(self._recommended if policy is None else policy)
         return self._interval(rule)
 
@@ -594,7 +603,7 @@ class Answer:
     ) -> Interval:
         """Return how much more the recommended policy earns in an episode than another one."""
         if runs is not None or maximum is not None:
-            return self.simulated(runs or self.runs, maximum).compared_with(policy)
+            return self._with_runs(runs, maximum).compared_with(policy)
         return self._interval(self._recommended, self.worlds.rule(policy))
 
     @property

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from occamrl.answers.wording import format_number
-from occamrl.errors import ParameterError, require_choice, require_number
+from occamrl.errors import (
+    ParameterError,
+    UnknownName,
+    require_choice,
+    require_kind,
+    require_number,
+)
 from occamrl.intervals import FEWEST, interval
 from occamrl.naming import printable
 from occamrl.protocols import Floats, Ints
@@ -125,11 +131,19 @@ def quiet_glyphs() -> Iterator[None]:
         yield
 
 
+def require_axes(axes: object) -> None:
+    """Refuse what nothing can be drawn on."""
+    from matplotlib.axes import Axes
+
+    require_kind("axes", axes, Axes)
+
+
 def axes_or_new(axes: Axes | None) -> Axes:
     """Return axes; new ones, on a figure of their own, unless some are given."""
     import matplotlib.pyplot as plt
 
     if axes is not None:
+        require_axes(axes)
         return axes
     return plt.figure(layout="constrained").add_subplot()
 
@@ -279,6 +293,9 @@ def plot(
     import matplotlib as mpl
 
     require_choice("scale", scale, LOGARITHMIC)
+    if axes is not None:
+        require_axes(axes)
+    _require_style(style)
     if band is not None:
         require_choice("band", band, BANDS)
     if problem is not None:
@@ -304,6 +321,16 @@ def plot(
 
 
 # Results ------------------------------------------------------------------------------------------
+
+
+def _require_style(style: Mapping[str, object]) -> None:
+    """Refuse what is no option of a line, by its name."""
+    from matplotlib.lines import Line2D
+
+    line = Line2D([], [])
+    for name in style:
+        if not hasattr(line, f"set_{name}"):  # Matplotlib itself asks so, aliases included
+            raise UnknownName("style", got=name, known=["label", "color", "linestyle", "linewidth"])
 
 
 def draw_result(

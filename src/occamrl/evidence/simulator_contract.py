@@ -14,7 +14,7 @@ import numpy as np
 
 from occamrl.addresses import generator
 from occamrl.arrays import Bools
-from occamrl.errors import InvalidInput
+from occamrl.errors import InvalidInput, require_kind
 from occamrl.protocols import Floats, Simulator
 
 _ROWS = 64  # rows of a call
@@ -74,6 +74,8 @@ def step_checked(
     member: Simulator, states: Floats, actions: Floats, rng: np.random.Generator, name: str
 ) -> Floats:
     """Run a simulator once; refuse what breaks its form, or writes to what it was given."""
+    for field, array in (("states", states), ("actions", actions)):
+        require_kind(field, array, np.ndarray)
     states_before = states.copy()
     actions_before = actions.copy()
     next_states = call_checked("step", member, (states, actions, rng), states.shape, name)

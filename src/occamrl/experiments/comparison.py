@@ -22,6 +22,7 @@ from occamrl.errors import (
     UnknownName,
     as_path,
     require_integer,
+    require_kind,
 )
 from occamrl.experiments.checkpoints import (
     CHECKPOINT_SECONDS,
@@ -64,6 +65,16 @@ class Comparison(Tables):
 
     problem: str  # its name
     results: Mapping[str, Sequence[Result]]  # of every agent one per seed, in the same order
+
+    def __post_init__(self) -> None:
+        require_kind("problem", self.problem, str)
+        require_kind("results", self.results, Mapping)
+        if not self.results:
+            raise ParameterError("results", got="none", expected="those of one agent at least")
+        for name, runs in self.results.items():
+            require_kind(f"results[{name!r:.80}]", runs, Sequence)
+            for result in runs:
+                require_kind(f"results[{name!r:.80}]", result, Result)
 
     @property
     def runs(self) -> Runs:

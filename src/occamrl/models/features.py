@@ -34,6 +34,7 @@ from occamrl.errors import (
     as_indices,
     require_integer,
     require_kind,
+    require_room,
 )
 from occamrl.problems.mdp import FiniteMDP, KernelLike, first_true, is_sparse, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -313,6 +314,7 @@ class FeatureMap:
         require_integer("states", states, 1)
         require_integer("actions", actions, 1)
         shape = (states, actions, states)
+        require_room("states", *shape)
         possible = np.ones(shape) if support is None else as_flags("support", support, shape)
         cell = np.flatnonzero(possible)
         return cls.of_outcomes(outcomes_of("support", cell, states * actions, states), states)

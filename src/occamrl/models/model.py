@@ -38,6 +38,7 @@ from occamrl.errors import (
     RewardError,
     UnknownName,
     require_integer,
+    require_kind,
     require_number,
     require_range,
 )
@@ -150,9 +151,10 @@ class Model:
         self.horizon = require_integer("horizon", horizon, 1)
         self.discount = require_number("discount", discount, 0.0, 1.0, open_low=True)
         self.continuing = bool(continuing)
+        require_kind("unit", unit, str)
         self.unit_name = unit
         self._most_states = require_integer("most_states", most_states, 1)
-        self.box, self.defaults = self._read_parameters(parameters or {})
+        self.box, self.defaults = self._read_parameters({} if parameters is None else parameters)
         # In this order: each step reads what the ones before it have found.
         law = _law_of(start)
         self._explore(law)
@@ -171,7 +173,7 @@ class Model:
 
     def _read_parameters(self, bounds: Mapping[str, Sequence[float]]) -> tuple[Box, Point]:
         """Return the bounds, and the defaults of the function."""
-        if not callable(self.function):
+        if not callable(self.function) or isinstance(self.function, type):
             raise ParameterError(
                 "outcomes",
                 got=f"{self.function!r:.80}",
@@ -264,15 +266,15 @@ class Model:
                     expected="the actions that are allowed there",
                 ) from error
         try:
-            actions = list(allowed)
-            different = 0 < len(set(actions)) == len(actions)
+            actions = list(itertools.islice(allowed, self._most_states + 1))
+            different = 0 < len(set(actions)) == len(actions) <= self._most_states
         except TypeError:
             different = False
         if not different:
             raise ParameterError(
                 "actions",
                 got=f"{allowed!r:.80}{where}",
-                expected="different hashable actions, at least one",
+                expected=f"different hashable actions, 1 to {self._most_states:,}",
             )
         return actions
 

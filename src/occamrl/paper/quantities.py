@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl.arrays import Bools, Floats, Ints
-from occamrl.errors import ParameterError, require_kind
+from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.models.families import FiniteFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
@@ -37,6 +37,7 @@ from occamrl.paper.thresholds import rejecting_epoch as rejecting_epoch
 from occamrl.paper.thresholds import threshold as threshold
 from occamrl.paper.ucrl_vtr import UCRLVTRState, dense_kernels, optimal_values
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLinState, dense_features
+from occamrl.policies import as_policy
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Known
 
@@ -192,6 +193,7 @@ def feature_bound(features: FeatureMap, horizon: int) -> Bounds:
     at most 14 next states. Beyond that it is searched from below, and bounded from above by the
     norm of the vector of max_V |phi_V|_j, and by H times the largest singular value times sqrt(S).
     """
+    require_number("horizon", horizon, 0.0, math.inf)
     phi = dense_features(features)  # [S, A, d, S]
     pairs = phi.reshape(-1, *phi.shape[2:])
     lower = 0.0
@@ -250,11 +252,13 @@ def excitation(
     S] are those that targets are made of, the optimal ones by default. A deterministic policy sees
     at most S (H - 1) directions, and often fewer than d: rho is then 0.
     """
+    require_kind("features", features, FeatureMap)
     mdp = as_mdp(problem)
     known = mdp.known
     H = known.horizon
     if policy is None:
         policy = np.full((H, known.states, known.actions), 1.0 / known.actions)
+    policy = as_policy(policy, known)
     if values is None:
         values = mdp.optimal_values
     initial = np.full(known.states, 1.0 / known.states) if known.initial is None else known.initial
@@ -285,6 +289,7 @@ def eluder(family: FiniteFamily, known: Known, scale: float) -> Bounds:
     By search where at most 20 points differ. Else it is at least the length of a sequence that a
     greedy search finds, and at most :func:`eluder_from_above`.
     """
+    require_number("scale", scale, 0.0, math.inf)
     functions = predictions(family, known)
     if family.size <= _FEW and points_of(functions).shape[1] <= MOST_POINTS:
         length = eluder_dimension(functions, scale)

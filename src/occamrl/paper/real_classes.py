@@ -28,7 +28,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from occamrl.arrays import Bools, Floats, Ints
-from occamrl.errors import ParameterError, UnknownName, require_number
+from occamrl.errors import ParameterError, UnknownName, require_kind, require_number
 from occamrl.models.features import PerProblem
 from occamrl.models.model import ParametricLadder
 from occamrl.protocols import Flow, Known
@@ -81,6 +81,8 @@ class RealClass:
     given: Mapping[str, float] | None = None  # Lipschitz constants by parameter
 
     def __post_init__(self) -> None:
+        if self.given is not None:
+            require_kind("lipschitz", self.given, Mapping)
         for name, constant in (self.given or {}).items():
             if name not in self.free:
                 raise UnknownName("lipschitz", got=name, known=self.free)

@@ -216,6 +216,8 @@ def optimal_values(family: FiniteFamily, known: Known) -> tuple[Floats, Ints]:
     By backward induction. Steps count from 0 here: ``values[:, h]`` is V_{h+1} of the formulas, and
     ``values[:, H]`` is zero.
     """
+    require_kind("family", family, FiniteFamily)
+    require_kind("known", known, Known)
     n = family.size
     H = known.horizon
     kernels = dense_kernels(family)

@@ -149,6 +149,7 @@ class UCRLVTRLinAyoub(UCRLVTRLin):
 @lru_cache(maxsize=16)
 def dense_features(features: FeatureMap) -> Floats:
     """Return the features as phi[s, a, j, s'], so that ``phi @ V`` is phi_V(s, a) [S, A, d]."""
+    require_kind("features", features, FeatureMap)
     coordinates = []
     for group, size in enumerate(features.sizes):
         for j in range(size):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from occamrl.errors import require_integers
+from occamrl.errors import require_integers, require_room
 from occamrl.problems.mdp import FiniteMDP, Small
 
 LEFT = 0
@@ -36,6 +36,7 @@ class RiverSwim:
 
     def __post_init__(self) -> None:
         require_integers(self, states=2)
+        require_room("states", self.states, 2, self.states)
 
     @cached_property
     def mdp(self) -> FiniteMDP:

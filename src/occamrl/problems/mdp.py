@@ -36,6 +36,7 @@ from occamrl.errors import (
     require_kind,
     require_number,
     require_range,
+    require_room,
     sum_to_one,
 )
 from occamrl.naming import Names
@@ -473,7 +474,8 @@ class FiniteMDP:
         require_kind("unit", unit, str)
         require_kind("continuing", continuing, bool)
         require_number("discount", discount, 0.0, 1.0, open_low=True)
-        require_choice("reward_noise", reward_noise or "bernoulli", ("bernoulli",))
+        if reward_noise is not None:
+            require_choice("reward_noise", reward_noise, ("bernoulli",))
         horizon = require_integer("horizon", horizon, 1)
         rewards = reward_map(reward_range)
         if outcomes is not None:
@@ -530,6 +532,7 @@ class FiniteMDP:
         """Fill in what was read."""
         states = listing.states
         actions = listing.actions
+        require_room("horizon", horizon + 1, states)
         # Pairs that a model does not list are not allowed, and need an outcome all the same.
         outcomes_of_pair = np.bincount(listing.pair, minlength=states * actions)
         absent = np.flatnonzero(outcomes_of_pair == 0)

@@ -20,7 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from occamrl.addresses import stream
-from occamrl.errors import ParameterError, require_integer, require_integers, require_number
+from occamrl.errors import (
+    ParameterError,
+    require_integer,
+    require_integers,
+    require_number,
+    require_room,
+)
 from occamrl.problems.mdp import FiniteMDP, Small, read_only
 from occamrl.protocols import Floats, Ints
 
@@ -99,6 +105,7 @@ class SparseMixture:
 
     def __post_init__(self) -> None:
         require_integers(self, states=2, actions=1, dimension=1)
+        require_room("states", self.states, self.actions, self.states, self.dimension)
         require_integer("nonzero", self.nonzero, 1, maximum=self.dimension)
         require_number("gamma", self.gamma, 0.0, math.inf, open_low=True)
         require_number("contrast", self.contrast, 0.0, 1.0, open_low=True)

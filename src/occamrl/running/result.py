@@ -22,7 +22,7 @@ from occamrl.answers.tables import Row, frame_of, table_of_rows
 from occamrl.answers.verdict import Verdict, verdict_of
 from occamrl.control.dynamics import Dynamics
 from occamrl.control.ladder import SimulatorLadder
-from occamrl.errors import NotAvailable, ParameterError
+from occamrl.errors import NotAvailable, ParameterError, as_array, require_kind
 from occamrl.models.model import ParametricLadder
 from occamrl.naming import printable_name
 from occamrl.policies import stretches
@@ -134,6 +134,11 @@ class Result:
     at: int | None = field(default=None, repr=False)
     # What an agent that is told step by step keeps between two calls.
     drive: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        require_kind("label", self.label, str)
+        require_kind("blocks", self.blocks, Blocks)
+        require_kind("known", self.known, (Known, System))
 
     # Totals and curves ----------------------------------------------------------------------------
 
@@ -443,7 +448,7 @@ def sum_of_pieces(episodes: Sequence[int], amounts: Sequence[float], at: Any) ->
     """
     ends = np.concatenate([[0], np.cumsum(np.array(episodes, dtype=np.int64))])
     sums = np.concatenate([[0.0], np.cumsum(np.array(amounts))])
-    asked = np.asarray(at)
+    asked = as_array("episode", at)
     whole = asked.dtype.kind in "iu"
     if not whole or (asked.size and (asked.min() < 0 or asked.max() > ends[-1])):
         expected = f"whole numbers from 0 to {ends[-1]:,}"
