@@ -149,6 +149,10 @@ def answer_sections(answer: Answer) -> Sections:
         from occamrl.answers.simulators import simulator_sections  # which needs this module
 
         return simulator_sections(answer)
+    if answer.ladder.kind == "dynamics":
+        from occamrl.answers.dynamics import dynamics_sections  # which needs this module
+
+        return dict(dynamics_sections(answer))
     sections: Sections = {}
     if answer.valued and not answer.misspecified:
         sections["What each policy is worth"] = _worth_section(answer)

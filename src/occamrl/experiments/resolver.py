@@ -215,10 +215,11 @@ class Resolver:
             return self._features(key, value)
         if "FiniteMDP" in annotation:
             return self.mdp
-        if "Ladder" in annotation:
-            return self._ladder(key, value)
+        # what takes a family may take a ladder of one class as well
         if "Family" in annotation:
             return self._family(key, value)
+        if "Ladder" in annotation:
+            return self._ladder(key, value)
         if name == "bases":
             return [self._named(f"{key}[{i}]", base, AGENTS) for i, base in enumerate(value)]
         if name == "agent":
