@@ -539,12 +539,10 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
         }
         axes.plot(rows[:, 0], np.clip(rows[:, m], 0.0, top), **style)
     axes.axhline(answer.threshold, color="grey", linewidth=1.0)
-    place: Any = {"textcoords": "offset points", "xytext": (-2, 3), "ha": "right", "va": "bottom"}
-    place |= {
-        "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.0},
-        "zorder": 3,
-    }  # above the curves
-    axes.annotate("ruled out above", (rows[-1, 0], answer.threshold), **place)
+    # below the line at the right end, where curves rarely are: they end at 1 or above the line
+    place: Style = {"textcoords": "offset points", "xytext": (-2, -3), "ha": "right", "va": "top"}
+    place |= {"color": "dimgrey", "fontsize": "small", "zorder": 1.0}
+    axes.annotate("ruled out above the line", (rows[-1, 0], answer.threshold), **place)
     shown = {
         1.0: "1",
         1e3: "1,000",

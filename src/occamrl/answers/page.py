@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from occamrl.answers.answer import Answer
 from occamrl.answers.figures import ROW, class_rows, draw_classes, draw_worth
 from occamrl.answers.html import Markup, element, join, paragraphs, picture, render_page, table
-from occamrl.answers.wording import QUESTIONS, count_of, format_number, places_of, times, unit_of
+from occamrl.answers.wording import (
+    QUESTIONS,
+    count_of,
+    format_number,
+    places_of,
+    points,
+    times,
+    unit_of,
+)
 from occamrl.errors import OccamRLError, as_path
 from occamrl.files import make_folder, write_whole
 from occamrl.models.model import ELSEWHERE
@@ -230,12 +238,15 @@ def _small_print(answer: Answer) -> str:
     """Return how much was seen, and what is guaranteed."""
     labels = answer.labels
     seen = f"{count_of(answer.episodes, labels.episode)}, {count_of(answer.steps, labels.step)}"
+    right = "the truth"
+    if answer.tolerance:
+        right = f"off by at most {points(answer.tolerance)} at every step"
     lines = [
         f"{seen}; evidence by {answer.evidence}.",
-        f"If one of these models is the truth, then with probability {1.0 - answer.delta:g} the "
+        f"If one of these models is {right}, then with probability {1.0 - answer.delta:g} the "
         "smallest class that holds it is never ruled out, however often you look, and every range "
-        "of a worth or a parameter on this page contains the true value. If none of them is the "
-        "truth, nothing is guaranteed.",
+        "of a worth or a parameter on this page contains the true value. If none of them is, "
+        "nothing is guaranteed.",
     ]
     if answer.log is not None:
         lines.append(
