@@ -11,6 +11,7 @@ from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.directives.code import CodeBlock
+from sphinx.errors import ExtensionError
 from sphinx.writers.html5 import HTML5Translator
 
 import occamrl
@@ -108,9 +109,17 @@ def escape_bars(
             lines[i] = "``".join(parts)
 
 
+def mathml(formula: str, display: str = "inline") -> str:
+    """Return a formula as MathML."""
+    drawn = convert(formula.replace(r"\arg", r"\operatorname{arg}"), display=display)
+    if "\\" in drawn:  # a command that is not known would be shown as it is
+        raise ExtensionError(f"no MathML for {formula}")
+    return drawn
+
+
 def write_inline(writer: HTML5Translator, node: nodes.math) -> None:
     """Write a formula in a line as MathML, which browsers draw with nothing loaded."""
-    writer.body.append(convert(node.astext()))
+    writer.body.append(mathml(node.astext()))
     raise nodes.SkipNode
 
 
@@ -119,7 +128,7 @@ def write_displayed(writer: HTML5Translator, node: nodes.math_block) -> None:
     formula = node.astext()
     if "\\\\" in formula and "\\begin" not in formula:
         formula = rf"\begin{{aligned}}{formula}\end{{aligned}}"
-    writer.body.append(f'<div class="math">{convert(formula, display="block")}</div>')
+    writer.body.append(f'<div class="math">{mathml(formula, "block")}</div>')
     raise nodes.SkipNode
 
 
