@@ -112,6 +112,7 @@ def escape_bars(
 def mathml(formula: str, display: str = "inline") -> str:
     """Return a formula as MathML."""
     drawn = convert(formula.replace(r"\arg", r"\operatorname{arg}"), display=display)
+    drawn = drawn.replace(r"\{", "{").replace(r"\}", "}")  # large braces are left as they are
     if "\\" in drawn:  # a command that is not known would be shown as it is
         raise ExtensionError(f"no MathML for {formula}")
     return drawn
