@@ -212,7 +212,7 @@ def test_a_date_stands_for_time_alone() -> None:
     columns = [month, *random_table(14, 1_000, (3,))]
     weighed = weigh_columns(target, columns, maximum=2, delta=0.05, targets=1, draw=draw)
     assert weighed.timed == (0,)
-    assert weighed.likely == ()
+    assert weighed.likely == weighed.needed == ()
 
 
 def test_of_two_equal_columns_none_is_said_to_be_needed() -> None:

@@ -19,7 +19,8 @@ large (B12).
 
 **Exclusion.** D is excluded when its greatest likelihood, that of the table of frequencies, is
 below Z - log(targets/delta). A column is *needed* if every set of at most k columns without it is
-excluded. Adding columns never makes the frequencies worse, so that sets of k columns are enough.
+excluded, and if it is not *timed* (below), which only takes claims away. Adding columns never makes
+the frequencies worse, so that sets of k columns are enough.
 
 **Likely.** The Bayes factor of a column compares the mixture over paths that have it with that over
 paths that have not, for which a search of its own is made. It is likely to be needed if the factor
@@ -339,6 +340,8 @@ def weigh_columns(
     if compatible:
         # if all sets are excluded, something else matters, and nothing is said of columns
         needed = [i for i in range(len(columns)) if all(i in chosen for chosen in compatible)]
+    # where the law changes, what tells the time looks needed: it is not called that
+    needed = [i for i in needed if i not in timed]
     return Weighed(
         mixture=mixture,
         best=best,
