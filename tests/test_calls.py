@@ -59,3 +59,7 @@ def test_wrong_arguments_are_refused_by_name(tmp_path: Path) -> None:
         result.plot_policy(axes=3)  # type: ignore[arg-type]  # that is what is tested
     with pytest.raises(orl.InvalidInput, match="path"):
         result.page(tmp_path / ("n" * 5_000))
+    with pytest.raises(orl.InvalidInput, match="log"):
+        orl.read_log("n" * 5_000)
+    with pytest.raises(orl.InvalidInput, match="episodes"):
+        orl.checks.check_learner(orl.PSRL(), model().mdp(chance=0.5), episodes=0)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from occamrl.addresses import generator
-from occamrl.errors import ContractError, OccamRLError
+from occamrl.errors import ContractError, OccamRLError, require_integer
 from occamrl.evidence.simulator_contract import check_simulator as check_simulator
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Flow, Known, Learner, Plan, Played, Problem, Replay, Rule, State
@@ -139,6 +139,8 @@ def check_learner(
     except OccamRLError as error:
         clause = f"a learner has begin, plan and learn ({error})"
         raise ContractError(f"broken contract: {clause}") from None
+    require_integer("episodes", episodes, 1)
+    require_integer("seed", seed, 0)
     mdp = as_mdp(problem)
     known = mdp.known
     fresh = copy.deepcopy(agent.begin(known))

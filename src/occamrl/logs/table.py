@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import InvalidInput, OccamRLError, ParameterError
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError, as_path
 from occamrl.files import names_in
 from occamrl.naming import FORMULA_MARK
 from occamrl.protocols import Floats, Ints
@@ -586,7 +586,7 @@ def open_table(source: Any) -> Table:
     if hasattr(source, "iterate_episodes"):  # Minari, which need not be installed
         return _read_dataset(source)
     if isinstance(source, (str, Path)):
-        path = Path(source)
+        path = as_path("log", source)
         if path.is_dir():
             return _read_parquet(_parquet_paths(path), str(path))
         if not path.is_file():
