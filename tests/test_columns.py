@@ -532,3 +532,16 @@ def test_a_plan_from_many_rows_is_the_best_policy() -> None:
     table = count_table(rows, np.ones(10))
     _, best = bellman.solve([table.kernel], 4, 4)
     assert worth_of(table, careful_plan(table, 4)) == pytest.approx(worth_of(table, best), abs=0.02)
+
+
+def test_nothing_is_urged_by_models_that_were_made_of_the_same_log() -> None:
+    draw = np.random.default_rng(5)
+    rows = 600
+    state = draw.integers(3, size=rows)
+    action = draw.integers(2, size=rows)
+    reward = 1.0 * (action == state % 2)
+    table = {"episode": np.arange(rows) // 10, "state": state, "action": action, "reward": reward}
+    relevant = orl.relevant(table)
+    answer = orl.select(relevant.log, relevant.ladder, relevant.known)
+    assert any(note.guarantee == "void" for note in answer.notes)
+    assert not any(step.startswith("Next: use it") for step in answer.next_steps)

@@ -72,6 +72,11 @@ _DONE = {
     ),
     "truncated": ("{rows} ended before the horizon", ""),
     "split": ("{rows} were cut from longer episodes at the horizon", ""),
+    "chosen_here": (
+        "The columns of the state were chosen by these {rows}, and tables made of them fit them "
+        "too well",
+        "",
+    ),
 }
 
 

@@ -684,6 +684,11 @@ def _advice(answer: Answer) -> str:
     if answer.negligible(gain):
         return "keep today's policy: this one is worth about the same."
     if gain.low > 0.0:
+        if any(note.guarantee == "void" for note in answer.notes):
+            return (
+                "try it, and watch what happens: it is better in every model that is left, but of "
+                "these data nothing is guaranteed."
+            )
         if answer.untried_actions_taken or answer.untried_share > _RESTS_ON_UNTRIED:
             return (
                 "try it, and watch what happens: it is better in every model that is left, which "

@@ -87,6 +87,7 @@ _NOTED: dict[str, tuple[str, Literal["kept", "conditional", "void"]]] = {
     "ended": ("episode", "kept"),
     "truncated": ("episode", "kept"),
     "split": ("piece", "kept"),
+    "chosen_here": ("step", "void"),
 }
 # What models say of a log, and other models otherwise.
 _OF_MODELS = (
