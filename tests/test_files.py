@@ -476,3 +476,16 @@ def test_an_entry_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         make_folder(tmp_path / "file" / "below")
     assert Folder(tmp_path).experiment_file.exists() is False
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_file_never_takes_the_place_of_a_pipe(linked: bool, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    target = pipe
+    if linked:
+        target = tmp_path / "link"
+        target.symlink_to(pipe)
+    with pytest.raises(StorageError, match="pipe"):
+        write_whole(target, b"content")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)

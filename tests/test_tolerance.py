@@ -249,3 +249,38 @@ def test_one_impossible_row_does_not_end_a_forgiving_answer() -> None:
     assert orl.select(columns, ladder, known).misspecified
     forgiving = orl.select(columns, ladder, known, tolerance=0.02)
     assert not forgiving.misspecified
+
+
+def test_the_range_is_over_all_members_that_are_left() -> None:
+    count, truth = 120, 57
+    kernels = np.zeros((count, 3, 2, 3))
+    kernels[:, 0, 0] = [0.5, 0.5, 0.0]
+    kernels[:, 0, 1, 2] = 0.5 + 0.001 * np.arange(count)
+    kernels[:, 0, 1, 0] = 1.0 - kernels[:, 0, 1, 2]
+    kernels[:, 1, :, 1] = 1.0
+    kernels[:, 2, :, 2] = 1.0
+    kernels[truth, 1, :] = [0.0, 0.0, 1.0]  # where the log never is
+    reward = np.array([[0.0, 0.0], [1.0, 1.0], [0.3, 0.3]])
+    mdp = orl.FiniteMDP(transition=kernels[truth], reward=reward, horizon=5)
+    ladder = orl.Ladder([orl.FiniteFamily(kernels)])
+    draw = np.random.default_rng(0)
+    rows = []
+    for episode in range(20):
+        state = 0
+        for _ in range(5):
+            following = int(draw.choice(3, p=kernels[truth, state, 1]))
+            rows.append((episode, state, 1, following, reward[state, 1]))
+            state = following
+    names = ("episode", "state", "action", "next_state", "reward")
+    columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+    answer = orl.select(columns, ladder, mdp.known, tolerance=0.02)
+    low, high = answer.worlds.range_of(answer.worlds.rule(np.zeros((5, 3), int)))
+    assert low <= mdp.value(np.zeros((5, 3), int)) <= high
+
+
+def test_agents_with_a_tolerance_are_watched_too() -> None:
+    mdp = problem_of(KERNELS[2])
+    agent = orl.Occam(ladder=orl.Ladder([orl.FiniteFamily(KERNELS)]), tolerance=0.02)
+    driven = orl.Agent(agent, known=mdp.known, alarm=0.05)
+    action = driven.act(0)
+    driven.observe(0, action, mdp.known.base_reward[0, action], 1)

@@ -151,11 +151,13 @@ class Entry(NamedTuple):
             os.close(handle)
 
     def _refuse_link(self, folder: int | None) -> None:
-        """Refuse what is there and is no regular file, before it is opened or replaced."""
-        if self.links:
-            return
+        """Refuse what is there and is no regular file, before it is opened or replaced.
+
+        Where links are allowed it is what they lead to: a device is never replaced by a file.
+        """
         with suppress(FileNotFoundError):
-            require_regular(os.stat(_in(folder, self.path), dir_fd=folder, follow_symlinks=False))
+            name = _in(folder, self.path)
+            require_regular(os.stat(name, dir_fd=folder, follow_symlinks=self.links))
 
 
 def require_regular(status: os.stat_result) -> None:

@@ -371,9 +371,13 @@ class Answer:
     def ruled_out(self) -> dict[str, tuple[int | None, float]]:
         """By class: since when, and how many times less likely than the best explanation it is."""
         classes = self.chosen if self.misspecified else self.chosen - 1
+        against = self.judgement.against
+        if isinstance(self.weigher, TolerantEvidence) and not self.tolerance:
+            # without what bets have won
+            against = self.weigher.exact.judge(self.state).against
         ruled_out = {}
         for m in range(classes):
-            nats = float(self.judgement.against[m])
+            nats = float(against[m])
             worse = math.exp(min(nats, 700.0)) if nats < math.inf else math.inf
             ruled_out[self.ladder.names[m]] = (self.judgement.rejected_after[m], worse)
         return ruled_out
@@ -447,11 +451,6 @@ class Answer:
     def break_even(self) -> float | None:
         """Up to which tolerance the policy surely beats today's; None if that is not known."""
         return tolerance.break_even(self)
-
-    @cached_property
-    def earned_today(self) -> Interval | None:
-        """What an episode of the log earned, with its error; None where that is not known."""
-        return None if self.log is None else self.log.earned_range(self.delta)
 
     # What to do, and what it is worth -------------------------------------------------------------
 

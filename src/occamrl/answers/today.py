@@ -135,11 +135,11 @@ class Today:
         """Whether all episodes have the length of the horizon, or came to rest before."""
         return bool((self._present == np.array(self.episodes)[:, None]).all())
 
-    def earned_range(self, delta: float) -> Interval | None:
+    def earned_range(self, delta: float, largest: float) -> Interval | None:
         """Return what an episode of the log earned, with its error; None where it is not known.
 
-        The range holds the mean of what is played today with a probability of about 1 - delta,
-        whatever the models say.
+        The range holds the mean of what is played today with a probability of about 1 - delta, if
+        nothing earns more than ``largest`` on average.
         """
         mean = self.mean_return
         batches = len(self.episodes)
@@ -150,7 +150,11 @@ class Today:
         variance = float((excess**2 / sizes).sum()) / (batches - 1)
         quantile = float(student.ppf(1.0 - delta / 2.0, batches - 1))
         error = quantile * math.sqrt(variance / sizes.sum())
-        return Interval(mean, mean - error, mean + error)
+        # n episodes may well not show what happens in a share log(2/delta)/n of them
+        unseen = math.log(2.0 / delta) / sizes.sum()
+        low = mean - max(error, unseen * (mean - float(self.known.amount(0.0))))
+        high = mean + max(error, unseen * (largest - mean))
+        return Interval(mean, low, high)
 
     def luck(self, world: FiniteWorld, best: float, delta: float) -> Interval:
         """Return what an episode of the log earned in excess of what a world says of it.

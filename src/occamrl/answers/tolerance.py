@@ -69,12 +69,20 @@ def range_at(answer: Answer, tolerance: float) -> Interval:
     return Interval(min(max(value, low), high), low, high)
 
 
+def earned_today(answer: Answer, tolerance: float) -> Interval | None:
+    """Return what an episode of the log earned, with its error; None where that is not known."""
+    if answer.log is None or answer.log.mean_return is None:
+        return None
+    largest = worlds_at(answer, tolerance).largest_worth()
+    return answer.log.earned_range(answer.delta, largest)
+
+
 def gain_within(answer: Answer) -> Interval | None:
     """Return what the policy earns more than the log's episodes did, within the tolerance in force.
 
     Of today's policy nothing is modelled: its worth is what the log earned.
     """
-    today = answer.earned_today
+    today = earned_today(answer, answer.tolerance)
     if today is None:
         return None
     worth = answer.worth
@@ -87,35 +95,34 @@ def break_even(answer: Answer) -> float | None:
     Today's is what the episodes of the log earned, with the error of that; None where that is not
     known, or if it does not even at the smallest tolerance at which a model is left.
     """
-    today = answer.earned_today
-    if today is None:
-        return None
     policy = answer.worlds.rule(answer.policy)
     smallest = answer.surviving if answer.misspecified else 0.0
-    if smallest is None:
+    if smallest is None or earned_today(answer, smallest) is None:
         return None
 
-    def listed_floor(tolerance: float) -> float:
-        worlds = worlds_at(answer, tolerance)
-        return float(worlds.known.amount(worlds.least_worth(policy)))
+    def beats(floor: float, tolerance: float) -> bool:
+        today = earned_today(answer, tolerance)
+        return today is not None and floor > today.high
 
-    def floor(tolerance: float) -> float:
-        return worlds_at(answer, tolerance).range_of(policy)[0]
+    def beats_listed(tolerance: float) -> bool:
+        worlds = worlds_at(answer, tolerance)
+        return beats(float(worlds.known.amount(worlds.least_worth(policy))), tolerance)
+
+    def beats_all(tolerance: float) -> bool:
+        return beats(worlds_at(answer, tolerance).range_of(policy)[0], tolerance)
 
     low = smallest
     high = LARGEST
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        if listed_floor(middle) > today.high:
+        if beats_listed(middle):
             low = middle
         else:
             high = middle
     for _ in range(_BACKS):
         # what is left at a smaller tolerance need not be left at a larger one
         between = [tolerance for tolerance in GRID if smallest <= tolerance < low]
-        if floor(low) > today.high and all(
-            listed_floor(tolerance) > today.high for tolerance in between
-        ):
+        if beats_all(low) and all(beats_listed(tolerance) for tolerance in between):
             return low
         if low <= smallest:
             break
@@ -144,8 +151,8 @@ def where_nothing_fits(answer: Answer) -> list[Sentence]:
 
 
 def _down(tolerance: float) -> float:
-    """Return a tolerance rounded down to a tenth of a point, so that what is said of it holds."""
-    return math.floor(1_000.0 * tolerance) / 1_000.0
+    """Return a tolerance rounded down to a hundredth of a point, so that what is said holds."""
+    return math.floor(10_000.0 * tolerance) / 10_000.0
 
 
 def how_wrong(answer: Answer) -> list[Sentence]:
@@ -156,10 +163,11 @@ def how_wrong(answer: Answer) -> list[Sentence]:
         names = []
         for state, action in wrong.where:
             names.append(pair_in_words(answer, DoubtfulPair(state, action, 0.0)))
-        where = f" It shows most at {listed(names)}."
+        where = f" The one that comes nearest on average misfits most at {listed(names)}."
     sentences = []
     if wrong.more_than:
-        text = f"At some step every model is off by more than {points(wrong.more_than)}.{where}"
+        bound = points(wrong.more_than)
+        text = f"For every model there is a step at which it is off by more than {bound}.{where}"
         sentences.append(Sentence("which", text))
     tolerance = answer.surviving
     if tolerance is None:
@@ -167,15 +175,17 @@ def how_wrong(answer: Answer) -> list[Sentence]:
         return [*sentences, Sentence("which", text)]
     name = answer.ladder.names[worlds_at(answer, tolerance).judgement.chosen - 1]
     text = (
-        f"{name!r} is left if every step may be off by {points(tolerance)}. On average it seems to "
-        f"be off by {points(wrong.estimate)}: an estimate, not a bound."
+        f"{name!r} is left if every step may be off by {points(tolerance)}. On average the nearest "
+        f"model seems to be off by {points(wrong.estimate)}: an estimate, not a bound."
     )
     return [*sentences, Sentence("which", text)]
 
 
 def what_it_is_worth_within(answer: Answer) -> list[Sentence]:
     """Say what the policy earns within tolerances at which a model is left, each with its if."""
-    smallest = answer.surviving or GRID[-1]
+    smallest = answer.surviving
+    if smallest is None:
+        return []
     tolerances = [tolerance for tolerance in SHOWN if tolerance >= smallest] or [smallest]
     sentences = []
     for tolerance in tolerances:
@@ -188,11 +198,10 @@ def what_it_is_worth_within(answer: Answer) -> list[Sentence]:
 
 def up_to_where(answer: Answer) -> list[Sentence]:
     """Say up to which tolerance the policy surely beats today's."""
-    today = answer.earned_today
-    if today is None:
+    if answer.log is None or answer.log.mean_return is None:
         return []
     limit = answer.break_even
-    earned = f"what the log's episodes earned, {money(answer, today.value)}"
+    earned = f"what the log's episodes earned, {money(answer, answer.log.mean_return)}"
     if limit is None:
         text = f"That it beats {earned}, is not sure at any tolerance at which a model is left."
         return [Sentence("matter", text)]

@@ -556,12 +556,13 @@ def _ruled_out(answer: Answer) -> list[str]:
 
 
 def _why_ruled_out(answer: Answer, worse: float) -> str:
+    by_bets = answer.evidence == "exchangeability" or answer.tolerance > 0.0
     if answer.evidence == "value":
         return "it predicts the value of next states too badly"
     if math.isinf(worse):
         return "it calls impossible what was seen"
     limit = f"the limit is {1.0 / answer.delta:,.0f} times"
-    if answer.evidence == "exchangeability":
+    if by_bets:
         return f"bets against it have won {times(math.log(worse))} times their stake ({limit})"
     how_much = f"{times(math.log(worse))} times worse than the best explanation"
     return f"by now it explains the data {how_much} ({limit})"
@@ -577,6 +578,8 @@ def what_to_do(answer: Answer) -> list[Sentence]:
     left_out = policy.left_out
     if left_out.size:
         where = "that this policy never comes to"
+        if answer.tolerance:
+            where = "that, by the models as they are, this policy never comes to"
         if answer.log is not None:
             pairs = answer.log.pairs
             share = float(pairs[left_out].sum() / pairs.sum())
@@ -611,6 +614,8 @@ def what_to_try(answer: Answer) -> list[Sentence]:
     """Say what the recommended policy does not do and might be better, where its worth is wide."""
     if answer.misspecified or answer.sure_of_worth:
         return []
+    if not answer.doubtful and answer.tolerance:
+        return []  # what may be better within the tolerance was not looked for
     if not answer.doubtful:
         text = "In every model that is left, as far as was searched, no other policy is better."
         return [Sentence("try", text)]
@@ -679,12 +684,15 @@ def _advice(answer: Answer) -> str:
             "answer.worth says what the planner is worth in these simulators."
         )
     gain = answer.gain
+    if gain is None and answer.log is not None:
+        return "keep today's policy while you collect more data: what it earns is not known yet."
     if gain is None:
         return _advice_without_a_log(answer)
     if answer.negligible(gain):
         return "keep today's policy: this one is worth about the same."
     if gain.low > 0.0:
-        if any(note.guarantee == "void" for note in answer.notes):
+        strange = answer.tolerance > 0.0 and answer.judgement.novel > 0
+        if strange or any(note.guarantee == "void" for note in answer.notes):
             return (
                 "try it, and watch what happens: it is better in every model that is left, but of "
                 "these data nothing is guaranteed."
@@ -764,7 +772,10 @@ def what_was_assumed(answer: Answer) -> list[Sentence]:
     if not answer.misspecified and all(note.guarantee != "void" for note in answer.notes):
         right = "is right"
         if answer.tolerance:
-            right = f"is off by at most {points(answer.tolerance)} at every step"
+            right = (
+                f"is off by at most {points(answer.tolerance)} at every step, among the outcomes "
+                "that it lists"
+            )
         texts.append(
             f"One of your {nouns} {right}. If so, the smallest class that holds it is ruled out, "
             f"or a range misses the truth, with probability at most {answer.delta:g}."
@@ -816,10 +827,11 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
             "its steps: there it rests on what the models infer from other pairs."
         )
     episodes = count_of(sum(log.episodes), answer.labels.episode)
-    texts.append(
-        f"Today's policy is what these {episodes} did, taken as they came; the range of its "
-        "comparison allows for chance among them, about as rarely wrong as the rest."
-    )
+    if answer.gain is not None:
+        texts.append(
+            f"Today's policy is what these {episodes} did, taken as they came; the range of its "
+            "comparison allows for chance among them, about as rarely wrong as the rest."
+        )
     return texts
 
 

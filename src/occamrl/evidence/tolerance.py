@@ -62,6 +62,7 @@ GRID = (
     0.15,
     0.2,
     0.3,
+    0.5,
 )
 _GROWTH = 1.25  # of the data from one block to the next
 _FLAT = 0.05  # the even share of what members predict
@@ -474,6 +475,16 @@ def robust_policy(table: Table, states: int, horizon: int, tolerance: float) -> 
         policy[h] = q.argmax(axis=1)
         values = q.max(axis=1)
     return policy
+
+
+def largest_worths(table: Table, states: int, horizon: int, tolerance: float) -> Floats:
+    """Return the most that any policy earns within a tolerance, by first state [S]."""
+    allowed = np.isfinite(table.reward).reshape(states, -1)
+    negated = np.zeros(states)
+    for _ in range(horizon):
+        q = least_lookahead(table, negated, tolerance, -1.0)
+        negated = np.where(allowed, q, np.inf).min(axis=1)
+    return -negated
 
 
 def least_gains(

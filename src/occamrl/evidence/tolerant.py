@@ -28,6 +28,7 @@ from occamrl.evidence.tolerance import (
     begin_bets,
     distance_estimates,
     evidence_against,
+    largest_worths,
     least_gains,
     least_values,
     novel_by_row,
@@ -106,6 +107,7 @@ class TolerantEvidence:
         self.tolerance = tolerance
         self.delta = exact.delta
         self.known = exact.known
+        self.outcomes = exact.outcomes
         self._weighed: dict[float, Weighed] = {}  # of one array of counts, by tolerance
         self._counts: Ints | None = None
         self._stakes: dict[float, Stakes] = {}  # of closed blocks, by tolerance
@@ -155,7 +157,7 @@ class TolerantEvidence:
             alive=self._alive(state, self.tolerance),
             rejected_after=tuple(int(episodes) or None for episodes in state["fallen"]),
             blends=(),
-            novel=0 if any(self._alive(state, self.tolerance)) else novel_count(state),
+            novel=novel_count(state),
         )
 
     def parameters(self, state: State, m: int) -> dict[str, ParameterRange]:
@@ -346,7 +348,11 @@ class TolerantEvidence:
         if not left.size:
             left = np.array([int(weighed.against.argmin())])
         order = left[np.argsort(weighed.against[left], kind="stable")]
-        ranks = np.unique(np.linspace(0, order.size - 1, min(order.size, _VALUED)).astype(int))
+        ranks = np.arange(order.size)
+        if any(len(self.exact.freedom(m)) for m in range(len(weighed.inside))):
+            # of real parameters some, and what a search finds beyond them
+            spread = np.linspace(0, order.size - 1, min(order.size, _VALUED))
+            ranks = np.unique(spread.astype(int))
         chosen = order[ranks]
         members = weighed.members[chosen]
         regions = []
@@ -497,6 +503,16 @@ class BallWorlds(FiniteWorlds):
             least = least_values(self._table(member), policy, self.tolerance, 1.0)[0]
             values.append(float(self.law @ least))
         return min(values)
+
+    def largest_worth(self) -> float:
+        """Return the most that any policy earns, over the members that are listed."""
+        known = self.known
+        worths = []
+        for member in self._members:
+            table = self._table(member)
+            by_start = largest_worths(table, known.states, known.horizon, self.tolerance)
+            worths.append(float(self.law @ by_start))
+        return float(known.amount(max(worths)))
 
     def recommend(self, today: NDArray[Any] | None) -> Ints:
         """Return the policy with the best worst case, among those that are best for some members.

@@ -138,7 +138,8 @@ class Result:
     def __post_init__(self) -> None:
         require_kind("label", self.label, str)
         require_kind("blocks", self.blocks, Blocks)
-        require_kind("known", self.known, (Known, System))
+        if self.known is not None:  # a controller of the user's may know it later
+            require_kind("known", self.known, (Known, System))
 
     # Totals and curves ----------------------------------------------------------------------------
 
