@@ -698,7 +698,7 @@ def preflight(
         judged_by = evidence or "likelihood"
         known = ladder.model.known if known is None else known
     require_kind("known", known, Known)
-    assert known is not None  # noqa: S101  # for mypy
+    assert known is not None  # noqa: S101  # require_kind refuses it
     require_integer("episodes", episodes, 1)
     require_delta(delta)
     require_choice("evidence", judged_by, ("value", "likelihood"))

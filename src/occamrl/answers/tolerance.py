@@ -19,7 +19,7 @@ from occamrl.answers.wording import (
 from occamrl.errors import NotAvailable, require_number
 from occamrl.evidence.tolerance import GRID
 from occamrl.evidence.tolerant import LARGEST, BallWorlds, TolerantEvidence
-from occamrl.protocols import DoubtfulPair, Interval, Known, OffBy
+from occamrl.protocols import DoubtfulPair, Interval, OffBy
 
 if TYPE_CHECKING:
     from occamrl.answers.answer import Answer
@@ -146,8 +146,8 @@ def where_nothing_fits(answer: Answer) -> list[Sentence]:
             trusted = points(_down(answer.break_even))
             advice = advice_misspecified(answer)
             text = f"use it if you trust your models to within {trusted}; to be exact, {advice}"
-            return [*sentences, Sentence("next", text), *assumed_of_tolerances(answer)]
-    return [*sentences, *what_next(answer), *assumed_of_tolerances(answer)]
+            return [*sentences, Sentence("next", text), *assumed_of_tolerances()]
+    return [*sentences, *what_next(answer), *assumed_of_tolerances()]
 
 
 def _down(tolerance: float) -> float:
@@ -209,9 +209,8 @@ def up_to_where(answer: Answer) -> list[Sentence]:
     return [Sentence("matter", text)]
 
 
-def assumed_of_tolerances(answer: Answer) -> list[Sentence]:
+def assumed_of_tolerances() -> list[Sentence]:
     """Say what a tolerance forgives, and what not."""
-    assert isinstance(answer.known, Known)  # noqa: S101  # tolerances are for finite models
     text = (
         "Off by a number of points: the chances of what follows a state and an action differ by at "
         "most so much, in all; where the log has not been that is assumed, and outcomes that no "
