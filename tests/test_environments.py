@@ -695,7 +695,6 @@ def test_what_does_not_fit_is_named() -> None:
         ("seed", {"known": MDP.known, "seed": 1, "continue_from": result}),
         ("continue_from", {"known": other, "continue_from": result}),
         ("continue_from", {"known": MDP.known, "continue_from": simulated}),
-        ("env", {"known": MDP.known, "env": gym.make_vec("FrozenLake-v1", 2)}),
     ]
     for name, options in cases:
         with pytest.raises(errors.InvalidInput) as caught:

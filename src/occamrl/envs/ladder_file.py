@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl.envs.wrapper import Environment, make_environment
+from occamrl.envs.lanes import Environment
+from occamrl.envs.wrapper import make_environment
 from occamrl.errors import (
     ParameterError,
     UnknownName,

@@ -15,13 +15,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces, wrappers
+from gymnasium.vector import VectorEnv
 
 from occamrl.envs import ProblemEnv
+from occamrl.envs.lanes import Environment, Point, Response, act, lanes_of
 from occamrl.errors import (
     EnvironmentFault,
     ParameterError,
@@ -40,9 +42,6 @@ LARGEST = 2**31  # states or actions
 ROUNDING = 1e-6
 _RANDOM = "; for random rewards, use RewardsPerPair(agent=...) and known=Known.of_sizes(...)"
 _ONE_MORE = "`known` with one state more, for the end of an episode"
-
-Point: TypeAlias = Any  # of a space: whatever a user's environment takes and gives
-Environment: TypeAlias = gym.Env[Any, Any]
 
 
 # Spaces -------------------------------------------------------------------------------------------
@@ -351,7 +350,8 @@ class FiniteEnvironment:
 
     Parameters
     ----------
-    env : gymnasium.Env
+    env : gymnasium.Env or VectorEnv
+        Several equal environments play the episodes of a plan side by side.
     known : Known, optional
         What the learner knows: sizes, horizon and rewards (``mdp.known``,
         ``read_ladder(...).known``) of every outcome that some model of the learner thinks possible.
@@ -371,21 +371,17 @@ class FiniteEnvironment:
 
     def __init__(
         self,
-        env: Environment,
+        env: Environment | VectorEnv[Any, Any, Any],
         *,
         known: Known | None = None,
         horizon: int | None = None,
         reward_range: Sequence[float] | None = None,
         discretiser: Discretiser | None = None,
     ) -> None:
-        if not isinstance(env, gym.Env):
-            expected = (
-                "a Gymnasium environment, gymnasium.make(...); "
-                "for a problem or FiniteMDP, call occamrl.run"
-            )
-            raise ParameterError("env", got=type(env).__name__, expected=expected)
+        self.lanes = lanes_of(env)
         if known is not None:
             require_kind("known", known, Known)
+        env = self.lanes.env
         self.env = env
         self.observation = codec_of(env.observation_space, discretiser)
         self.action = codec_of(env.action_space)
@@ -535,9 +531,12 @@ class FiniteEnvironment:
         return self.observation.encode(observation)
 
     def step(self, s: int, a: int) -> Step:
-        """Do a in s and return what followed; EnvironmentFault is what the environment may not."""
-        observation, reward, terminated, truncated, _ = self.env.step(self.action.decode(a))
-        earned = float(reward)
+        """Do a in s and return what followed."""
+        return self.read(s, a, act(self.env, self.action.decode(a)))
+
+    def read(self, s: int, a: int, response: Response) -> Step:
+        """Return what followed a in s; EnvironmentFault is what the environment may not do."""
+        observation, earned, terminated, truncated = response
         observed = self.observation.encode(observation)
         mapped = self.rewards.to_unit(earned)
         if not -ROUNDING <= mapped <= 1.0 + ROUNDING:  # not a number is neither
@@ -546,10 +545,10 @@ class FiniteEnvironment:
                 f"a number in [{low:g}, {high:g}]; reward_range=(low, high) states another range"
             )
             raise EnvironmentFault("reward", got=earned, expected=expected)
-        next_state = self._arrive(s, observed, bool(terminated))
+        next_state = self._arrive(s, observed, terminated)
         mapped = self._known_reward(s, a, next_state, min(1.0, max(0.0, mapped)))
         self._require_outcome(s, a, next_state, mapped)
-        return Step(next_state, mapped, earned, bool(terminated), bool(truncated))
+        return Step(next_state, mapped, earned, terminated, truncated)
 
     def at_rest(self, s: int, a: int) -> float:
         """Return what is earned in a state after the end of an episode, in [0, 1]."""
@@ -640,7 +639,9 @@ def make_environment(field: str, name: str, options: dict[str, Any]) -> Environm
         raise ParameterError(field, got=got, expected=expected) from fault
 
 
-def require_finite(env: FiniteEnvironment | Environment, **options: Any) -> FiniteEnvironment:
+def require_finite(
+    env: FiniteEnvironment | Environment | VectorEnv[Any, Any, Any], **options: Any
+) -> FiniteEnvironment:
     """Return a FiniteEnvironment as it is, or one made from a Gymnasium environment."""
     if not isinstance(env, FiniteEnvironment):
         return FiniteEnvironment(env, **options)

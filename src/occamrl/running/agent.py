@@ -64,7 +64,7 @@ class Agent:
     algorithm : Learner or Controller
         A learner acts in finite states by name; a controller such as OccamControl in points of a
         continuous system.
-    env : gymnasium.Env or FiniteEnvironment, optional
+    env : gymnasium.Env, VectorEnv or FiniteEnvironment, optional
         Where to learn by itself; also to be given to :meth:`learn`. ``horizon``, ``reward_range``
         and ``discretiser`` of :class:`~occamrl.envs.wrapper.FiniteEnvironment` may follow.
     known : Known or System, optional

@@ -1,4 +1,7 @@
-"""Learning in a Gymnasium environment: real episodes under the plan in force, one after another.
+"""Learning in a Gymnasium environment: real episodes under the plan in force.
+
+One after another; or, in a vector environment, several side by side, which is exact, because a plan
+is fixed for its block.
 
 Every reset is given a seed found at the address (seed, episode), so that no environment has to be
 stored. A block may be left at any episode boundary; the run finishes it first when it goes on, so
@@ -11,18 +14,25 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import VectorEnv
 
 from occamrl.addresses import generator
 from occamrl.arrays import Bools
 from occamrl.envs.wrapper import Discretiser, FiniteEnvironment, require_finite
-from occamrl.errors import EnvironmentFault, ParameterError, as_path, require_integer
+from occamrl.errors import (
+    EnvironmentFault,
+    ParameterError,
+    SpaceError,
+    as_path,
+    require_integer,
+)
 from occamrl.protocols import (
     MOST_EPISODES,
     Controller,
@@ -53,7 +63,7 @@ AT_A_TIME = 1.0  # seconds of playing, after which a run may tell of progress an
 
 def learn(
     agent: Learner | Controller,
-    env: gym.Env[Any, Any] | FiniteEnvironment,
+    env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any] | FiniteEnvironment,
     *,
     episodes: int,
     seed: int | None = None,
@@ -83,8 +93,9 @@ def learn(
     agent : Learner or Controller
         A controller such as OccamControl learns on a Box as it is, and takes none of ``horizon``,
         ``reward_range`` and ``discretiser``.
-    env : gymnasium.Env or FiniteEnvironment
-        With finite spaces, or a ``discretiser`` for its Box.
+    env : gymnasium.Env, VectorEnv or FiniteEnvironment
+        With finite spaces, or a ``discretiser`` for its Box. In ``gymnasium.make_vec(...)`` a
+        learner's episodes are played side by side; the result is the same.
     episodes : int
         How many to play, beside those of ``continue_from``; with a ``checkpoint`` that exists, how
         many in all.
@@ -199,6 +210,8 @@ class Episode:
     steps: int = 0  # until the end
     ended: bool = False
     truncated: bool = False
+    uniforms: Floats | None = None  # by which actions are drawn, where the policy is random
+    fault: BaseException | None = None  # raised when the episode is accounted for
 
 
 class EnvironmentSource(Source):
@@ -234,7 +247,6 @@ class EnvironmentSource(Source):
         at: int | None = None,
     ) -> Block:
         """Play real episodes until something goes wrong, ``stop`` says so, or a pause is due."""
-        pause = time.monotonic() + AT_A_TIME
         parts, part_of_start = plan_parts(plan, self.known)
         judged: dict[int, tuple[Floats, Bools]] = {}
         if self._first is None:
@@ -244,11 +256,8 @@ class EnvironmentSource(Source):
         returns: list[float] = []
         pessimistic = 0
         fault: BaseException | None = None
-        while len(flows) < episodes and fault is None and self.callbacks.go_on and not stop():
-            if flows and time.monotonic() > pause:
-                break
-            episode = Episode(first + len(flows))
-            fault = self._attempt(plan, seed, episode)
+        for episode in self._episodes(plan, first, first + episodes, seed, stop):
+            fault = episode.fault
             if not episode.states:  # it did not begin
                 break
             start = episode.states[0]
@@ -271,50 +280,119 @@ class EnvironmentSource(Source):
                 self.callbacks.episode(report)
             except (Exception, KeyboardInterrupt) as error:  # of a callback
                 fault = fault or error
+            if fault is not None or not self.callbacks.go_on:
+                break
         ones = np.ones(len(flows), np.int64)
         return Block(joined(*flows), ones, np.array(regret), np.array(returns), pessimistic, fault)
 
-    def _attempt(self, plan: Plan, seed: int, episode: Episode) -> BaseException | None:
-        """Play an episode; return what went wrong, which is raised when it is accounted for."""
-        reset_seed = int(generator(seed, "reset", episode.number).integers(2**31))
-        try:
-            self._follow(plan, seed, reset_seed, episode)
-            self._require_whole(episode)
-            if self.replay and (episode.number == self._first or episode.number in REPLAYED):
-                self._play_again(reset_seed, episode)
-        except KeyboardInterrupt as error:
-            return error
-        except Exception as error:  # of someone else's environment, which may raise anything
-            return self._with_place(error, episode)
-        return None
+    def _episodes(
+        self, plan: Plan, first: int, end: int, seed: int, stop: Callable[[], bool]
+    ) -> Iterator[Episode]:
+        """Yield episodes ``first`` to ``end`` - 1 in order, played side by side in all lanes.
 
-    def _follow(self, plan: Plan, seed: int, reset_seed: int, episode: Episode) -> None:
-        """Reset, and follow the plan to the horizon."""
-        finite = self.finite
-        horizon = self.known.horizon
-        episode.states.append(finite.reset(reset_seed))
-        policy = plan.part(episode.states[0]).policy
-        random: Floats | None = None
-        if policy.ndim == 3:
-            random = generator(seed, "actions", episode.number).random(horizon)
-        while len(episode.actions) < horizon and not episode.truncated:
-            step = len(episode.actions)
-            state = episode.states[-1]
-            if random is None:
-                action = int(policy[step, state])
-            else:
-                action = drawn(policy[step, state].cumsum(), random[step])
-            if episode.ended:
-                next_state = state
-                reward = finite.at_rest(state, action)
-            else:
-                next_state, reward, earned, episode.ended, truncated = finite.step(state, action)
-                episode.truncated = truncated and not episode.ended
-                episode.earned += earned * self.known.discount**step
-                episode.steps = step + 1
-            episode.states.append(next_state)
+        Fewer where a fault, a pause or ``stop`` comes before. A lane for which no episode is left
+        plays on, because all lanes step together, and nobody looks at it.
+        """
+        pause = time.monotonic() + AT_A_TIME
+        begun = first  # episodes before this one have begun
+        due = first  # and before this one they were yielded
+        open_episodes: dict[int, Episode] = {}  # by lane
+        finished: dict[int, Episode] = {}
+        while due < end:
+            if stop() or (begun > first and time.monotonic() > pause):
+                end = min(end, begun)
+                if due == end:
+                    return
+            idle = [lane for lane in range(self.finite.lanes.count) if lane not in open_episodes]
+            for lane in idle:
+                open_episodes[lane] = Episode(begun)
+                begun += 1
+            try:
+                self._begin(plan, seed, {lane: open_episodes[lane] for lane in idle})
+                self._step(plan, open_episodes)
+            except (Exception, KeyboardInterrupt) as error:  # of someone else's environment
+                # which of several it was cannot be told: it ends the first, and all after it
+                earliest = min(open_episodes.values(), key=lambda episode: episode.number)
+                earliest.fault = error
+            for lane, episode in list(open_episodes.items()):
+                if not self._is_over(episode):
+                    continue
+                del open_episodes[lane]
+                if episode.number >= end:
+                    continue
+                self._close(plan, episode, seed)
+                finished[episode.number] = episode
+                if episode.fault is not None:
+                    end = min(end, episode.number + 1)
+            while due < end and due in finished:
+                yield finished.pop(due)
+                due += 1
+
+    def _begin(self, plan: Plan, seed: int, episodes: dict[int, Episode]) -> None:
+        """Begin episodes in their lanes."""
+        if not episodes:
+            return
+        seeds = {lane: _reset_seed(seed, episode.number) for lane, episode in episodes.items()}
+        observations = self.finite.lanes.reset(seeds)
+        for lane, episode in episodes.items():
+            try:
+                episode.states.append(self.finite.observation.encode(observations[lane]))
+            except SpaceError as error:
+                episode.fault = error
+                continue
+            if plan.part(episode.states[0]).policy.ndim == 3:
+                draw = generator(seed, "actions", episode.number)
+                episode.uniforms = draw.random(self.known.horizon)
+
+    def _step(self, plan: Plan, episodes: dict[int, Episode]) -> None:
+        """Do one step in all lanes, as the plan says."""
+        begun = {lane: episode for lane, episode in episodes.items() if episode.fault is None}
+        if not begun:
+            return
+        numbers = {lane: _planned(plan, episode) for lane, episode in begun.items()}
+        actions = {lane: self.finite.action.decode(a) for lane, a in numbers.items()}
+        for lane in episodes.keys() - begun.keys():
+            actions[lane] = next(iter(actions.values()))  # nobody looks at it
+        responses = self.finite.lanes.step(actions)
+        for lane, episode in begun.items():
+            try:
+                step = self.finite.read(episode.states[-1], numbers[lane], responses[lane])
+            except Exception as error:  # what the environment may not do
+                episode.fault = error
+                continue
+            episode.ended = step.terminated
+            episode.truncated = step.truncated and not step.terminated
+            episode.earned += step.earned * self.known.discount**episode.steps
+            episode.steps += 1
+            episode.states.append(step.next_state)
+            episode.actions.append(numbers[lane])
+            episode.rewards.append(step.reward)
+
+    def _is_over(self, episode: Episode) -> bool:
+        """Say whether nothing more can be seen of an episode."""
+        ended = episode.ended or episode.truncated or episode.steps == self.known.horizon
+        return ended or episode.fault is not None
+
+    def _close(self, plan: Plan, episode: Episode, seed: int) -> None:
+        """Fill an episode up to the horizon, and look whether it can be learned from."""
+        if episode.fault is None:
+            self._rest(plan, episode)
+            try:
+                self._require_whole(episode)
+                if self.replay and (episode.number == self._first or episode.number in REPLAYED):
+                    self._play_again(_reset_seed(seed, episode.number), episode)
+            except (Exception, KeyboardInterrupt) as error:  # of someone else's environment
+                episode.fault = error
+        if isinstance(episode.fault, Exception):
+            episode.fault = self._with_place(episode.fault, episode)
+
+    def _rest(self, plan: Plan, episode: Episode) -> None:
+        """Spend what is left of the horizon after the end in the state where it ended."""
+        while episode.ended and len(episode.actions) < self.known.horizon:
+            action = _planned(plan, episode)
+            episode.rewards.append(self.finite.at_rest(episode.states[-1], action))
             episode.actions.append(action)
-            episode.rewards.append(reward)
+            episode.states.append(episode.states[-1])
 
     def _require_whole(self, episode: Episode) -> None:
         """Refuse an episode that was truncated before the horizon, unless that is allowed."""
@@ -363,3 +441,17 @@ class EnvironmentSource(Source):
             fault = EnvironmentFault(name, index=index, got=got, expected="a step without error")
         fault.__cause__ = error
         return fault
+
+
+def _reset_seed(seed: int, number: int) -> int:
+    """Return the seed of an episode's reset, wherever and whenever it is played."""
+    return int(generator(seed, "reset", number).integers(2**31))
+
+
+def _planned(plan: Plan, episode: Episode) -> int:
+    """Return what a plan does at the next step of an episode."""
+    step = len(episode.actions)
+    law = plan.part(episode.states[0]).policy[step, episode.states[-1]]
+    if episode.uniforms is None:
+        return int(law)
+    return drawn(law.cumsum(), episode.uniforms[step])
