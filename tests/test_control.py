@@ -172,7 +172,7 @@ def test_the_score_does_not_look_at_the_outcome() -> None:
     phi = ladder.error_features.of(np.array([0.3, -0.2]), np.array([0.5]))
     draws = rng.normal(size=(3, 6, 2))
     before = state["members"].far, state["errors"].awake
-    laws, _ = fit_laws(draws, ladder.resolution, *before)
+    (laws,), _ = fit_laws(draws[None], ladder.resolution, *before)
     points = rng.normal(size=(3, 7, 2))
     total = np.zeros((3, 2))
     for k in range(7):
@@ -180,6 +180,20 @@ def test_the_score_does_not_look_at_the_outcome() -> None:
         scores = simulated.score(state, active, active.size, laws, exchanged, phi)
         total += np.exp(scores.log_bets)
     assert np.allclose(total, 7.0)
+
+
+def test_laws_of_a_block_are_those_of_its_steps_one_after_the_other() -> None:
+    rng = np.random.default_rng(2)
+    draws = rng.standard_t(1.5, size=(4, 3, 9, 2))  # members 3, draws 9: some lie far away
+    far = np.zeros((3, 5))
+    runs = np.array([0.0, 2.0, 7.0])
+    resolution = np.array([0.01, 0.01])
+    laws, after = fit_laws(draws, resolution, far, runs)
+    for step in range(4):
+        (alone,), far = fit_laws(draws[step : step + 1], resolution, far, runs + step)
+        for name, fitted in alone._asdict().items():
+            assert np.allclose(fitted, laws[step]._asdict()[name], rtol=1e-12)
+    assert np.allclose(far, after)
 
 
 def peaks_against_the_truth(
@@ -193,21 +207,22 @@ def peaks_against_the_truth(
     for name, members in CLASSES.items():
         classes[name] = [wrap(member) for member in members]
     ladder = ladder_of(classes, check=False, **options)
-    controller = orl.OccamControl(ladder=ladder)
+    evidence = ladder.evidence(None, 0.05)
     peaks = []
     for seed in range(runs):
-        state = controller.begin(ladder.system)
+        state = evidence.begin()
         rng = np.random.default_rng(100 + seed)
         here = START
+        run = []
         for number in range(steps):
             action = np.array([1.0 if number % 3 == 0 else -1.0])
             following = WINDY(here[None], action[None], rng)[0]
             step = number % 30
             address = Address(seed, number)
-            transition = Transition(here, action, None, following, step == 29, address, step)
-            controller.learn(ladder.system, state, transition)
-            here = START if transition.ended else following
-        peaks.append(state["evidence"]["members"].peak[2])
+            run.append(Transition(here, action, None, following, step == 29, address, step))
+            here = START if step == 29 else following
+        evidence.add_steps(state, run)
+        peaks.append(state["members"].peak[2])
     return np.array(peaks)
 
 
@@ -217,7 +232,12 @@ def p_value(peaks: Floats, delta: float) -> float:
     return float(binom.sf(rejected - 1, peaks.size, delta))
 
 
-def test_the_true_simulator_is_rejected_as_rarely_as_promised() -> None:
+@pytest.mark.parametrize("longest", [simulated.LONGEST, 3])
+def test_the_true_simulator_is_rejected_as_rarely_as_promised(
+    longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step by step, as so short a log is weighed, and in blocks."""
+    monkeypatch.setattr(simulated, "LONGEST", longest)
     peaks = peaks_against_the_truth(50, 40)
     assert p_value(peaks, 0.05) > 1e-3
     assert p_value(peaks, 0.5) > 1e-3
@@ -592,7 +612,7 @@ class Brake:
 def test_a_controller_of_others_is_driven_and_learns_too(tmp_path: Path) -> None:
     brake = Brake()
     assert isinstance(brake, Controller)
-    system = ladder_of(horizon=10).system
+    system = ladder_of(horizon=10).known
     result = orl.learn(brake, Cart(cart), episodes=3, known=system, checkpoint=tmp_path / "c")
     assert result.state["steps"] == 30
     more = orl.learn(brake, Cart(cart), episodes=4, known=system, checkpoint=tmp_path / "c")

@@ -135,7 +135,7 @@ def simulators() -> Kind:
             yield Transition(state, action, None, after, False, Address(seed, step))
             state = after
 
-    return Kind(ladder, lambda delta: ladder.evidence(ladder.system, delta), data)
+    return Kind(ladder, lambda delta: ladder.evidence(ladder.known, delta), data)
 
 
 def pushed(states: Any, actions: Any, *, gain: float = 0.1, drag: float = 0.0) -> Any:

@@ -134,7 +134,7 @@ class SimulatorLadder:
         return [int((self.level <= m).sum()) for m in range(len(self.names))]
 
     @cached_property
-    def system(self) -> System:
+    def known(self) -> System:
         """The task: what a controller may know of the real system."""
         return System(
             dimension=len(self.coordinates),
@@ -153,7 +153,7 @@ class SimulatorLadder:
         ``planner`` is for what policies are worth; CEM by default.
         """
         return SimulatedEvidence(
-            ladder=self, system=known or self.system, delta=delta, planner=planner or CEM()
+            ladder=self, system=known or self.known, delta=delta, planner=planner or CEM()
         )
 
     def first_state(self, rng: np.random.Generator) -> Floats:

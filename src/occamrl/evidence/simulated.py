@@ -25,14 +25,14 @@ without guarantee.
 **Cost.** Of many members a window of :data:`AWAKE` is awake at a step: the :data:`TOP` heaviest,
 which make $q$, and the others in turn, fixed before the step. Those asleep bet nothing, and are
 taken to predict as the mixture does, so that their weight stays (as of sleeping experts); those
-rejected sleep for ever.
+rejected sleep for ever. Of a log, members are run for blocks of up to :data:`LONGEST` steps.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypedDict
@@ -64,6 +64,8 @@ from occamrl.protocols import (
 
 AWAKE = 32  # members that are tested at a step, at most
 TOP = 8  # members that make q
+LONGEST = 32  # steps of a block
+SHOWN = 1000  # steps of the last episode that are kept
 HELD_BACK = 0.01  # of every bet, and of the parts of q that is shared evenly
 TEMPERED = 0.3  # the exponent of the second score
 FAR = 1e12  # beyond which a number is as good as infinite
@@ -181,42 +183,59 @@ class SimulatedEvidence:
 
     def add(self, state: SimulatedState, data: Transition, /) -> None:
         """Weigh the classes on a real step, among draws that are fresh at its address."""
+        self.add_steps(state, [data])
+
+    def add_steps(self, state: SimulatedState, data: Sequence[Transition]) -> None:
+        """Weigh the classes on real steps, one after the other.
+
+        Simulators are run for a block of them in one call, longer as there are more steps.
+        """
+        done = 0
+        while done < len(data):
+            size = min(LONGEST, max(1, state["steps"] // LONGEST))
+            self._add_block(state, data[done : done + size])
+            done += size
+
+    def _add_block(self, state: SimulatedState, block: Sequence[Transition]) -> None:
+        """Weigh the members that are awake at its beginning on a block of steps."""
         ladder = self.ladder
         count = ladder.draws
-        gap = self._reward_gap(data)
+        gaps = [self._reward_gap(transition) for transition in block]
         active, top = _awake(state)
-        drawn = self._draw(state, active, data)
-        outcome, views = self._view(data, drawn)
+        drawn = self._draw(active, block)
+        outcomes, views = self._view(block, drawn)
 
         # The first batch is ranked, the second fitted: laws that had seen what they rank would
         # reject the truth.
         members = state["members"]
         errors = state["errors"]
         laws, far = fit_laws(
-            views[:, count:], ladder.resolution, members.far[active], errors.awake[active]
+            views[:, :, count:], ladder.resolution, members.far[active], errors.awake[active]
         )
+        states = ladder.view(np.array([transition.state for transition in block]))
+        actions = np.array([transition.action for transition in block])
+        features = ladder.error_features.of(states, actions)
+        mean = drawn[:, :, count:].mean(axis=2)
+        deviation = drawn[:, 0, count:].std(axis=1)
         members.far[active] = far
-        outcomes = np.broadcast_to(outcome, (active.size, 1, outcome.size))
-        points = np.concatenate([outcomes, views[:, :count]], axis=1)
-        phi = ladder.error_features.of(ladder.view(data.state[None])[0], data.action)
-        scores = score(state, active, top, laws, points, phi)
-
-        state["steps"] += 1
-        errors.awake[active] += 1
-        self._settle(state, active, scores.log_bets)
-        _renew_weights(members, active, top, scores)
-        mean = drawn[:, count:].mean(axis=1)
-        z = np.clip(laws.errors(points[:, :1])[:, 0], -LARGEST_ERROR, LARGEST_ERROR)
-        scores.forecast.learn(z, np.clip(data.next_state - mean, -FAR, FAR))
-
-        state["reward_gap"] += gap
-        deviation = drawn[0, count:].std(axis=0)
-        row = np.concatenate([phi, data.next_state, mean[0], deviation])
-        before = state["last_episode"]
-        if data.step == 0:
-            before = before[:0]
-        state["last_episode"] = np.vstack([before, row])
-        self._record_history(state)
+        for step, transition in enumerate(block):
+            outcome = np.broadcast_to(outcomes[step], (active.size, 1, outcomes.shape[1]))
+            points = np.concatenate([outcome, views[step, :, :count]], axis=1)
+            scores = score(state, active, top, laws[step], points, features[step])
+            state["steps"] += 1
+            errors.awake[active] += 1
+            self._settle(state, active, scores.log_bets)
+            _renew_weights(members, active, top, scores)
+            z = laws[step].errors(points[:, :1])[:, 0]
+            r = np.clip(transition.next_state - mean[step], -FAR, FAR)
+            scores.forecast.learn(np.clip(z, -LARGEST_ERROR, LARGEST_ERROR), r)
+            state["reward_gap"] += gaps[step]
+            said = [features[step], transition.next_state, mean[step, 0], deviation[step]]
+            before = state["last_episode"][-SHOWN:]
+            if transition.step == 0:
+                before = before[:0]
+            state["last_episode"] = np.vstack([before, np.concatenate(said)])
+            self._record_history(state)
 
     def _reward_gap(self, transition: Transition) -> float:
         """Return the distance of the reward that came from the system's."""
@@ -226,34 +245,37 @@ class SimulatedEvidence:
         due = float(self.system.reward(state[None], action[None], next_state[None])[0])
         return abs(reward - due)
 
-    def _draw(self, state: SimulatedState, active: Ints, transition: Transition) -> Floats:
-        """Return fresh draws of the members that are awake [m, 2 N, n]: two batches."""
+    def _draw(self, active: Ints, block: Sequence[Transition]) -> Floats:
+        """Return fresh draws of the members that are awake [T, m, 2 N, n]: two batches."""
         simulators = self.ladder.members
-        states = np.repeat(transition.state[None], self.ladder.draws, axis=0)
-        actions = np.repeat(transition.action[None], self.ladder.draws, axis=0)
+        count = self.ladder.draws
+        states = np.repeat([transition.state for transition in block], count, axis=0)
+        actions = np.repeat([transition.action for transition in block], count, axis=0)
         batches = []
         for purpose in ("ranked", "fits"):
             batch = []
             for member in active:
                 # Each member has the same numbers, so that errors of the fits cancel in q/p.
-                rng = transition.address.generator(purpose)
-                batch.append(simulators[member](states, actions, rng))
-            batches.append(batch)
-        drawn: Floats = np.nan_to_num(np.concatenate(batches, axis=1), nan=FAR)
+                rng = block[0].address.generator(purpose)
+                draws = simulators[member](states, actions, rng)
+                batch.append(np.reshape(draws, (len(block), count, -1)))
+            batches.append(np.stack(batch, axis=1))
+        drawn: Floats = np.nan_to_num(np.concatenate(batches, axis=2), nan=FAR)
         return np.clip(drawn, -FAR, FAR)
 
-    def _view(self, transition: Transition, drawn: Floats) -> tuple[Floats, Floats]:
-        """Return the outcome [d] and the draws [m, 2 N, d] in coordinates of the view.
+    def _view(self, block: Sequence[Transition], drawn: Floats) -> tuple[Floats, Floats]:
+        """Return outcomes [T, d] and draws [T, m, 2 N, d] in coordinates of the view.
 
         Noise of the size of the resolution is added, so that deterministic simulators have a law.
         """
         resolution = self.ladder.resolution
-        members, count, dimension = drawn.shape
-        rng = transition.address.generator("resolution")
-        noise = resolution * rng.normal(size=(count + 1, resolution.size))
-        states = np.concatenate([transition.next_state[None], drawn.reshape(-1, dimension)])
-        views = self.ladder.view(states)
-        return views[0] + noise[0], views[1:].reshape(members, count, -1) + noise[1:]
+        steps, members, count, dimension = drawn.shape
+        rng = block[0].address.generator("resolution")
+        noise = resolution * rng.normal(size=(steps, count + 1, resolution.size))
+        outcomes = np.array([transition.next_state for transition in block])
+        views = self.ladder.view(np.concatenate([outcomes, drawn.reshape(-1, dimension)]))
+        drawn_views = views[steps:].reshape(steps, members, count, -1)
+        return views[:steps] + noise[:, 0], drawn_views + noise[:, None, 1:]
 
     def _settle(self, state: SimulatedState, active: Ints, log_bets: Floats) -> None:
         """Pay the bets of the members that were awake, and reject whose capital is 1/delta."""

@@ -73,42 +73,44 @@ class Laws(NamedTuple):
 
 def fit_laws(
     draws: Floats, resolution: Floats, far_before: Floats, runs_before: Floats
-) -> tuple[Laws, Floats]:
-    """Return the laws of m members, and what is known of their draws far from the core.
+) -> tuple[list[Laws], Floats]:
+    """Return the laws of m members at each of T steps, and what is known of far draws after them.
 
     Parameters
     ----------
-    draws : array [m, N, d]
+    draws : array [T, m, N, d]
     resolution : array [d]
         The noise that is part of the draws.
     far_before : array [m, 1 + 2 d]
-        The number, sum and squares of far draws of earlier steps; returned with those of this one.
+        The number, sum and squares of draws far from the core at earlier steps.
     runs_before : array [m]
         The number of these steps.
     """
-    _, count, d = draws.shape
+    steps, members, count, d = draws.shape
+    draws = draws.reshape(-1, count, d)
     nearest = _nearest(draws, resolution)
     limit, narrowed = _core_of(d)
     _, _, errors = _moments(draws, nearest, 1 / narrowed, resolution)
     kept = nearest | (np.einsum("mnd,mnd->mn", errors, errors) < limit)
     mean, whiten, errors = _moments(draws, kept, 1 + 1 / count, resolution)
+    log_det = -np.log(np.einsum("mii->mi", whiten)).sum(axis=1)
 
     outside = np.clip(errors, -LARGEST_ERROR, LARGEST_ERROR) * ~kept[..., None]
     number = (~kept).sum(axis=1, keepdims=True)
-    sums = [number, outside.sum(axis=1), (outside * outside).sum(axis=1)]
-    far = far_before + np.concatenate(sums, axis=1)
-    number, total, squares = np.split(far, [1, 1 + d], axis=1)
+    sums = np.concatenate([number, outside.sum(axis=1), (outside * outside).sum(axis=1)], axis=1)
+    far = far_before + np.cumsum(sums.reshape(steps, members, -1), axis=0)
+    number, total, squares = np.split(far, [1, 1 + d], axis=2)
     middle = total / (number + 1)
-    laws = Laws(
-        mean=mean,
-        whiten=whiten,
-        log_det=-np.log(np.einsum("mii->mi", whiten)).sum(axis=1),
-        far=(number[:, 0] + 0.5) / (count * (1 + runs_before) + 1),
-        middle=middle,
-        width=np.sqrt((squares + _FAR_SQUARES) / (number + 1) - middle**2),
-        dof=float(max(count - d, 4)),
-    )
-    return laws, far
+    runs = 1 + runs_before + np.arange(steps)[:, None]
+    share = (number[..., 0] + 0.5) / (count * runs + 1)
+    width = np.sqrt((squares + _FAR_SQUARES) / (number + 1) - middle**2)
+    laws = []
+    for step in range(steps):
+        rows = slice(step * members, (step + 1) * members)
+        core = mean[rows], whiten[rows], log_det[rows]
+        dof = float(max(count - d, 4))
+        laws.append(Laws(*core, share[step], middle[step], width[step], dof))
+    return laws, far[-1]
 
 
 def _nearest(draws: Floats, resolution: Floats) -> Bools:

@@ -17,10 +17,10 @@ from occamrl.errors import Interrupted, ShapeError, as_floats
 from occamrl.logs.log import Log, read_log
 from occamrl.logs.table import LogError, open_table, refuse
 from occamrl.progress import Progress, ctrl_c
-from occamrl.protocols import Floats, System, Transition
+from occamrl.protocols import Floats, State, System, Transition
 
 _ENDLESS = 10**9  # steps
-_BLOCK = 200  # steps that are weighed at once
+_BLOCK = 128  # steps between looks at Ctrl-C
 
 
 class ContinuousEpisode(NamedTuple):
@@ -147,86 +147,39 @@ def _matrix(name: str, value: Any) -> Floats:
     return array.reshape(len(array), -1)
 
 
-def select_simulators(
+def select_continuous(
     log: Any,
-    ladder: SimulatorLadder,
+    ladder: SimulatorLadder | Dynamics,
     *,
     delta: float = 0.05,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Answer:
-    """Test simulators on a log, without acting; :func:`occamrl.select` calls it.
-
-    ``Interrupted``, which Ctrl-C raises, has the answer so far as its ``result``.
-    """
-    system = ladder.system
-    evidence = ladder.evidence(system, delta)
-    state = evidence.begin()
-    transitions = list(transitions_of(log, system, seed))
-    total = len(transitions)
-    returns: list[float] = []
-    earned = 0.0
-
-    def answer() -> Answer:
-        return Answer(
-            ladder=ladder,
-            known=system,
-            weigher=evidence,
-            state=state,
-            episodes=len(returns),
-            steps=state["steps"],
-            source="the log",
-            history=state["history"],
-            returns=returns,
-        )
-
-    bar = Progress("select", max(1, total), progress, "steps")
-    with ctrl_c() as pressed:
-        for transition in transitions:
-            evidence.add(state, transition)
-            before, action, _, following = transition[:4]
-            earned += float(system.reward(before[None], action[None], following[None])[0])
-            if transition.ended:
-                returns.append(earned)
-                earned = 0.0
-            bar.update(state["steps"])
-            if pressed.is_set():
-                text = f"stopped after step {state['steps']:,} of {total:,}"
-                raise Interrupted(text, answer())
-    bar.close()
-    return answer()
-
-
-def select_dynamics(
-    log: Any,
-    ladder: Dynamics,
-    *,
-    delta: float = 0.05,
-    seed: int = 0,
-    progress: bool | None = None,
-) -> Answer:
-    """Find out from a log which class of dynamics is enough; :func:`occamrl.select` calls it.
+    """Weigh classes of a continuous system on a log; :func:`occamrl.select` calls it.
 
     ``Interrupted``, which Ctrl-C raises, has the answer so far as its ``result``.
     """
     system = ladder.known
     evidence = ladder.evidence(system, delta)
-    state = evidence.begin()
+    state: State = evidence.begin()
     # An episode of a log may be longer than one of the task.
     transitions = list(transitions_of(log, replace(system, horizon=_ENDLESS), seed))
     ends = np.cumsum([transition.ended for transition in transitions])
     notes = log.notes if isinstance(log, Log) else ()
+    earning = isinstance(ladder, SimulatorLadder) or ladder.task is not None
 
     def answer() -> Answer:
+        episodes = int(ends[state["steps"] - 1]) if state["steps"] else 0
         return Answer(
             ladder=ladder,
             known=system,
             weigher=evidence,
             state=state,
-            episodes=int(ends[state["steps"] - 1]) if state["steps"] else 0,
+            episodes=episodes,
             steps=state["steps"],
             source="the log",
             history=state["history"],
+            returns=_returns(system, transitions, episodes) if earning else (),
             notes=notes,
         )
 
@@ -241,3 +194,17 @@ def select_dynamics(
                 raise Interrupted(text, answer())
     bar.close()
     return answer()
+
+
+def _returns(system: System, transitions: list[Transition], episodes: int) -> list[float]:
+    """Return what the first episodes of a log earned, by the system's reward."""
+    returns: list[float] = []
+    earned = 0.0
+    for state, action, _, following, ended, *_ in transitions:
+        if len(returns) == episodes:
+            break
+        earned += float(system.reward(state[None], action[None], following[None])[0])
+        if ended:
+            returns.append(earned)
+            earned = 0.0
+    return returns

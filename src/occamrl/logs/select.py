@@ -46,7 +46,7 @@ from occamrl.errors import (
 from occamrl.evidence.lists import ListEvidence
 from occamrl.evidence.tolerant import LARGEST, TolerantEvidence, tolerant_evidence
 from occamrl.evidence.value_evidence import ListValueEvidence
-from occamrl.logs.continuous import select_dynamics, select_simulators
+from occamrl.logs.continuous import select_continuous
 from occamrl.logs.log import Log, read_log
 from occamrl.models.ladder import Ladder
 from occamrl.models.model import Model, ParametricLadder
@@ -105,13 +105,11 @@ def select(
     """
     require_delta(delta)
     require_number("tolerance", tolerance, 0.0, LARGEST)
-    if isinstance(ladder, (SimulatorLadder, Dynamics)) and tolerance:
-        expected = "0: bets against continuous models forgive no share of their chances"
-        raise ParameterError("tolerance", got=tolerance, expected=expected)
-    if isinstance(ladder, SimulatorLadder):
-        return select_simulators(log, ladder, delta=delta, progress=progress)
-    if isinstance(ladder, Dynamics):
-        return select_dynamics(log, ladder, delta=delta, progress=progress)
+    if isinstance(ladder, (SimulatorLadder, Dynamics)):
+        if tolerance:
+            expected = "0: bets against continuous models forgive no share of their chances"
+            raise ParameterError("tolerance", got=tolerance, expected=expected)
+        return select_continuous(log, ladder, delta=delta, progress=progress)
     rewards = None
     if isinstance(ladder, (str, Path)):
         ladder = read_ladder(ladder)

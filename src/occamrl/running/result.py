@@ -428,9 +428,7 @@ def known_by_ladder(agent: object) -> Known | System | None:
     ladder = getattr(agent, "ladder", None)  # an agent may be a user's, and have none
     if isinstance(ladder, ParametricLadder):
         return ladder.model.known
-    if isinstance(ladder, SimulatorLadder):
-        return ladder.system
-    if isinstance(ladder, Dynamics):
+    if isinstance(ladder, (SimulatorLadder, Dynamics)):
         return ladder.known
     return None
 
