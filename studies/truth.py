@@ -306,7 +306,7 @@ def missed(case: Case, model: orl.Model, kind: Any, delta: float, seed: int) -> 
         lost |= not any(low - 1e-9 <= value <= high + 1e-9 for low, high in parameter.pieces)
     worlds = evidence.worlds(state)
     policy = worlds.recommend(None)
-    true = float(worlds.returns(policy, FiniteWorld(truth.kernels[0], m, math.nan)).mean())
+    true = float(worlds.returns(policy, FiniteWorld(truth.kernels, m, math.nan)).mean())
     low, high = worlds.extremes(lambda world: worlds.returns(policy, world))
     slack = 1e-6 * max(1.0, abs(true))
     outside = not low - slack <= true <= high + slack

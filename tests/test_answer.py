@@ -121,9 +121,9 @@ def answered(episodes: int, seed: int = 0, delta: float = 0.05) -> Answer:
     return found
 
 
-def worth_in(answer: Any, policy: Any, kernel: Any) -> float:
-    """Return what a policy earns in an episode under a kernel."""
-    return float(answer.worlds.returns(policy, FiniteWorld(kernel, 0, 0.0)).mean())
+def worth_in(answer: Any, policy: Any, kernels: Any) -> float:
+    """Return what a policy earns in an episode of a world."""
+    return float(answer.worlds.returns(policy, FiniteWorld(kernels, 0, 0.0)).mean())
 
 
 @pytest.mark.parametrize(("episodes", "points"), [(5, 41), (300, 161)])
@@ -138,13 +138,13 @@ def test_a_range_holds_that_of_a_fine_grid_of_the_region(episodes: int, points: 
     inside = [
         each for each, found in zip(grid, likely, strict=True) if found >= by.least(answer.state)
     ]
-    kernels = [by.kernel(each) for each in inside[:: max(1, len(inside) // 1500)]]
+    worlds = [by.kernels(each) for each in inside[:: max(1, len(inside) // 1500)]]
     for actions in (
         answer.policy.actions,
         np.zeros((6, by.known.states), int),
         np.ones((6, by.known.states), int),
     ):
-        worth = [worth_in(answer, actions, kernel) for kernel in kernels]
+        worth = [worth_in(answer, actions, kernels) for kernels in worlds]
         found, slack = answer.worth_of(actions), 0.02 * (max(worth) - min(worth))
         assert min(worth) - 3 * slack <= found.low <= min(worth) + slack
         assert max(worth) - slack <= found.high <= max(worth) + 3 * slack
@@ -160,16 +160,16 @@ class Narrow(ParametricEvidence):
 @pytest.mark.parametrize("control", [False, True])
 def test_ranges_cover_the_truth_and_the_control_does_not(control: bool) -> None:
     """Exact tests on what is recommended, its gain and the parameters, after 30 episodes."""
-    missed, kernel = (
+    missed, kernels = (
         {"worth": 0, "change": 0, "rate": 0, "rush": 0},
-        ladder().model.mdp(**TRUTH).kernels[0],
+        ladder().model.mdp(**TRUTH).kernels,
     )
     for seed in range(RUNS):
         answer = answered(30, seed, DELTA)
         if control:
             answer = replace(answer, weigher=Narrow(ladder(), ladder().model.known, DELTA))
-        own = worth_in(answer, answer.policy.actions, kernel)
-        today = worth_in(answer, answer.today, kernel)
+        own = worth_in(answer, answer.policy.actions, kernels)
+        today = worth_in(answer, answer.today, kernels)
         found = {
             "worth": (own, answer.worth),
             "change": (own - today, answer.compared_with(answer.today)),
@@ -227,9 +227,8 @@ def test_the_pair_that_misfits_comes_first(strange: bool) -> None:
         assert (first["state"], first["action"]) == (3, 1)
         assert strange == (first["predicted"] == 0.0) == ("allow what happened" in str(answer))
         assert "It misfits in state 3, action 1" in str(answer)
-        assert (
-            0.55 < answer._best[0].matrix[0].max() < 0.65
-        )  # rate .4: the nearest model, whatever is impossible
+        (kernel,) = answer._best.kernels
+        assert 0.55 < kernel.matrix[0].max() < 0.65  # rate .4: the nearest, whatever is impossible
 
 
 def test_a_policy_table_joins_equal_rows_and_leaves_out_what_is_not_reached(tmp_path: Path) -> None:

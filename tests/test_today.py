@@ -21,7 +21,7 @@ from tests import cases
 RUNS, DELTA = 150, 0.1
 CASE = cases.CASES["random starts"]
 MDP = CASE.mdp
-WORLD = FiniteWorld(MDP.kernels[0], 0, 0.0)
+WORLD = FiniteWorld(MDP.kernels, 0, 0.0)
 
 
 def by_step(seed: int, sure: bool) -> Floats:
@@ -99,7 +99,7 @@ def test_what_a_log_earned_is_covered_by_the_truth_and_not_by_another_world() ->
         today = noted(played(policy, 40, seed))
         found = today.luck(WORLD, MDP.optimal_value, DELTA)
         missed += not found.low <= 0.0 <= found.high
-        other = today.luck(FiniteWorld(better, 0, 0.0), MDP.optimal_value + 0.8, DELTA)
+        other = today.luck(FiniteWorld([better], 0, 0.0), MDP.optimal_value + 0.8, DELTA)
         flagged += not other.low <= 0.0 <= other.high
     assert binomtest(missed, RUNS, DELTA, alternative="greater").pvalue > 0.01, missed
     assert flagged == RUNS

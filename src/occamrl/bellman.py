@@ -37,6 +37,9 @@ class Kernel(NamedTuple):
     reward: Floats  # [S*A] expected, bonuses included; minus infinity: the pair is not allowed
 
 
+Kernels = Sequence[Kernel]  # of a model: one that serves all steps, or one for each
+
+
 def kernel_of(outcomes: Outcomes, probability: Floats, known: Known) -> Kernel:
     """Return the kernel with one probability per outcome, and the rewards of a problem."""
     discounted = probability
@@ -61,6 +64,15 @@ def dense_pays(stored: int, shape: tuple[int, int]) -> bool:
     """Return whether products with a matrix of so many non-zero entries are faster dense."""
     size = shape[0] * shape[1]
     return size <= _SMALL or 3 * stored >= size
+
+
+def turned(kernels: Kernels) -> Kernels:
+    """Return kernels whose rewards are costs; what is not allowed stays so."""
+    turned = []
+    for kernel in kernels:
+        cost = np.where(np.isfinite(kernel.reward), -kernel.reward, -np.inf)
+        turned.append(Kernel(kernel.matrix, cost))
+    return turned
 
 
 def lookahead(kernel: Kernel, values: Floats) -> Floats:
@@ -89,7 +101,12 @@ def maximise(q: Floats, best: Floats, first: Ints) -> None:
     first[:] = count
 
 
-def solve(kernels: Sequence[Kernel], states: int, horizon: int) -> tuple[Floats, Ints]:
+def at_step(kernels: Kernels, h: int) -> Kernel:
+    """Return the kernel of a step, from 0."""
+    return kernels[h % len(kernels)]
+
+
+def solve(kernels: Kernels, states: int, horizon: int) -> tuple[Floats, Ints]:
     """Return the optimal values [H + 1, S] and policy [H, S] under one kernel, or one per step.
 
     Ties go to the first action.
@@ -97,23 +114,18 @@ def solve(kernels: Sequence[Kernel], states: int, horizon: int) -> tuple[Floats,
     values = np.zeros((horizon + 1, states))
     policy = np.zeros((horizon, states), dtype=np.int64)
     for h in reversed(range(horizon)):
-        q = lookahead(_at_step(kernels, h), values[h + 1])
+        q = lookahead(at_step(kernels, h), values[h + 1])
         maximise(q, values[h], policy[h])
     return values, policy
 
 
-def _at_step(kernels: Sequence[Kernel], h: int) -> Kernel:
-    """Return the kernel of a step."""
-    return kernels[h] if len(kernels) > 1 else kernels[0]
-
-
-def evaluate(kernels: Sequence[Kernel], policy: NDArray[np.generic]) -> Floats:
+def evaluate(kernels: Kernels, policy: NDArray[np.generic]) -> Floats:
     """Return V^pi [H + 1, S] of actions [H, S] or of action probabilities [H, S, A], exactly."""
     horizon, states = policy.shape[:2]
     values = np.zeros((horizon + 1, states))
     every = np.arange(states)
     for h in reversed(range(horizon)):
-        q = lookahead(_at_step(kernels, h), values[h + 1])
+        q = lookahead(at_step(kernels, h), values[h + 1])
         if policy.ndim == 2:
             values[h] = q[every, policy[h]]
         else:
@@ -121,6 +133,20 @@ def evaluate(kernels: Sequence[Kernel], policy: NDArray[np.generic]) -> Floats:
             share = np.asarray(policy[h], dtype=np.float64)
             values[h] = (np.where(share > 0.0, q, 0.0) * share).sum(axis=1)
     return values
+
+
+def visits(kernels: Kernels, policy: Ints, start: Floats, discount: float) -> Floats:
+    """Return the chance to be in each state at each step [H, S] of a policy [H, S]."""
+    states = policy.shape[1]
+    visits = np.zeros(policy.shape)
+    here = start
+    for h, actions in enumerate(policy):
+        visits[h] = here
+        matrix = at_step(kernels, h).matrix
+        pairs = np.arange(states) * (matrix.shape[0] // states) + actions
+        # the matrix has the discount inside
+        here = np.asarray(here @ matrix[pairs]) / discount
+    return visits
 
 
 def first_values(outcomes: Outcomes, probability: Floats, known: Known) -> Floats:

@@ -212,24 +212,10 @@ def _rounded(episodes: float) -> str:
 # What a policy meets and earns --------------------------------------------------------------------
 
 
-def visits(kernel: bellman.Kernel, policy: Ints, start: Floats, discount: float) -> Floats:
-    """Return the probability of being in s at step h [H, S]."""
-    probability = np.zeros(policy.shape)
-    pairs = np.arange(start.size) * (kernel.reward.size // start.size) + policy
-    here = start
-    for h in range(len(policy)):
-        probability[h] = here
-        # the matrix has the discount inside
-        here = np.asarray(here @ kernel.matrix[pairs[h]]) / discount
-    return probability
-
-
-def at_stake(kernel: bellman.Kernel, known: Known, start: Floats) -> float:
+def at_stake(kernels: bellman.Kernels, known: Known, start: Floats) -> float:
     """Return how much more the best policy earns than the worst."""
-    # what is not allowed stays so
-    negative = np.where(np.isfinite(kernel.reward), -kernel.reward, -np.inf)
-    best, _ = bellman.solve([kernel], known.states, known.horizon)
-    worst, _ = bellman.solve([kernel._replace(reward=negative)], known.states, known.horizon)
+    best, _ = bellman.solve(kernels, known.states, known.horizon)
+    worst, _ = bellman.solve(bellman.turned(kernels), known.states, known.horizon)
     return float(start @ best[0] + start @ worst[0])
 
 
@@ -288,7 +274,7 @@ class Candidate(NamedTuple):
     first: int  # the first class that holds it, from 1
     theta: Floats  # [G, n] over the features of the largest class
     probability: Floats  # [O]
-    kernel: bellman.Kernel
+    kernels: bellman.Kernels
     values: Floats  # [H + 1, S]
     policy: Ints  # [H, S]
 
@@ -314,7 +300,7 @@ class KernelRates(ABC):
         self.stake = 0.0
         for _, outside in self.sides:
             for truth in outside:
-                self.stake = max(self.stake, at_stake(truth.kernel, known, self.start))
+                self.stake = max(self.stake, at_stake(truth.kernels, known, self.start))
         self.grid_episodes = math.inf
         if ladder.reach[-1]:  # until the cover radius outweighs the noise
             noise = math.log(ladder.family.size / delta)
@@ -336,9 +322,11 @@ class KernelRates(ABC):
         inside, outside = self.sides[m - 1]
         for plan in inside:
             for truth in outside:
-                visited = visits(truth.kernel, plan.policy, self.start, self.known.discount)
+                visited = bellman.visits(
+                    truth.kernels, plan.policy, self.start, self.known.discount
+                )
                 of_class, of_member = self._times(m, plan, truth, visited)
-                earned = bellman.evaluate([truth.kernel], plan.policy)
+                earned = bellman.evaluate(truth.kernels, plan.policy)
                 loss = self.known.unit.scale * float(self.start @ (truth.values[0] - earned[0]))
                 pair = UnidentifiablePair(m, plan.number, truth.first, truth.number, loss, of_class)
                 yield Trial(pair, of_member, self.stake)
@@ -346,9 +334,9 @@ class KernelRates(ABC):
     def _solved(self, number: int, first: int, theta: Floats) -> Candidate:
         features = self.ladder.features
         probability = np.maximum(features.probabilities(theta), 0.0)
-        kernel = bellman.kernel_of(features.attach(self.known), probability, self.known)
-        values, policy = bellman.solve([kernel], self.known.states, self.known.horizon)
-        return Candidate(number, first, theta, probability, kernel, values, policy)
+        kernels = [bellman.kernel_of(features.attach(self.known), probability, self.known)]
+        values, policy = bellman.solve(kernels, self.known.states, self.known.horizon)
+        return Candidate(number, first, theta, probability, kernels, values, policy)
 
     def _pairs(self, plan: Candidate) -> Ints:
         return np.arange(self.known.states) * self.known.actions + plan.policy  # [H, S]
@@ -512,7 +500,7 @@ class ParametricRates:
                 names = evidence.ladder.free[richer - 1]
                 values = ", ".join(f"{name} = {point[name]:.3g}" for name in names)
                 pair = UnidentifiablePair(m, -1, richer, number, loss, rejected, values)
-                yield Trial(pair, rejected, at_stake(evidence.kernel(truth), known, self.start))
+                yield Trial(pair, rejected, at_stake(evidence.kernels(truth), known, self.start))
 
     def play_alone(self, m: int, truth: Floats, parameters: int) -> tuple[float, float]:
         """Return when class m, from 1, is rejected if it plays alone, and its loss per episode.
@@ -526,11 +514,11 @@ class ParametricRates:
         theta = evidence.default.copy()
         theta[free] = truth[free]
         law = evidence.probability(truth)
-        kernel = evidence.kernel(truth)
+        kernels = evidence.kernels(truth)
         # in turns: a fit decides what is played, and what is played decides the fit
         for _ in range(_TURNS):
-            _, policy = bellman.solve([evidence.kernel(theta)], known.states, known.horizon)
-            visited = visits(kernel, policy, self.start, known.discount)
+            _, policy = bellman.solve(evidence.kernels(theta), known.states, known.horizon)
+            visited = bellman.visits(kernels, policy, self.start, known.discount)
             row = evidence.model.row_of(np.arange(known.states), policy)  # [H, S]
             moving = row >= 0
             steps = np.bincount(row[moving], visited[moving], len(evidence.model.pairs))
@@ -548,8 +536,8 @@ class ParametricRates:
             return price + 0.5 * parameters * math.log1p(n * float(steps.sum()))
 
         rate = max(-max(likelihood(theta), likelihood(nearest)), 0.0)
-        best, _ = bellman.solve([kernel], known.states, known.horizon)
-        loss = self.start @ (best[0] - bellman.evaluate([kernel], policy)[0])
+        best, _ = bellman.solve(kernels, known.states, known.horizon)
+        loss = self.start @ (best[0] - bellman.evaluate(kernels, policy)[0])
         return max(1.0, episodes_until(rate, limit)), float(loss)
 
 

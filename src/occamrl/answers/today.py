@@ -115,12 +115,13 @@ class Today:
     def _gaps(self, world: FiniteWorld) -> Floats:
         """Return what each row loses in a world: V* minus Q*, discounted."""
         known = self.known
-        values, _ = bellman.solve([world.kernel], known.states, known.horizon)
+        values, _ = bellman.solve(world.kernels, known.states, known.horizon)
         gaps = np.zeros(self.rows.step.size)
         for h in np.unique(self.rows.step).tolist():
             at_step = self.rows.step == h
             states = self.rows.state[at_step]
-            q = bellman.lookahead(world.kernel, values[h + 1])[states, self.rows.action[at_step]]
+            kernel = bellman.at_step(world.kernels, h)
+            q = bellman.lookahead(kernel, values[h + 1])[states, self.rows.action[at_step]]
             gaps[at_step] = known.discount**h * (values[h][states] - q)
         return gaps
 
@@ -219,11 +220,9 @@ class Today:
 
     def _largest_regret(self, world: FiniteWorld) -> float:
         """Return what the worst policy loses in a world, in the learner's unit."""
-        reward = np.where(np.isfinite(world.kernel.reward), -world.kernel.reward, -np.inf)
-        turned = bellman.Kernel(world.kernel.matrix, reward)
         sizes = self.known.states, self.known.horizon
-        best = bellman.solve([world.kernel], *sizes)[0][0]
-        worst = -bellman.solve([turned], *sizes)[0][0]
+        best = bellman.solve(world.kernels, *sizes)[0][0]
+        worst = -bellman.solve(bellman.turned(world.kernels), *sizes)[0][0]
         starts = self.rows.state[self.rows.step == 0]
         weight = self.rows.episodes[self.rows.step == 0]
         return float(weight @ (best - worst)[starts] / weight.sum())

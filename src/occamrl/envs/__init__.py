@@ -63,7 +63,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
 
         pair = self._state * mdp.actions + chosen
         outcomes = np.arange(mdp.outcomes.start[pair], mdp.outcomes.start[pair + 1])
-        law = mdp.probability[0 if mdp.stationary else self._step, outcomes]
+        law = mdp.law(self._step)[outcomes]
         outcome = self.np_random.choice(outcomes, p=law / law.sum())
         reward = float(mdp.base_reward[pair] + mdp.outcomes.bonus[outcome])
         if mdp.reward_noise is not None:

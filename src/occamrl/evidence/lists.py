@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -301,7 +301,6 @@ class ListEvidence:
 
     def worlds(self, state: ListState) -> FiniteWorlds:
         """Return the members that are not ruled out."""
-        family = self.ladder.family
         alive = np.flatnonzero(self.alive(state))
         return member_worlds(
             self.ladder,
@@ -310,7 +309,7 @@ class ListEvidence:
             self.judge(state),
             alive,
             self.members.likelihoods(state["count"])[alive],
-            lambda m: family.kernel_of(self.likeliest(state, m), self.known),
+            lambda m: self.kernels(self.likeliest(state, m)),
         )
 
     # As members of a roster -----------------------------------------------------------------------
@@ -358,9 +357,9 @@ class ListEvidence:
         reward = self.known.base_reward.ravel()
         return table_of(self.outcomes, law, reward, self.known.discount)
 
-    def kernel(self, member: int) -> bellman.Kernel:
+    def kernels(self, member: int) -> bellman.Kernels:
         """Return a member as dynamic programming needs it."""
-        return self.ladder.family.kernel_of(int(member), self.known)
+        return [self.ladder.family.kernel_of(int(member), self.known)]
 
     def pair_names(self, rows: Ints) -> list[tuple[Hashable, Hashable]]:
         """Return the states and actions of some rows."""
@@ -387,13 +386,15 @@ class ListEvidence:
         if source == members + len(self.hulls):
             table = draw_table(state, self.outcomes, draw)
             kernel = bellman.kernel_of(table.outcomes, table.probability, self.known)
-            return Choice(kernel, source, "episode")
+            return Choice([kernel], source, "episode")
         if source >= members:
             mixed = draw_hull(state, self.outcomes, self.members.hull, source - members, draw)
             kernel = bellman.kernel_of(self.outcomes, mixed, self.known)
-            return Choice(kernel, source, "draw")
-        kernel = self.ladder.family.kernel_of(source, self.known)
-        return Choice(kernel, source, "draw" if acting == "sampling" else "member")
+            return Choice([kernel], source, "draw")
+        lasts: Literal["member", "draw"] = "member"
+        if acting == "sampling":
+            lasts = "draw"
+        return Choice(self.kernels(source), source, lasts)
 
     def _choose_source(
         self,
@@ -469,20 +470,20 @@ def member_worlds(
     judgement: Judgement,
     members: Ints,
     likelihoods: Floats,
-    best_kernel: Callable[[int], bellman.Kernel],
+    best_kernels: Callable[[int], bellman.Kernels],
 ) -> FiniteWorlds:
     """Return some members of a ladder of lists as what is possible."""
     family = ladder.family
-    kept: dict[int, bellman.Kernel] = {}
+    kept: dict[int, bellman.Kernels] = {}
 
-    def kernel(index: int) -> bellman.Kernel:
+    def kernels(index: int) -> bellman.Kernels:
         if index in kept:
             return kept[index]
-        made = family.kernel_of(int(members[index]), known)
+        made = [family.kernel_of(int(members[index]), known)]
         if members.size <= _KERNELS_KEPT:
             kept[index] = made
         return made
 
     return FiniteWorlds(
-        known, law, judgement, ladder.level[members], likelihoods, kernel, best_kernel
+        known, law, judgement, ladder.level[members], likelihoods, kernels, best_kernels
     )

@@ -516,9 +516,9 @@ class ParametricEvidence:
 
     # Acting ---------------------------------------------------------------------------------------
 
-    def kernel(self, theta: Floats) -> bellman.Kernel:
+    def kernels(self, theta: Floats) -> bellman.Kernels:
         """Return a member as dynamic programming needs it."""
-        return self.model.mdp_at(self._evaluate(theta, None)).kernels[0]
+        return self.model.mdp_at(self._evaluate(theta, None)).kernels
 
     def choose(
         self,
@@ -553,7 +553,7 @@ class ParametricEvidence:
         m = int(state["level"][index])
         free = self.ladder.free[m]
         parameters = {name: x for name, x in self.point(theta).items() if name in free}
-        return Choice(self.kernel(theta), m, "draw", parameters)
+        return Choice(self.kernels(theta), m, "draw", parameters)
 
     def _likeliest(self, state: ParametricState, m: int, playable: Ints) -> int:
         """Return the likeliest point of class m among some, or of all if it has none there."""
@@ -561,12 +561,12 @@ class ParametricEvidence:
         candidates = own if own.size else playable
         return int(candidates[self.weigh(state).likelihoods[candidates].argmax()])
 
-    def _draw_table(self, state: ParametricState, draw: np.random.Generator) -> bellman.Kernel:
+    def _draw_table(self, state: ParametricState, draw: np.random.Generator) -> bellman.Kernels:
         table = draw_table(state, self.outcomes, draw)
         outcomes = table.outcomes
         reward = self.model.unit.low + self.model.unit.scale * outcomes.bonus
         mdp = self.model.mdp_at(table.probability, outcomes.pair, outcomes.next_state, reward)
-        return mdp.kernels[0]
+        return mdp.kernels
 
     def _most_valuable(self, state: ParametricState, playable: Ints, law: Floats) -> int:
         """Return the point with the largest value among some that spread by likelihood."""
@@ -582,8 +582,8 @@ class ParametricEvidence:
         if key not in self._values:
             if len(self._values) >= _SOLVED:
                 self._values = {}
-            kernel = self.kernel(theta)
-            solved, _ = bellman.solve([kernel], self.known.states, self.known.horizon)
+            kernels = self.kernels(theta)
+            solved, _ = bellman.solve(kernels, self.known.states, self.known.horizon)
             self._values[key] = solved[0]
         return self._values[key]
 
@@ -599,25 +599,25 @@ class ParametricEvidence:
             some = region.some()
             points += [*some]
             levels += [m] * len(some)
-        kernels = [self.kernel(theta) for theta in points]
+        kernels = [self.kernels(theta) for theta in points]
         data = self.weigh(state).data
         likelihoods = [self.log_likelihood(data, theta) for theta in points]
         keys = [theta.tobytes() for theta in points]
         known_kernels = dict(zip(keys, kernels, strict=True))
 
-        def extreme_kernels(worth: Callable[[bellman.Kernel], float]) -> list[bellman.Kernel]:
+        def extreme_kernels(worth: Callable[[bellman.Kernels], float]) -> list[bellman.Kernels]:
             worths: dict[bytes, float] = {}
 
             def worth_at(theta: Floats) -> float:
                 key = theta.tobytes()
                 if key not in worths:
-                    kernel = known_kernels.get(key)
-                    worths[key] = worth(self.kernel(theta) if kernel is None else kernel)
+                    found = known_kernels.get(key)
+                    worths[key] = worth(self.kernels(theta) if found is None else found)
                 return worths[key]
 
             extreme = []
             for region in regions:
-                extreme += [self.kernel(theta) for theta in region.extremes(worth_at)]
+                extreme += [self.kernels(theta) for theta in region.extremes(worth_at)]
             return extreme
 
         return FiniteWorlds(
@@ -627,7 +627,7 @@ class ParametricEvidence:
             np.array(levels, np.int64),
             np.array(likelihoods),
             kernels.__getitem__,
-            lambda m: self.kernel(self.best(state, m)),
+            lambda m: self.kernels(self.best(state, m)),
             extreme_kernels,
         )
 

@@ -64,7 +64,7 @@ class Exact(Roster, CountedEvidence, Protocol):
     def table(self, member: Any) -> Table:
         """Return a member as robust backward induction needs it."""
 
-    def kernel(self, member: Any) -> bellman.Kernel:
+    def kernels(self, member: Any) -> bellman.Kernels:
         """Return a member as dynamic programming needs it."""
 
     def freedom(self, m: int) -> Sequence[int]:
@@ -373,9 +373,9 @@ class TolerantEvidence:
                 judgement,
                 np.argmax(weighed.inside[:, chosen], axis=0),
                 -weighed.against[chosen],
-                lambda index: self.exact.kernel(members[index]),
+                lambda index: self.exact.kernels(members[index]),
                 # the best guess is the likeliest, as without a tolerance
-                cast(FiniteWorlds, self.exact.worlds(state)).best_kernel,
+                cast(FiniteWorlds, self.exact.worlds(state)).best_kernels,
             ),
             regions,
         )
@@ -402,7 +402,7 @@ class TolerantEvidence:
             return self.exact.choose(state, exact, classes, acting, law, draw)
         weighed = self.weigh(state, self.tolerance)
         best = self._best_of(weighed, judgement.chosen - 1)
-        return Choice(self.exact.kernel(best), judgement.chosen - 1, "draw")
+        return Choice(self.exact.kernels(best), judgement.chosen - 1, "draw")
 
     # Single outcomes, as the exact evidence has them ----------------------------------------------
 
@@ -453,8 +453,8 @@ class BallWorlds(FiniteWorlds):
             worlds.judgement,
             worlds.levels,
             worlds.likelihoods,
-            worlds.kernel,
-            worlds.best_kernel,
+            worlds.kernels,
+            worlds.best_kernels,
         )
         self.tolerance = tolerance
         self._exact = exact

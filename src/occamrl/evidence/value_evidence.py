@@ -232,14 +232,14 @@ class ListValueEvidence(ValueEvidence):
         inside = np.flatnonzero(self.inside(state))
         family = self.ladder.family
 
-        def best_kernel(m: int) -> bellman.Kernel:
+        def best_kernels(m: int) -> bellman.Kernels:
             best = np.where(self.ladder.level <= m, losses, np.inf).argmin()
-            return family.kernel_of(int(best), self.known)
+            return [family.kernel_of(int(best), self.known)]
 
         law = law_of_starts(self.known, state["starts"])
         scores = -2.0 * losses[inside]
         return member_worlds(
-            self.ladder, self.known, law, self.judge(state), inside, scores, best_kernel
+            self.ladder, self.known, law, self.judge(state), inside, scores, best_kernels
         )
 
 

@@ -7,7 +7,7 @@ and two policies are compared world by world, which is sharper than subtracting 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -38,7 +38,7 @@ _GAINED = 1e-6  # the share of a worth that a better action has to promise at le
 class FiniteWorld(NamedTuple):
     """A finite model that is possible."""
 
-    kernel: bellman.Kernel
+    kernels: bellman.Kernels
     level: int  # the first class, from 0, that contains it
     likelihood: float
 
@@ -46,10 +46,10 @@ class FiniteWorld(NamedTuple):
 class Choice(NamedTuple):
     """What an agent plays next."""
 
-    kernel: bellman.Kernel
+    kernels: bellman.Kernels
     source: int  # a member of a list, or what else competes; see the evidence
     lasts: Literal["member", "draw", "episode"]  # by what the length of a plan grows
-    parameters: Mapping[str, float] = {}  # of the kernel, if real
+    parameters: Mapping[str, float] = {}  # of the kernels, if real
 
 
 class FiniteEvidence(Evidence, Protocol):
@@ -101,12 +101,12 @@ class FiniteWorlds:
     judgement : Judgement
     levels, likelihoods : array [n]
         Of the worlds that are listed.
-    kernel : callable
-        The kernel of a world that is listed, by its number.
-    best_kernel : callable
-        The kernel of the best member of a class, from 0, alive or not.
+    kernels : callable
+        The kernels of a world that is listed, by its number.
+    best_kernels : callable
+        The kernels of the best member of a class, from 0, alive or not.
     extreme_kernels : callable, optional
-        Further kernels, found by a search, at which a worth may be extreme.
+        Those of further worlds, found by a search, in which a worth may be extreme.
     """
 
     def __init__(
@@ -116,9 +116,9 @@ class FiniteWorlds:
         judgement: Judgement,
         levels: Ints,
         likelihoods: Floats,
-        kernel: Callable[[int], bellman.Kernel],
-        best_kernel: Callable[[int], bellman.Kernel],
-        extreme_kernels: Callable[[Callable[[bellman.Kernel], float]], list[bellman.Kernel]]
+        kernels: Callable[[int], bellman.Kernels],
+        best_kernels: Callable[[int], bellman.Kernels],
+        extreme_kernels: Callable[[Callable[[bellman.Kernels], float]], list[bellman.Kernels]]
         | None = None,
     ) -> None:
         self.known = known
@@ -126,8 +126,8 @@ class FiniteWorlds:
         self.judgement = judgement
         self.levels = levels
         self.likelihoods = likelihoods
-        self.kernel = kernel
-        self.best_kernel = best_kernel
+        self.kernels = kernels
+        self.best_kernels = best_kernels
         self._extreme_kernels = extreme_kernels
         self._best: dict[int, FiniteWorld] = {}
 
@@ -144,12 +144,12 @@ class FiniteWorlds:
     def world(self, index: int) -> FiniteWorld:
         """Return a world that is listed."""
         likelihood = float(self.likelihoods[index])
-        return FiniteWorld(self.kernel(index), int(self.levels[index]), likelihood)
+        return FiniteWorld(self.kernels(index), int(self.levels[index]), likelihood)
 
     def best(self, m: int) -> FiniteWorld:
         """Return the most plausible world of class m, from 0, alive or not."""
         if m not in self._best:
-            self._best[m] = FiniteWorld(self.best_kernel(m), m, np.nan)
+            self._best[m] = FiniteWorld(self.best_kernels(m), m, np.nan)
         return self._best[m]
 
     def some(self, count: int) -> list[FiniteWorld]:
@@ -163,14 +163,14 @@ class FiniteWorlds:
 
     def policy(self, world: FiniteWorld) -> Ints:
         """Return the optimal policy of a world, actions [H, S]."""
-        return bellman.solve([world.kernel], self.known.states, self.known.horizon)[1]
+        return bellman.solve(world.kernels, self.known.states, self.known.horizon)[1]
 
     def returns(self, policy: NDArray[Any], world: FiniteWorld) -> Floats:
         """Return the mean return of an episode, exactly, in the user's unit [1]."""
-        return np.array([self.known.amount(self._value(policy, world.kernel))])
+        return np.array([self.known.amount(self._value(policy, world.kernels))])
 
-    def _value(self, policy: NDArray[Any], kernel: bellman.Kernel) -> float:
-        return float(self.law @ bellman.evaluate([kernel], policy)[0])
+    def _value(self, policy: NDArray[Any], kernels: bellman.Kernels) -> float:
+        return float(self.law @ bellman.evaluate(kernels, policy)[0])
 
     def recommend(self, today: NDArray[Any] | None) -> Ints:
         """Return the policy with the largest guaranteed worth.
@@ -188,7 +188,7 @@ class FiniteWorlds:
         different = list({policy.tobytes(): policy for policy in candidates}.values())
         floors = []
         for policy in different:
-            floors.append(min(self._value(policy, world.kernel) for world in worlds))
+            floors.append(min(self._value(policy, world.kernels) for world in worlds))
         return different[int(np.argmax(floors))]
 
     def range_of(
@@ -207,12 +207,12 @@ class FiniteWorlds:
     def extremes(self, worth: Worth) -> tuple[float, float]:
         """Return the least and the largest mean of a worth over the worlds."""
 
-        def mean(kernel: bellman.Kernel) -> float:
-            return float(worth(FiniteWorld(kernel, 0, np.nan)).mean())
+        def mean(kernels: bellman.Kernels) -> float:
+            return float(worth(FiniteWorld(kernels, 0, np.nan)).mean())
 
-        means = [mean(self.kernel(index)) for index in range(self.levels.size)]
+        means = [mean(self.kernels(index)) for index in range(self.levels.size)]
         if self._extreme_kernels is not None:
-            means += [mean(kernel) for kernel in self._extreme_kernels(mean)]
+            means += [mean(kernels) for kernels in self._extreme_kernels(mean)]
         return min(means), max(means)
 
     @cached_property
@@ -220,12 +220,13 @@ class FiniteWorlds:
         return self.best(self.judgement.chosen - 1)
 
     @cached_property
-    def _support(self) -> Any:  # a matrix of bool, dense or sparse
-        """Which states [S*A, S] may follow a pair in some world that is possible."""
-        support = self._chosen.kernel.matrix > 0.0
+    def _support(self) -> list[Any]:  # matrices of bool, dense or sparse
+        """Which states [S*A, S] may follow a pair in some possible world: once, or by step."""
+        support: list[Any] = [kernel.matrix > 0.0 for kernel in self._chosen.kernels]
         if not self.judgement.misspecified:
             for index in range(self.levels.size):
-                support = support + (self.kernel(index).matrix > 0.0)
+                for t, kernel in enumerate(self.kernels(index)):
+                    support[t] = support[t] + (kernel.matrix > 0.0)
         return support
 
     def reached(self, policy: Ints | None = None) -> Bools:
@@ -244,7 +245,8 @@ class FiniteWorlds:
                 taken = np.zeros(known.states * known.actions, bool)
                 states = np.flatnonzero(visited)
                 taken[states * known.actions + policy[h, states]] = True
-            visited = np.asarray(self._support[np.flatnonzero(taken)].sum(axis=0)).ravel() > 0
+            following = self._support[h % len(self._support)][np.flatnonzero(taken)]
+            visited = np.asarray(following.sum(axis=0)).ravel() > 0
         return reached & ~known.absorbing
 
     def doubtful(self, policy: Ints) -> list[DoubtfulPair]:
@@ -260,12 +262,13 @@ class FiniteWorlds:
         gained = np.zeros((states, self.known.actions))
         scale = 0.0
         for index in range(number):
-            kernel = self.kernel(index)
-            values = bellman.evaluate([kernel], policy)
+            kernels = self.kernels(index)
+            values = bellman.evaluate(kernels, policy)
             scale = max(scale, abs(float(self.law @ values[0])))
             here = np.zeros_like(gained)
-            for h, visits in enumerate(self.visits(policy, FiniteWorld(kernel, 0, np.nan))):
-                advantage = bellman.lookahead(kernel, values[h + 1]) - values[h][:, None]
+            for h, visits in enumerate(self.visits(policy, FiniteWorld(kernels, 0, np.nan))):
+                q = bellman.lookahead(bellman.at_step(kernels, h), values[h + 1])
+                advantage = q - values[h][:, None]
                 weight = self.known.discount**h * visits
                 here += weight[:, None] * np.maximum(advantage, 0.0)
             gained = np.maximum(gained, here)
@@ -281,12 +284,6 @@ class FiniteWorlds:
                 pairs.append(DoubtfulPair(state, self.known.action_name(a), share))
         return pairs
 
-    def visits(self, policy: Ints, world: FiniteWorld) -> Iterator[Floats]:
-        """Yield the chance to be in each state [S] at each step of a policy in a world."""
-        visits = self.law.copy()
-        states = np.arange(self.known.states)
-        for actions in policy:
-            yield visits
-            pairs = states * self.known.actions + actions
-            # the matrix has the discount inside
-            visits = np.asarray(world.kernel.matrix[pairs].T @ visits) / self.known.discount
+    def visits(self, policy: Ints, world: FiniteWorld) -> Floats:
+        """Return the chance to be in each state at each step [H, S] of a policy in a world."""
+        return bellman.visits(world.kernels, policy, self.law, self.known.discount)

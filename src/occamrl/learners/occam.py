@@ -186,7 +186,7 @@ class Occam(Learner):
         classes = chosen if self.scope == "smallest" else self.ladder.classes
         law = law_of_next(known, weighed)
         choice = evidence.choose(weighed, judgement, classes, self.acts, law, draw)
-        values, policy = bellman.solve([choice.kernel], known.states, known.horizon)
+        values, policy = bellman.solve(choice.kernels, known.states, known.horizon)
         return Plan(
             policy=policy,
             values=values,

@@ -599,6 +599,10 @@ class FiniteMDP:
         """Whether one kernel serves all steps."""
         return len(self.probability) == 1
 
+    def law(self, h: int) -> Floats:
+        """Return the probabilities of the outcomes [O] at a step, from 0."""
+        return cast(Floats, self.probability[h % len(self.probability)])
+
     @cached_property
     def kernels(self) -> list[bellman.Kernel]:
         """The kernel, or one for each step, as dynamic programming needs it."""

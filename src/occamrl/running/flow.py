@@ -119,8 +119,7 @@ def play_together(
             state = state[row]
             visitors = split[row, action]
         pair = state * mdp.actions + action
-        probability = mdp.probability[0 if mdp.stationary else h]
-        row, outcome, count = draw_outcomes(mdp.outcomes.start, probability, pair, visitors, draw)
+        row, outcome, count = draw_outcomes(mdp.outcomes.start, mdp.law(h), pair, visitors, draw)
         next_state = mdp.outcomes.next_state[outcome]
         reward = mean_rewards(mdp, pair[row], outcome)
         step = np.full(row.size, h)
@@ -155,13 +154,12 @@ def play_in_turn(
     """
     first = mdp.outcomes.start.tolist()
     following = mdp.outcomes.next_state
-    stationary = mdp.stationary
     laws: dict[tuple[int, int], Floats] = {}  # cumulated, of the pairs that were visited
 
     def next_outcome(step: int, pair: int, uniform: float) -> int:
-        time = 0 if stationary else step
+        time = step % len(mdp.probability)
         if (time, pair) not in laws:
-            laws[time, pair] = mdp.probability[time, first[pair] : first[pair + 1]].cumsum()
+            laws[time, pair] = mdp.law(step)[first[pair] : first[pair + 1]].cumsum()
         return int(first[pair]) + drawn(laws[time, pair], uniform)
 
     visits: dict[int, Counter[tuple[int, int]]] = {}  # of each policy: of (step, outcome)
