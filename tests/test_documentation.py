@@ -92,6 +92,25 @@ def test_examples_of_a_docstring_run_as_written(
     assert not report.getvalue(), report.getvalue()
 
 
+def test_every_public_name_has_an_example() -> None:
+    named = {f"occamrl.{name}" for name in occamrl.__all__}
+    finder = doctest.DocTestFinder()
+    shown = set()
+    for name in occamrl.__all__:
+        if any(docstring.examples for docstring in finder.find(getattr(occamrl, name), name)):
+            shown.add(f"occamrl.{name}")
+    assert named - {"occamrl.paper"} == shown - {"occamrl.paper"}
+
+
+def test_what_a_page_includes_of_another_is_there() -> None:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for target, options in re.findall(r"```{include} (\S+)\n(.*?)```", text, re.S):
+            included = (page.parent / target).read_text("utf-8")
+            for mark in re.findall(r'^:(?:start-after|end-before): "(.+)"$', options, re.M):
+                assert included.count(mark) == 1, f"{name_of(page)}: {mark}"
+
+
 def test_output_is_compared_only_where_it_is_marked() -> None:
     """A mark anywhere else than between a block of code and its output would compare nothing."""
     for page in PAGES:

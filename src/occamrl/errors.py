@@ -25,7 +25,15 @@ SMALLEST_DELTA = 1e-300  # its logarithm and its square root are still ordinary 
 
 
 class OccamRLError(Exception):
-    """Base class of the errors that this package raises."""
+    """Base class of the errors that this package raises.
+
+    >>> import occamrl as orl
+    >>> try:
+    ...     orl.make_problem("river-swin")
+    ... except orl.OccamRLError as error:
+    ...     print(type(error).__name__)
+    UnknownName
+    """
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pass between processes with all attributes; Python would keep the message alone."""
@@ -35,6 +43,13 @@ class OccamRLError(Exception):
 
 class InvalidInput(OccamRLError, ValueError):
     """A value given by the user cannot be used.
+
+    >>> import occamrl as orl
+    >>> try:
+    ...     orl.make_problem("river-swim", states=1)
+    ... except orl.InvalidInput as error:
+    ...     print(error.field, error.got)
+    states 1
 
     ``field`` is the name of the argument as the user wrote it, ``index`` where in the array, for
     instance (s, a, s').
@@ -123,7 +138,19 @@ class ContractError(OccamRLError, AssertionError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C stopped a run, at an episode boundary; ``continue_from=stopped.result`` goes on."""
+    """Ctrl-C stopped a run, at an episode boundary; ``continue_from=stopped.result`` goes on.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> agent = orl.UniformRandom()
+    >>> try:
+    ...     result = orl.run(agent, problem, episodes=20)
+    ... except orl.Interrupted as stopped:
+    ...     left = 20 - stopped.result.total_episodes
+    ...     result = orl.run(agent, problem, episodes=left, continue_from=stopped.result)
+    >>> result.total_episodes
+    20
+    """
 
     def __init__(self, message: str, result: object) -> None:
         super().__init__(message)

@@ -236,7 +236,14 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What a learner wants played: data, fixed before the block begins."""
+    """What a learner wants played: data, fixed before the block begins.
+
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> plan = orl.Plan(policy=np.zeros((5, 3), dtype=int), episodes=10, facts={"playing": "left"})
+    >>> plan.episodes
+    10
+    """
 
     policy: NDArray[Any]  # actions [H, S], or probabilities of actions [H, S, A]
     episodes: int = 1  # how long it lasts
@@ -271,6 +278,11 @@ class Note(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Flow:
     """What was counted in a block of episodes: parallel arrays, a row for each kind of transition.
+
+    >>> import occamrl as orl
+    >>> flow = orl.Flow.of_episode(states=[0, 1, 1], actions=[1, 0], rewards=[0.0, 1.0])
+    >>> flow.next_state.tolist(), flow.count.tolist()
+    ([1, 1], [1, 1])
 
     A tabular model is
     ``np.add.at(counts, (flow.state, flow.action, flow.next_state), flow.count)``.

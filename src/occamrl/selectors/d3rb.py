@@ -95,6 +95,11 @@ class D3RB(Rule):
 class ED2RB(D3RB):
     """Estimating data-driven regret balancing: a base's coefficient is what the returns say it is.
 
+    >>> import occamrl as orl
+    >>> greedy = orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))
+    >>> arena = orl.Arena(bases=[greedy, orl.UniformRandom()], rule=orl.ED2RB())
+    >>> result = orl.run(arena, orl.make_problem("river-swim", states=3), episodes=50)
+
     The second algorithm of the paper of :class:`D3RB`, with the same parameters and the same kind
     of guarantee.
     """

@@ -44,6 +44,12 @@ class ExploredReturns(ActiveReturns):
 class ECE(Rule):
     r"""Explore, commit, eliminate: play the simplest base left, and test it on a few episodes.
 
+    >>> import occamrl as orl
+    >>> greedy = orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))
+    >>> bases = [greedy, orl.UniformRandom()]
+    >>> arena = orl.Arena(bases=bases, rule=orl.ECE(promised=(1.0, 2.0)))
+    >>> result = orl.run(arena, orl.make_problem("river-swim", states=3), episodes=50)
+
     Proved, for the paper's constants: with high probability regret of order :math:`M^{5/6}K^{2/3}`
     above that of the smallest base whose bound holds. Here the widths are those of the other rules.
 

@@ -116,7 +116,13 @@ def oracle(
 
 
 def largest(selector: Learner) -> Learner:
-    """Return a selector without selection: on the largest class, or on all features."""
+    """Return a selector without selection: on the largest class, or on all features.
+
+    >>> import occamrl as orl
+    >>> ladder = orl.Ladder.of_problem(orl.make_problem("sparse-ladder"))
+    >>> orl.largest(orl.Occam(ladder=ladder)).ladder.sizes
+    [577]
+    """
     if isinstance(selector, PlaysFeatures):
         return selector.on_features(None)
     if isinstance(selector, Arena):
@@ -127,7 +133,13 @@ def largest(selector: Learner) -> Learner:
 
 
 def smallest(selector: Learner) -> Learner:
-    """Return a selector on the smallest class of its ladder."""
+    """Return a selector on the smallest class of its ladder.
+
+    >>> import occamrl as orl
+    >>> ladder = orl.Ladder.of_problem(orl.make_problem("sparse-ladder"))
+    >>> orl.smallest(orl.Occam(ladder=ladder)).ladder.sizes
+    [1]
+    """
     return on_class(selector, 1)
 
 

@@ -40,6 +40,12 @@ class PlannedReturns(ActiveReturns):
 class RegretBalancing(Rule):
     r"""Balance bounds R_i on the regret of bases, and drop a base whose bound is refuted.
 
+    >>> import occamrl as orl
+    >>> greedy = orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))
+    >>> bases = [greedy, orl.UniformRandom()]
+    >>> arena = orl.Arena(bases=bases, rule=orl.RegretBalancing())
+    >>> result = orl.run(arena, orl.make_problem("river-swim", states=3), episodes=50)
+
     Proved: with probability 1 - delta, regret of the order of M times the bound of the best base
     whose bound holds, if one does and c is as large as the concentration bound needs, plus terms of
     lower order.

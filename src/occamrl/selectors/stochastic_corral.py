@@ -44,6 +44,12 @@ class CorralMemory(TypedDict):
 class StochasticCORRAL(Rule):
     r"""CORRAL over smoothed bases: a base plays and learns, then one of its past policies does.
 
+    >>> import occamrl as orl
+    >>> greedy = orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))
+    >>> bases = [greedy, orl.UniformRandom()]
+    >>> arena = orl.Arena(bases=bases, rule=orl.StochasticCORRAL(episodes=50))
+    >>> result = orl.run(arena, orl.make_problem("river-swim", states=3), episodes=50)
+
     Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where
     U bounds the regret that the best base would have alone, with high probability. Here :math:`\eta
     = \sqrt{M/T}` at first, which needs no U and gives :math:`\sqrt{MT} + U^2\sqrt{M/T}`. The rule

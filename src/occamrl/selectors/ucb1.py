@@ -20,6 +20,12 @@ from occamrl.selectors.returns import Returns, add_return, begin_returns
 class UCB1(Rule):
     r"""Play the base with the largest :math:`m_i + c\sqrt{2\ln t/n_i}`, after each has played once.
 
+    >>> import occamrl as orl
+    >>> greedy = orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))
+    >>> bases = [greedy, orl.UniformRandom()]
+    >>> arena = orl.Arena(bases=bases, rule=orl.UCB1())
+    >>> result = orl.run(arena, orl.make_problem("river-swim", states=3), episodes=50)
+
     Proved for arms whose returns are independent with one mean. Bases learn, so that their means
     change: there is no guarantee here, and a base that begins badly may be left for good. The rule
     is given nothing; ``scale`` is c.
