@@ -28,6 +28,7 @@ MATHEMATICS = (ROOT / "docs" / "mathematics.md").read_text("utf-8")
 _BLOCK = re.compile(
     r"^```python\n(.*?)^```\n(?:\s*<!-- output -->\s*^```(?:text)?\n(.*?)^```)?", re.M | re.S
 )
+_CELL = re.compile(r"^```{code-cell}\n(.*?)^```", re.M | re.S)
 _FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 
 
@@ -66,6 +67,24 @@ def test_examples_of_a_page_run_as_written(
             shown = shown.removesuffix("...\n")
             printed = printed[: len(shown)]
         assert printed == shown, f"{name_of(page)}, line {line}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "notebooks").glob("*.md")), ids=name_of)
+def test_cells_of_a_notebook_run_as_written(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they print is part of the site, which runs them too."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "data").symlink_to(ROOT / "docs" / "data")
+    monkeypatch.chdir(tmp_path / "notebooks")
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    scope: dict[str, object] = {"__name__": "__main__"}
+    text = page.read_text("utf-8")
+    cells = list(_CELL.finditer(text))
+    assert cells
+    for cell in cells:
+        line = text[: cell.start(1)].count("\n")
+        exec(compile("\n" * line + cell[1], str(page), "exec", dont_inherit=True), scope)  # noqa: S102  # our pages
 
 
 def docstring_examples() -> list[doctest.DocTest]:
