@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -48,7 +49,7 @@ _LEAPS = 0.1  # share of moves that go from mode to mode
 _CLIMBED = 3  # points from which a search climbs
 _APART = 0.05  # shares of the box by which these differ in some coordinate
 _SIMPLEX = 80  # evaluations of a climb for each free parameter, and once more
-_WITNESS = 1e-3  # nats to which it climbs
+WITNESS = 1e-3  # nats to which it climbs
 _IMPOSSIBLE = -1e12  # the logarithm of 0: below all others, and still a number
 _KEPT = 2**26  # logarithms of probabilities that are kept
 
@@ -358,9 +359,39 @@ def climb(
     return whole(highest.x)
 
 
+class Likelihood(Protocol):
+    """A likelihood over the box, in which points are looked for."""
+
+    def likelihoods(self, points: Floats) -> Floats:
+        """Return the likelihoods of points [n, p]."""
+
+    def climb(self, start: Floats, free: Sequence[int]) -> tuple[Floats, float]:
+        """Return where a climb from a point [p] comes to, and its likelihood."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountedLikelihood:
+    """The likelihood of what was counted, by a table of points."""
+
+    table: PointTable
+    data: Counts
+
+    def likelihoods(self, points: Floats) -> Floats:
+        """Return the likelihoods of points [n, p], which the table keeps."""
+        return self.table.likelihoods(points, self.data)
+
+    def climb(self, start: Floats, free: Sequence[int]) -> tuple[Floats, float]:
+        """Return where the simplex comes to."""
+
+        def likelihood(theta: Floats) -> float:
+            return self.table.likelihood(theta, self.data)
+
+        theta = climb(likelihood, start, free, tolerance=WITNESS)
+        return theta, likelihood(theta)
+
+
 def search(
-    table: PointTable,
-    data: Counts,
+    likelihood: Likelihood,
     points: Floats,
     default: Floats,
     free: Sequence[int],
@@ -370,8 +401,7 @@ def search(
 
     Parameters
     ----------
-    table : PointTable
-    data : Counts
+    likelihood : Likelihood
     points : array [n, p]
         Of the cloud, and others.
     default : array [p]
@@ -380,34 +410,39 @@ def search(
     target : float
         The likelihood that is enough.
     """
-    best = _climbed(table, data, points, free)
+    best = _climbed(likelihood, points, free)
     if best.likelihood >= target or not len(free):
         return best
     fresh = cloud(default, free, CLOUD, CLOUD + _FRESH)
-    other = _climbed(table, data, fresh, free)
+    other = _climbed(likelihood, fresh, free)
     looked = best.points + other.points
     climbs = best.climbs + other.climbs
     higher = max(best, other, key=lambda fit: fit.likelihood)
     return higher._replace(points=looked, climbs=climbs)
 
 
-def _climbed(table: PointTable, data: Counts, points: Floats, free: Sequence[int]) -> Fit:
+def _climbed(likelihood: Likelihood, points: Floats, free: Sequence[int]) -> Fit:
     """Return the best of some points and of climbs from the best of them that are apart."""
-    likelihoods = table.likelihoods(points, data)
-    order = np.argsort(-likelihoods, kind="stable")
-    starts: list[Floats] = []
-    for number in order:
-        near = [np.abs(points[number] - start).max() < _APART for start in starts]
-        if not any(near):
-            starts.append(points[number])
-        if len(starts) == _CLIMBED:
-            break
-    best = Fit(points[order[0]], float(likelihoods[order[0]]), len(points), 0)
+    heights = likelihood.likelihoods(points)
+    highest = int(heights.argmax())
+    best = Fit(points[highest], float(heights[highest]), len(points), 0)
     if not len(free):
         return best
+    starts = best_apart(points, heights, _CLIMBED)
     for start in starts:
-        theta = climb(lambda point: table.likelihood(point, data), start, free, tolerance=_WITNESS)
-        likelihood = table.likelihood(theta, data)
-        if likelihood > best.likelihood:
-            best = best._replace(theta=theta, likelihood=likelihood)
+        theta, height = likelihood.climb(start, free)
+        if height > best.likelihood:
+            best = best._replace(theta=theta, likelihood=height)
     return best._replace(climbs=len(starts))
+
+
+def best_apart(points: Floats, heights: Floats, count: int) -> list[Floats]:
+    """Return the best of some points [n, p] that are apart from each other."""
+    chosen: list[Floats] = []
+    for number in np.argsort(-heights, kind="stable"):
+        near = [np.abs(points[number] - other).max() < _APART for other in chosen]
+        if not any(near):
+            chosen.append(points[number])
+        if len(chosen) == count:
+            break
+    return chosen

@@ -44,6 +44,7 @@ from occamrl.addresses import generator
 from occamrl.arrays import Bools, Floats, Ints
 from occamrl.errors import ParameterError
 from occamrl.evidence.cloud import (
+    CountedLikelihood,
     Counts,
     Fit,
     PointTable,
@@ -321,8 +322,8 @@ class ParametricEvidence:
         """Search class m, from 0, for a point of the region."""
         near = state["points"][self._of_class(state, m)]
         points = np.concatenate([cloud(self.default, self.free[m]), near])
-        data = self.weigh(state).data
-        return search(self.points, data, points, self.default, self.free[m], self.least(state))
+        likelihood = CountedLikelihood(self.points, self.weigh(state).data)
+        return search(likelihood, points, self.default, self.free[m], self.least(state))
 
     def _of_class(self, state: ParametricState, m: int) -> Bools:
         """Return which points are in class m [n]."""
@@ -653,7 +654,8 @@ class ParametricEvidence:
         It goes on among fresh points if it has not come to a likelihood that would be enough.
         """
         points = cloud(self.default, free)
-        return search(self.points, data, points, self.default, free, target)
+        likelihood = CountedLikelihood(self.points, data)
+        return search(likelihood, points, self.default, free, target)
 
     def outcome_of(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
         """Return the pair of the model and the outcome of a step; -1 for what is not listed."""
