@@ -774,7 +774,7 @@ class Answer:
         return wording.money_range(self, amount)
 
     def __str__(self) -> str:
-        return "\n".join(wording.lines_of(self))
+        return "\n".join(wording.lines_of(self.said))
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the evidence against each class as it grew, on new axes unless some are given."""

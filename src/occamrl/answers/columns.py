@@ -1,12 +1,13 @@
 """Words, and the page, about which columns of a log matter.
 
 *Proved* is said of what holds at level delta, *likely* of a Bayes factor and a placebo, *no sign*
-of everything else; nothing is said to be useless.
+of what the factor speaks against, and nothing is said to be useless.
 """
 
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from occamrl.answers.assumed import note_sentence
@@ -15,12 +16,14 @@ from occamrl.answers.page import questions
 from occamrl.answers.wording import (
     Kind,
     Sentence,
+    by_question,
     capital,
     count_of,
     count_word,
     format_number,
     listed,
 )
+from occamrl.naming import quoted
 
 if TYPE_CHECKING:
     from occamrl.evidence.columns import Weighed
@@ -33,6 +36,7 @@ QUESTIONS: dict[Kind, str] = {
     "assumed": "What was assumed?",
 }
 _MOST_STATES = 60  # rows of a policy that a page shows
+_TARGETS = {"reward": "the reward", "end": "the end of an episode"}
 
 
 def columns_sentences(answer: Relevance) -> list[Sentence]:
@@ -40,84 +44,123 @@ def columns_sentences(answer: Relevance) -> list[Sentence]:
     texts: list[str] = []
     for name, weighed in answer.weighed.items():
         texts += _target(answer, name, weighed)
-    texts += _past(answer)
-    texts.append(_state(answer))
+    if any(answer.needed.values()):
+        texts.append(
+            f"What is called proved is wrong with probability at most {answer.delta:g}, all of it "
+            f"together and whenever you look, if at most {_columns_matter(answer)} for each."
+        )
+    texts += [*_scattered(answer), *_past(answer), _state(answer)]
     if answer.exogenous:
         verb = "is" if len(answer.exogenous) == 1 else "are"
         texts.append(f"No sign that {_quoted(answer.exogenous)} {verb} changed by what is done.")
     sentences = [Sentence("which", text) for text in texts]
     sentences += _what_to_do(answer)
     sentences += [Sentence("assumed", text) for text in _assumed(answer)]
-    return sentences
+    return [sentence.printable() for sentence in sentences]
 
 
-def columns_text(answer: Relevance) -> str:
-    """Return the answer as it is printed."""
-    lines = [capital(str(sentence)) for sentence in answer.said if sentence.kind != "assumed"]
-    assumed = [sentence.text for sentence in answer.said if sentence.kind == "assumed"]
-    return "\n".join([*lines, "What was assumed:", *(f"- {text}" for text in assumed)])
-
-
-def _quoted(names: tuple[str, ...] | list[str]) -> str:
-    return listed([f"'{name}'" for name in names])
+def _quoted(names: Sequence[str]) -> str:
+    return listed([quoted(name) for name in names])
 
 
 def _words(name: str) -> str:
     """Return what a target is, in words."""
-    return {"reward": "the reward", "end": "the end of an episode"}.get(name, f"the next '{name}'")
+    return _TARGETS.get(name, f"the next {quoted(name)}")
+
+
+def _columns_matter(answer: Relevance) -> str:
+    """Return how many columns may matter where something is proved, in words."""
+    if answer.checked == 1:
+        return "one column matters"
+    return f"{count_word(answer.checked)} columns matter"
+
+
+# Which columns ------------------------------------------------------------------------------------
 
 
 def _target(answer: Relevance, name: str, weighed: Weighed) -> list[str]:
     """Say what one target needs, and how sure that is."""
     target = _words(name)
-    few = count_word(weighed.checked)
-    columns = "column matters" if weighed.checked == 1 else "columns matter"
     texts: list[str] = []
     if not weighed.compatible:
         texts.append(
-            f"Every set of at most {few} of these columns is excluded for {target} (at level "
-            f"{answer.delta:g}): more of them matter, or something else does."
+            f"Every set of at most {count_word(answer.checked)} of these columns is excluded for "
+            f"{target} (at level {answer.delta:g}): more of them matter, something else does, or "
+            "its law changed."
         )
-    needed = answer.needed[name]
-    if needed:
+    if weighed.needed:
+        texts.append(f"{capital(target)} needs {_quoted(answer.needed[name])}: proved.")
+    if answer.likely[name]:
         texts.append(
-            f"{capital(target)} needs {_quoted(needed)}: proved (at level {answer.delta:g}, at all "
-            f"times, if at most {few} {columns})."
+            f"{capital(target)} is likely to need {_quoted(answer.likely[name])}: not proved."
         )
-    likely = answer.likely[name]
-    if likely:
-        texts.append(f"{capital(target)} is likely to need {_quoted(likely)}: not proved.")
+    if len(weighed.likely) > answer.checked:
+        texts.append(
+            f"These are more than {count_word(answer.checked)}, and a proof takes for granted "
+            "that no more matter (maximum= sets how many may)."
+        )
     if weighed.timed:
         texts.append(
             f"{_quoted(answer.names(weighed.timed))} may stand for time alone: parts of the log "
             f"predict {target} about as well."
         )
-    said = (*weighed.needed, *weighed.likely, *weighed.timed)
-    open_ = [i for i in weighed.best if i not in said]
-    if open_:
+    if name in answer.foretold:
         texts.append(
-            f"{_quoted(answer.names(open_))} {'helps' if len(open_) == 1 else 'help'} to predict "
-            f"{target}; whether that is needed, or others would do, the log does not show."
+            f"{quoted(answer.foretold[name])} alone tells {target} in every row: leave it out if "
+            "it is known only afterwards."
         )
-    without: list[str] = []
-    earlier = ""
-    mentioned = (*weighed.needed, *weighed.likely, *weighed.best)
+    return [*texts, *_not_needed(answer, target, weighed)]
+
+
+def _not_needed(answer: Relevance, target: str, weighed: Weighed) -> list[str]:
+    """Say of which columns the log does not show that a target needs them."""
+    said = (*weighed.likely, *weighed.timed)
+    helping = [i for i in weighed.best if i not in said]
+    texts: list[str] = []
+    if helping:
+        texts.append(
+            f"{_quoted(answer.names(helping))} {'helps' if len(helping) == 1 else 'help'} to "
+            f"predict {target}; whether that is needed, or others would do, the log does not show."
+        )
+    unlikely: list[str] = []
+    undecided: list[str] = []
+    earlier: list[int] = []
     for i, candidate in enumerate(answer.columns.candidates):
-        if i in mentioned:
+        if candidate.scattered or candidate.kind == "part" or i in (*said, *weighed.best):
             continue
         if candidate.lag:
-            earlier = "any earlier row"
-        elif candidate.kind != "part":
-            without.append(candidate.name)
-    if earlier and any(answer.columns.candidates[i].lag for i in mentioned):
-        earlier = "other columns of earlier rows"
-    nothing = _quoted(without) if without else ""
-    if without and earlier:
-        nothing += f", or {earlier}"
-    if without or earlier:
+            earlier.append(i)
+        elif i in weighed.unlikely:
+            unlikely.append(quoted(candidate.name))
+        else:
+            undecided.append(quoted(candidate.name))
+    if earlier:
+        other = any(answer.columns.candidates[i].lag for i in (*said, *weighed.best))
+        words = "other columns of earlier rows" if other else "earlier rows"
+        (unlikely if set(earlier) <= set(weighed.unlikely) else undecided).append(words)
+    if unlikely:
         texts.append(
-            f"No sign that {target} needs {nothing or earlier}; small effects cannot be excluded."
+            f"No sign that {target} needs {listed(unlikely, 'or')}; small effects cannot be "
+            "excluded."
         )
+    if undecided:
+        texts.append(
+            f"For {target} the log speaks neither for nor against {listed(undecided, 'or')}."
+        )
+    return texts
+
+
+def _scattered(answer: Relevance) -> list[str]:
+    """Say of which columns nothing can be said."""
+    texts: list[str] = []
+    rows = count_of(answer.columns.steps.state.size, "row")
+    for candidate in answer.columns.candidates:
+        if candidate.scattered and not candidate.lag:
+            texts.append(
+                f"{quoted(candidate.name)} has {len(candidate.values):,} values in {rows}, too "
+                "many to tell whether it matters; while it is among the columns little is proved "
+                "of others. Leave it out."
+            )
     return texts
 
 
@@ -126,8 +169,7 @@ def _past(answer: Relevance) -> list[str]:
     texts: list[str] = []
     earlier: list[str] = []
     for name, weighed in answer.weighed.items():
-        shown = (*weighed.needed, *weighed.likely)
-        if any(answer.columns.candidates[i].lag for i in shown):
+        if any(answer.columns.candidates[i].lag for i in weighed.likely):
             earlier.append(_words(name))
     if earlier:
         texts.append(
@@ -140,7 +182,7 @@ def _past(answer: Relevance) -> list[str]:
     if changed:
         texts.append(
             f"The part of the log matters for {listed(changed)}: something changed in its course, "
-            "which these columns do not show."
+            "which these columns do not show, so that nothing is called proved of that."
         )
     return texts
 
@@ -149,7 +191,7 @@ def _state(answer: Relevance) -> str:
     """Say of what the state is made."""
     begin = "that reward and end"
     first = next(iter(answer.weighed), "")
-    if first not in ("reward", "end"):
+    if first not in _TARGETS:
         begin = "that these targets"
     if not answer.state:
         return f"No column of the state is among those {begin} seem to need."
@@ -169,28 +211,30 @@ def _what_to_do(answer: Relevance) -> list[Sentence]:
         if "reward" not in answer.columns.targets:
             text = "the log has no rewards, so that nothing is said of what to do."
         return [Sentence("what to do", text)]
-    keep = "keep today's policy: the log cannot show that another is better."
-    if answer.recommended:
-        beat = "Plans like this one beat today's policy in at least 95 % of bootstrap draws."
-        keep = f"{answer.policy.brief}. {beat}"
-    elif answer.changed:
-        keep = "keep today's policy: something changed, and plans from all of the log may be old."
     gain = answer.gain
-    verb = "more" if gain.value >= 0.0 else "less"
-    estimate = (
-        f"Plans on this state, made on one half of the log and compared on the other, earned "
-        f"{format_number(abs(gain.value))} {verb} than today's policy (5 % to 95 % of bootstrap "
-        f"draws: {_span(gain)}): an estimate, no guarantee."
-    )
+    todo = "keep today's policy: the log cannot show that another is better."
+    if answer.changed:
+        todo = "keep today's policy: something changed, and plans from all of the log may be old."
+    elif answer.recommended:
+        todo = (
+            f"{answer.policy.brief}. Plans made like this one beat today's policy in at least 95 % "
+            "of bootstrap draws."
+        )
     per = answer.labels.episode
-    if answer.in_pieces:
-        per = count_of(answer.horizon, "step")
-    worth = f"The log itself earned {format_number(answer.earned)} per {per} on average."
-    return [
-        Sentence("what to do", keep),
-        Sentence("worth", worth),
-        Sentence("worth", estimate),
-    ]
+    if answer.plans.in_pieces:
+        per = count_of(answer.plans.horizon, "step")
+    counted = ""
+    if not {"no_next_state", "unlisted"}.isdisjoint(answer.source.report):
+        counted = ", without the rows that were left out"
+    worth = (
+        f"The log itself earned {format_number(answer.plans.earned)} per {per} on average{counted}."
+    )
+    estimate = (
+        "Plans on this state, made on one half of the log and compared on the other, would have "
+        f"earned {format_number(abs(gain.value))} {'more' if gain.value >= 0.0 else 'less'} "
+        f"(5 % to 95 % of bootstrap draws: {_span(gain)}): an estimate, no guarantee."
+    )
+    return [Sentence("what to do", todo), Sentence("worth", worth), Sentence("worth", estimate)]
 
 
 def _span(difference: Difference) -> str:
@@ -202,42 +246,43 @@ def _span(difference: Difference) -> str:
 
 def _assumed(answer: Relevance) -> list[str]:
     texts = [
-        "What is proved holds if each target depends on few of these columns alone, by one law "
-        "in all of the log; if actions were chosen by what had been seen, and rows come in the "
-        "order of time; and if the values that occur are all that can.",
+        "What is proved holds if each target depends on these columns alone, by one law in all of "
+        "the log, and if actions were chosen by what came before in the order of the log: earlier "
+        "rows of the episode, and episodes that stand before it.",
         "What is likely rests on a Bayes factor, on shuffled copies of columns and on parts of the "
         "log: no level is claimed. What a column does that is not in the log, nobody can tell.",
     ]
-    for weighed in answer.weighed.values():
-        if weighed.checked < answer.maximum and weighed.checked < len(answer.columns.candidates):
-            texts.append(
-                f"There are too many sets of {count_word(answer.maximum)} columns to check them "
-                f"all: what is proved holds if at most {count_word(weighed.checked)} matter."
-            )
-            break
-    cut = [c.name for c in answer.columns.candidates if c.cut and not c.lag]
-    names = [f"'{name}'" for name in cut]
-    if any(name == "reward" and target.cut for name, target in answer.columns.targets.items()):
-        names.append("the reward")
-    if names:
-        verb = "is" if len(names) == 1 else "are"
+    if answer.checked < min(answer.maximum, len(answer.columns.candidates)):
         texts.append(
-            f"{capital(listed(names))} {verb} cut into bins, about {answer.bins}, at quantiles of "
-            f"the first {count_of(answer.columns.first, 'row')}, which are not weighed: what is "
-            "said is said of bins, and what a bin hides may make other columns look needed."
+            f"There are too many sets of {count_word(answer.maximum)} columns to check them all: "
+            f"what is proved holds if at most {_columns_matter(answer)}."
+        )
+    cut = [quoted(c.name) for c in answer.columns.candidates if c.cut and not c.lag]
+    if "reward" in answer.columns.targets and answer.columns.targets["reward"].cut:
+        cut.append("the reward")
+    if cut:
+        texts.append(
+            f"{capital(listed(cut))} {'is' if len(cut) == 1 else 'are'} cut into bins, about "
+            f"{answer.bins}, at quantiles of the first {count_of(answer.columns.first, 'row')}, "
+            "which are not weighed: what is said is said of bins, and what a bin hides may make "
+            "other columns look needed."
         )
     if answer.comparable:
+        compared = "no column"
+        if answer.compared:
+            compared = f"{_quoted(answer.compared)}, which may all matter still"
         texts.append(
-            f"Policies are compared in tables counted on {_compared(answer)}. Today's policy is "
-            "how often each action was taken in each state of these, and an action that was never "
-            "tried in one counts as what was done there."
+            "A plan can be followed only if the columns of the state are known before the action "
+            f"is chosen. Plans are compared in tables counted on {compared}; an action that was "
+            "never tried in a state of these counts as what was done there."
         )
-    if answer.unpaid and "reward" in answer.columns.targets:
-        texts.append(
-            f"{answer.unpaid:,} of {count_of(answer.source.rows, 'row')} have no reward, and are "
-            "left out where rewards are asked for; what is said of these holds if rewards are "
-            "missing for reasons that have nothing to do with them."
-        )
+        if answer.unpaid:
+            rows = count_of(answer.columns.steps.state.size, "row")
+            texts.append(
+                f"{answer.unpaid:,} of {rows} have no reward, and are left out where rewards are "
+                "asked for; what is said of these holds if rewards are missing for reasons that "
+                "have nothing to do with them."
+            )
     for note in answer.notes:
         # that next states are those of next rows is news only where rows may be missing
         usual = note.kind == "next_state_filled" and note.guarantee == "kept"
@@ -246,23 +291,11 @@ def _assumed(answer: Relevance) -> list[str]:
     return texts
 
 
-def _compared(answer: Relevance) -> str:
-    """Return in which columns policies are compared: all that may still matter."""
-    if not answer.compared:
-        return "no column"
-    return f"{_quoted(answer.compared)}, which may all matter still"
-
-
 # The page -----------------------------------------------------------------------------------------
 
 
 def columns_page(answer: Relevance) -> str:
     """Return the answer as a page."""
-    asked: dict[str, list[str]] = {}
-    for kind, question in QUESTIONS.items():
-        texts = [capital(sentence.text) for sentence in answer.said if sentence.kind == kind]
-        if texts:
-            asked[question] = texts
     steps = f"{count_of(answer.source.episodes, 'episode')}, {count_of(answer.source.rows, 'step')}"
     head = f'<p class="note">{html.escape(f"{answer.source.source}: {steps}")}</p>'
     sections: dict[str, str] = {"Which columns": table(_table(answer))}
@@ -276,8 +309,8 @@ def columns_page(answer: Relevance) -> str:
         if answer.recommended:
             title = "The policy that is recommended"
         sections[title] = table(rows[:_MOST_STATES]) + paragraphs(more)
-    title = "Which columns of the log matter"
-    return render_page(title, sections, head + questions(asked))
+    asked = questions(by_question(answer.said, QUESTIONS))
+    return render_page("Which columns of the log matter", sections, head + asked)
 
 
 def _table(answer: Relevance) -> list[dict[str, object]]:
@@ -286,14 +319,15 @@ def _table(answer: Relevance) -> list[dict[str, object]]:
     for i, candidate in enumerate(answer.columns.candidates):
         row: dict[str, object] = {"column": candidate.name}
         for name, weighed in answer.weighed.items():
-            status = "no sign"
-            if i in weighed.needed:
-                status = "proved"
-            elif i in weighed.likely:
-                status = "likely"
-            elif i in weighed.best:
-                status = "helps"
-            row[_words(name)] = status
+            groups = {
+                "proved": weighed.needed,
+                "likely": weighed.likely,
+                "time alone?": weighed.timed,
+                "helps": weighed.best,
+                "no sign": weighed.unlikely,
+            }
+            named = [status for status, group in groups.items() if i in group]
+            row[_words(name)] = [*named, "not shown"][0]
         rows.append(row)
     return rows
 

@@ -103,7 +103,7 @@ def controlled(result: Result) -> Verdict:
         "member": answer.most_plausible,
         "parameters": {name: interval.value for name, interval in answer.parameters.items()},
     }
-    return Verdict(facts, lambda _: lines_of(answer))
+    return Verdict(facts, lambda _: lines_of(answer.said))
 
 
 def _what_was_chosen(result: Result, verdict: Verdict, rows: Sequence[Row]) -> list[str]:

@@ -7,7 +7,7 @@ sentence has a kind, by which pages and printed answers put it in its place.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -184,15 +184,15 @@ def position(number: int, of: int, noun: str = "model") -> str:
     return f"{ordinal(number)} of {count_word(of)} {plural}"
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], last: str = "and") -> str:
     """Return names as a list in a sentence, cut after a few."""
     if not names:
         return "none"
     if len(names) > _MOST_NAMED:
-        return f"{', '.join(names[:_MOST_NAMED])} and {len(names) - _MOST_NAMED} more"
+        return f"{', '.join(names[:_MOST_NAMED])} {last} {len(names) - _MOST_NAMED} more"
     if len(names) == 1:
         return names[0]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def times(nats: float) -> str:
@@ -233,10 +233,10 @@ def _sentences(answer: Answer) -> list[Sentence]:
     return [*sentences, *what_next(answer), *what_was_earned(answer), *what_was_assumed(answer)]
 
 
-def lines_of(answer: Answer) -> list[str]:
+def lines_of(sentences: Sequence[Sentence]) -> list[str]:
     """Return the lines of a printed answer; what was assumed comes last, under its title."""
-    lines = [str(sentence) for sentence in answer.said if sentence.kind != "assumed"]
-    assumed = [f"- {sentence}" for sentence in answer.said if sentence.kind == "assumed"]
+    lines = [str(sentence) for sentence in sentences if sentence.kind != "assumed"]
+    assumed = [f"- {sentence}" for sentence in sentences if sentence.kind == "assumed"]
     if assumed:
         lines += ["What was assumed:", *assumed]
     return lines
@@ -867,8 +867,15 @@ def questions_of(answer: Answer) -> dict[str, list[str]]:
         sentences = [sentence.printable() for sentence in sentences]
     else:
         sentences = list(answer.said)
+    return by_question(sentences, QUESTIONS)
+
+
+def by_question(
+    sentences: Sequence[Sentence], questions: Mapping[Kind, str]
+) -> dict[str, list[str]]:
+    """Return the texts of sentences by the questions that they answer."""
     asked: dict[str, list[str]] = {}
-    for kind, question in QUESTIONS.items():
+    for kind, question in questions.items():
         texts = [capital(sentence.text) for sentence in sentences if sentence.kind == kind]
         if texts:
             asked[question] = texts

@@ -1,26 +1,29 @@
 r"""Which columns a target needs: predictions from counts, and frequencies that cannot keep up.
 
-A target y with K values is the next value of a column, the reward, or whether an episode ends.
-Of c candidate columns a *parent set* D has at most k. That D is all that matters means: given
-everything before, y depends on the columns of D alone, by a law that stays the same.
+A target y is the next value of a column, the reward, or whether an episode ends. Of c candidate
+columns a *parent set* D has at most k. That D is all that matters means: given everything before, y
+depends on the columns of D alone, by a law that stays the same.
 
-**Predictors.** A path is an order in which columns are added, :math:`D_1 \subset \dots \subset
-D_l`. Its *back-off chain* with strength a predicts
+**Predictors.** A path is a sequence of columns that are added one after the other, :math:`D_1
+\subseteq \dots \subseteq D_l`; one may come again, because another level alone may sharpen
+predictions. Its *back-off chain* with strength a predicts
 
 .. math:: p_l = \frac{c_l(y) + a\,p_{l-1}(y)}{N_l + a},
+    \quad p_0 = \frac{c_0(y) + 1/2}{N_0 + (m + 1)/2},
 
-:math:`c_l(y), N_l` counting earlier rows that agree on :math:`D_l`; :math:`p_0` is (c + 1/2)/(N +
-K/2). The last level of a short path is repeated until there are k, because another level alone
-may sharpen predictions. Beside chains with six strengths there are Dirichlet counts on D alone,
-:math:`(c + \alpha)/(N + K\alpha)`, for five :math:`\alpha`. :math:`Q_D` is the logarithm of what
-they have predicted on average, and Z that of a mixture over all paths: a size has the weight 1/(k +
-1), its paths share that evenly. Paths that a search leaves out count as 0, so that Z is never too
-large (B12).
+:math:`c_l(y), N_l` counting earlier rows that agree on :math:`D_l`, m the values of y met so far. A
+value that was not met is predicted as such, *new*, with c = 0: which values there are need not be
+known. Beside chains with six strengths there are counts on D alone, :math:`(c + \alpha)/(N + (m +
+1)\alpha)`, for four :math:`\alpha`. :math:`Q_D` is the logarithm of what they have predicted on
+average, and Z that of a mixture over all paths: a length up to k + 1 has the weight 1/(k + 2), its
+paths share that evenly. Paths that a search leaves out count as 0, so that Z is never too large
+(B12).
 
 **Exclusion.** D is excluded when its greatest likelihood, that of the table of frequencies, is
-below Z - log(targets/delta). A column is *needed* if every set of at most k columns without it is
-excluded, and if it is not *timed* (below), which only takes claims away. Adding columns never makes
-the frequencies worse, so that sets of k columns are enough.
+below Z - log(targets/delta); of rows with new values it is 1. A column is *needed* if every set of
+at most k columns without it is excluded. Adding columns never makes the frequencies worse, so that
+sets of k columns are enough. Where it is likely that more than k columns matter, or that the law
+changed in the course of the log, this says nothing, and no column is called needed.
 
 **Likely.** The Bayes factor of a column compares the mixture over paths that have it with that over
 paths that have not, for which a search of its own is made. It is likely to be needed if the factor
@@ -38,28 +41,31 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, logsumexp, xlogy
+from scipy.special import logsumexp, xlogy
 
 from occamrl.arrays import Floats, Ints
 
 STRENGTHS = np.array([0.02, 0.2, 1.0, 4.0, 16.0, 64.0])  # a, in rows
-_STARTS = (0.05, 0.5, 4.0, 64.0)  # alpha of Dirichlet counts, beside 1/K
+ALPHAS = (0.05, 0.5, 4.0, 64.0)
 _RADIX = 2**16  # codes that NumPy sorts in linear time
 _PARTS = (4, 16)  # of the log, with which a column is compared
 _MOST_PARTS = 256
-_IDLE = 1.0  # nats by which a column at least predicts better than a shuffled copy of it
 _WIDEST = 8  # paths that a search keeps
 _KEPT_ROWS = 2 * 10**6  # rows times paths that are kept
 _CHECKED_ROWS = 5 * 10**8  # rows times sets whose frequencies are taken
 
-Path = tuple[int, ...]  # columns, in the order in which they are added
+Path = tuple[int, ...]  # columns, in the order in which they are added, or a set of them
 
 
 class Coded(NamedTuple):
     """A column in codes from 0."""
 
     codes: Ints
-    size: int  # how many values there are
+    size: int  # how many values there may be
+
+    def take(self, rows: slice | Ints) -> Coded:
+        """Return some rows of it."""
+        return Coded(self.codes[rows], self.size)
 
 
 class Chain(NamedTuple):
@@ -69,22 +75,19 @@ class Chain(NamedTuple):
     predicted: Floats  # [strengths, n] the probability of what came
     agreeing: Ints  # [n] earlier rows with these values
     same: Ints  # [n] those of them with what came
-    length: int
 
 
 class Weighed(NamedTuple):
     """What the rows say of one target."""
 
     mixture: float  # Z, as far as paths were searched
-    best: Path  # the set with the largest weight after the data, of columns that beat shuffled ones
+    best: Path  # the set with the largest weight after the data
     compatible: list[Path]  # the sets of at most ``checked`` columns that are not excluded
-    checked: int  # "if at most so many columns matter"
     needed: Path
-    likely: Path
+    likely: Path  # those that are needed included
     timed: Path  # columns of ``best`` that would be likely, if parts of the log were not as good
     unlikely: Path  # columns that the Bayes factor speaks against as clearly
-    factors: Floats  # the logarithm of the Bayes factor of each column
-    paths: int  # how many were searched
+    told: bool  # whether columns that are likely tell the target in every row
 
 
 def join_columns(context: Coded, column: Coded) -> Coded:
@@ -129,28 +132,54 @@ def even_parts(column: Coded) -> list[Coded]:
     return parts
 
 
+def join_all(columns: Sequence[Coded], rows: int) -> Coded:
+    """Return any number of columns as one."""
+    context = Coded(np.zeros(rows, np.int64), 1)
+    for column in columns:
+        context = join_columns(context, column)
+    return context
+
+
+def tells(column: Coded, target: Coded) -> bool:
+    """Return whether a column tells a target in every row."""
+    both = count_values(join_columns(column, target))
+    return int(np.count_nonzero(both)) == int(np.count_nonzero(count_values(column)))
+
+
+def sets_checked(columns: int, rows: int, maximum: int) -> int:
+    """Return up to which size, at most ``maximum``, all sets of columns can be checked."""
+    size = min(maximum, columns)
+    while size > 1 and math.comb(columns, size) * rows > _CHECKED_ROWS:
+        size -= 1
+    return size
+
+
 class ColumnSearch:
     """A search for what one target needs: which paths were tried, and what they predicted."""
 
-    def __init__(self, target: Coded, columns: Sequence[Coded], maximum: int) -> None:
+    def __init__(self, target: Coded, columns: Sequence[Coded], longest: int) -> None:
         self.target = target
         self.columns = columns
-        self.maximum = min(maximum, len(columns))
+        self.longest = min(longest, len(columns))
         self.rows = target.codes.size
         self.predicted: dict[Path, float] = {}  # Q of each path that was tried
         self.width = max(1, min(_WIDEST, _KEPT_ROWS // max(1, self.rows)))
+        self._earlier = count_earlier(target)
+        new = self._earlier == 0
+        self._met = np.cumsum(new) - new  # [n] values of the target before each row
+        known = np.flatnonzero(~new)
+        self._known_target = target.take(known)  # where its value was met before
+        self._known_columns = [column.take(known) for column in columns]
 
     # Predictors -----------------------------------------------------------------------------------
 
     def root(self) -> Chain:
         """Return the path without columns."""
-        K = self.target.size
         context = Coded(np.zeros(self.rows, np.int64), 1)
-        same = count_earlier(self.target)
         agreeing = np.arange(self.rows)
-        marginal = (same + 0.5) / (agreeing + 0.5 * K)
+        marginal = (self._earlier + 0.5) / (agreeing + 0.5 * (self._met + 1))
         predicted = np.broadcast_to(marginal, (STRENGTHS.size, self.rows))
-        return Chain(context, predicted, agreeing, same, 0)
+        return Chain(context, predicted, agreeing, self._earlier)
 
     def extend(self, chain: Chain, column: Coded) -> Chain:
         """Return a path with one more column."""
@@ -159,32 +188,19 @@ class ColumnSearch:
         same = count_earlier(join_columns(context, self.target))
         a = STRENGTHS[:, None]
         predicted = (same + a * chain.predicted) / (agreeing + a)
-        return Chain(context, predicted, agreeing, same, chain.length + 1)
+        return Chain(context, predicted, agreeing, same)
 
     def quality(self, chain: Chain) -> float:
         """Return Q of a path: the logarithm of what its predictors predicted on average."""
-        predicted = chain.predicted
-        a = STRENGTHS[:, None]
-        for _ in range(chain.length, self.maximum):
-            predicted = (chain.same + a * predicted) / (chain.agreeing + a)
-        chains = np.log(predicted).sum(axis=1)
-        K = self.target.size
-        agreeing = count_values(chain.context)
-        agreeing = agreeing[agreeing > 0]
-        same = count_values(join_columns(chain.context, self.target))
-        same = same[same > 0]
-        counts = []
-        for alpha in (1.0 / K, *_STARTS):
-            of_contexts = gammaln(K * alpha) - gammaln(agreeing + K * alpha)
-            of_values = gammaln(same + alpha) - gammaln(alpha)
-            counts.append(of_contexts.sum() + of_values.sum())
-        every = np.append(chains, counts)
-        return float(logsumexp(every) - math.log(every.size))
+        logs = np.log(chain.predicted).sum(axis=1).tolist()
+        for alpha in ALPHAS:
+            counted = (chain.same + alpha) / (chain.agreeing + alpha * (self._met + 1))
+            logs.append(np.log(counted).sum())
+        return float(logsumexp(logs) - math.log(len(logs)))
 
     def log_weight(self, path: Path) -> float:
         """Return the logarithm of the weight of a path before the data."""
-        orders = math.perm(len(self.columns), len(path))
-        return -math.log((self.maximum + 1) * orders)
+        return -math.log((self.longest + 1) * len(self.columns) ** len(path))
 
     # Search ---------------------------------------------------------------------------------------
 
@@ -192,29 +208,26 @@ class ColumnSearch:
         """Grow paths without some columns: from the best of one length those of the next."""
         root = self.root()
         beam: dict[Path, Chain] = {(): root}
-        self._try((), root)
-        for length in range(1, self.maximum + 1):
+        self.predicted[()] = self.quality(root)
+        for length in range(1, self.longest + 1):
             grown: list[Path] = []
             for path, chain in beam.items():
                 for i in range(len(self.columns)):
-                    if i in path or i in barred:
-                        continue
                     longer = (*path, i)
+                    if i in barred:
+                        continue
                     if longer not in self.predicted:
-                        self._try(longer, self.extend(chain, self.columns[i]))
+                        self.predicted[longer] = self.quality(self.extend(chain, self.columns[i]))
                     grown.append(longer)
-            if length == self.maximum:
+            if length == self.longest:
                 return
-            kept: dict[frozenset[int], Path] = {}
+            kept: dict[Path, Path] = {}
             for path in sorted(grown, key=lambda path: -self.predicted[path]):
-                kept.setdefault(frozenset(path), path)
+                kept.setdefault(tuple(sorted(path)), path)
             following: dict[Path, Chain] = {}
             for path in itertools.islice(kept.values(), self.width):
                 following[path] = self.extend(beam[path[:-1]], self.columns[path[-1]])
             beam = following
-
-    def _try(self, path: Path, chain: Chain) -> None:
-        self.predicted[path] = self.quality(chain)
 
     def weight(self, path: Path) -> float:
         """Return the logarithm of the weight of a path after the data."""
@@ -228,12 +241,11 @@ class ColumnSearch:
                 weights.append(self.weight(path))
         return float(logsumexp(weights)) if weights else -math.inf
 
-    def best_set(self, barred: Collection[int] = ()) -> Path:
-        """Return the set, without some columns, whose paths have the largest weight together."""
+    def best_set(self) -> Path:
+        """Return the set whose paths have the largest weight together."""
         weights: dict[Path, list[float]] = {}
         for path in self.predicted:
-            if not any(i in barred for i in path):
-                weights.setdefault(tuple(sorted(path)), []).append(self.weight(path))
+            weights.setdefault(tuple(sorted(set(path))), []).append(self.weight(path))
         return max(weights, key=lambda chosen: float(logsumexp(weights[chosen])))
 
     def gain_over(self, column: int, placebo: Coded) -> float:
@@ -251,20 +263,15 @@ class ColumnSearch:
     # Exclusion ------------------------------------------------------------------------------------
 
     def likelihood(self, chosen: Sequence[int]) -> float:
-        """Return the greatest log-likelihood of a set: that of its table of frequencies."""
-        context = Coded(np.zeros(self.rows, np.int64), 1)
-        for i in chosen:
-            context = join_columns(context, self.columns[i])
-        agreeing = count_values(context)
-        same = count_values(join_columns(context, self.target))
-        return float(xlogy(same, same).sum() - xlogy(agreeing, agreeing).sum())
+        """Return the greatest log-likelihood of a set: that of its table of frequencies.
 
-    def most_checked(self) -> int:
-        """Return the largest size of which all sets can be checked."""
-        size = self.maximum
-        while size > 1 and math.comb(len(self.columns), size) * self.rows > _CHECKED_ROWS:
-            size -= 1
-        return size
+        Of rows whose value was met before: a law may give all of its weight to what is new.
+        """
+        rows = self._known_target.codes.size
+        context = join_all([self._known_columns[i] for i in chosen], rows)
+        agreeing = count_values(context)
+        same = count_values(join_columns(context, self._known_target))
+        return float(xlogy(same, same).sum() - xlogy(agreeing, agreeing).sum())
 
     def compatible(self, size: int, least: float) -> list[Path]:
         """Return the sets of at most ``size`` columns whose likelihood is not below ``least``."""
@@ -290,7 +297,7 @@ def weigh_columns(
     target: Coded,
     columns: Sequence[Coded],
     *,
-    maximum: int,
+    checked: int,
     delta: float,
     targets: int,
     draw: np.random.Generator,
@@ -298,59 +305,58 @@ def weigh_columns(
 ) -> Weighed:
     """Find out which columns a target needs, of all that are there; rows are in order of time.
 
-    ``clocks`` are the columns that are parts of the log themselves.
+    Sets of at most ``checked`` columns are excluded or not; ``clocks`` are the columns that are
+    parts of the log themselves.
 
     >>> import numpy as np
     >>> from occamrl.evidence.columns import Coded, weigh_columns
     >>> draw = np.random.default_rng(0)
     >>> columns = [Coded(draw.integers(3, size=400), 3) for _ in range(4)]
     >>> target = Coded((columns[2].codes + (draw.random(400) < 0.1)) % 3, 3)
-    >>> weigh_columns(target, columns, maximum=2, delta=0.05, targets=1, draw=draw).needed
+    >>> weigh_columns(target, columns, checked=2, delta=0.05, targets=1, draw=draw).needed
     (2,)
     """
-    search = ColumnSearch(target, columns, maximum)
+    search = ColumnSearch(target, columns, checked + 1)
     search.run()
     for column in search.best_set():
         search.run(barred=(column,))
-    shuffled: dict[int, float] = {}
-    for column, (codes, size) in enumerate(columns):
-        if any(column in path for path in search.predicted):
-            shuffled[column] = search.gain_over(column, Coded(draw.permutation(codes), size))
-    # one more level of a chain may predict better whatever its column says
-    idle = [column for column, gain in shuffled.items() if gain <= _IDLE]
-    best = search.best_set(idle)
+    best = search.best_set()
+    every = range(len(columns))
+    factors = [search.mixture(i) - search.mixture(i, has=False) for i in every]
     limit = math.log(max(1, len(columns)) / delta)
-    factors = np.zeros(len(columns))
-    for column in range(len(columns)):
-        factors[column] = search.mixture(column) - search.mixture(column, has=False)
     likely: list[int] = []
     timed: list[int] = []
     for column in best:
-        if factors[column] <= limit or shuffled[column] <= limit:
+        codes, values = columns[column]
+        shuffled = Coded(draw.permutation(codes), values)
+        if factors[column] <= limit or search.gain_over(column, shuffled) <= limit:
             continue
         gains = [search.gain_over(column, parts) for parts in even_parts(columns[column])]
         if column in clocks or min(gains) > limit:
             likely.append(column)
         else:
             timed.append(column)
+    told = bool(likely) and tells(join_all([columns[i] for i in likely], search.rows), target)
+    unlikely: list[int] = []
+    for column in every:
+        # where others leave no error nothing can speak against it
+        if factors[column] < -limit or (told and column not in likely):
+            unlikely.append(column)
     mixture = search.mixture()
-    checked = search.most_checked()
     compatible = search.compatible(checked, mixture - math.log(targets / delta))
+    changes = bool(timed) or any(column in clocks for column in likely)
     needed: list[int] = []
-    if compatible:
-        # if all sets are excluded, something else matters, and nothing is said of columns
-        needed = [i for i in range(len(columns)) if all(i in chosen for chosen in compatible)]
-    # where the law changes, what tells the time looks needed: it is not called that
-    needed = [i for i in needed if i not in timed]
+    # If all sets are excluded something else matters, and nothing is said of columns. Nor where
+    # what a proof takes for granted is unlikely.
+    if compatible and not changes and len(likely) <= checked:
+        needed = [i for i in every if all(i in chosen for chosen in compatible)]
     return Weighed(
         mixture=mixture,
         best=best,
         compatible=compatible,
-        checked=checked,
         needed=tuple(needed),
-        likely=tuple(likely),
+        likely=tuple({*likely, *needed}),
         timed=tuple(timed),
-        unlikely=tuple(np.flatnonzero(factors < -limit).tolist()),
-        factors=factors,
-        paths=len(search.predicted),
+        unlikely=tuple(unlikely),
+        told=told,
     )

@@ -1,99 +1,51 @@
 """``relevant``: which columns of a log matter, how much of the past, and what can be done with it.
 
-The columns of the state, of the action and of earlier rows, and the part of the log that a row is
-in, are candidates; the reward, the end of episodes and the next values of columns are targets
-(``evidence/columns.py``). The *state* is what reward and end need, and what the next values of
-these columns need, and so on.
-
-**Bins.** A column of numbers with many values is cut at quantiles of the first rows, which are not
-weighed: the ends of bins are then fixed before the rows that count. **Parts** of the log end at
-rows 256, 512, 1024, ..., which needs no knowledge of how long it will be.
-
-**Policies** are planned carefully in tables of counts on that state (``models/tables.py``).
-*Cross-fitted*: one half of the units (episodes, or twenty pieces of a log that has few) makes the
-policies, the other half a table in which they are compared, and then the other way round. The
-spread is that of 200 draws of the units that compare, with replacement.
+What each target needs is weighed by ``evidence/columns.py``, on the log in codes of
+``logs/columns.py``. The *state* is what reward and end need, and what the next values of these
+columns need, and so on. Plans on it are made and compared in ``logs/plans.py``.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl.addresses import generator
-from occamrl.answers.columns import columns_page, columns_sentences, columns_text
-from occamrl.answers.wording import Sentence, format_number
-from occamrl.arrays import Bools, Floats, Ints
+from occamrl.answers.columns import columns_page, columns_sentences
+from occamrl.answers.wording import Sentence, lines_of
+from occamrl.arrays import Floats, Ints
 from occamrl.errors import (
     NotAvailable,
-    ParameterError,
     UnknownName,
     require_delta,
     require_integer,
     require_kind,
 )
-from occamrl.evidence.columns import Coded, Weighed, weigh_columns
+from occamrl.evidence.columns import Weighed, sets_checked, weigh_columns
 from occamrl.files import make_folder, write_whole
+from occamrl.logs.columns import EPISODE_END, REWARD, Columns, read_columns
 from occamrl.logs.log import Log, read_log
-from occamrl.logs.repairs import Steps
+from occamrl.logs.plans import Plans
 from occamrl.logs.table import END
 from occamrl.models.families import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.models.tables import (
-    ENDED,
-    TableRows,
-    actions_taken,
-    careful_plan,
-    count_table,
-    states_met,
-    worth_of,
-)
+from occamrl.models.tables import ENDED, TableRows, count_table, states_met
 from occamrl.naming import Labels, Names, labels_of
 from occamrl.policies import Policy
 from occamrl.protocols import Known, Note, RewardMap
 
-PART = "part of the log"
-REWARD = "reward"
-EPISODE_END = "end"
-_MOST_VALUES = 25  # of a column of numbers that is not cut into bins
-_FIRST_PART = 256  # rows; every part is as long as all before it
-_FIRST_ROWS = 20  # for each bin, which fix the ends of bins
-_BOOTSTRAPS = 200
-_PIECES = 20  # of a log that has fewer episodes
-_LEAST = 8  # units below which policies are not compared
-_LONGEST = 100  # steps that a plan looks ahead
+_FEWEST_UNITS = 8  # with which policies are compared
 _STRENGTHS = (1.0, 4.0, 16.0)  # counts by which tables of a ladder are smoothed
 _MOST_ENTRIES = 2 * 10**6  # of the kernels of a ladder
 
 
-class Candidate(NamedTuple):
-    """A column that may matter."""
-
-    name: str
-    kind: Literal["state", "action", "part"]
-    origin: str  # its column in the log
-    lag: int  # how many rows before
-    column: Coded
-    values: Sequence[Hashable]  # what its codes stand for
-    cut: bool  # whether it was cut into bins
-
-
-class Target(NamedTuple):
-    """What may need columns."""
-
-    column: Coded
-    rows: Bools  # on which it is known
-    cut: bool
-
-
 class Difference(NamedTuple):
-    """What one policy earned more than another, cross-fitted; an estimate and no guarantee."""
+    """What one plan earned more than another, cross-fitted; an estimate and no guarantee."""
 
     value: float
     low: float  # 5 % of the bootstrap draws are below
@@ -101,165 +53,12 @@ class Difference(NamedTuple):
     spread: float  # their standard deviation
 
 
-class Numbered(NamedTuple):
+class States(NamedTuple):
     """The state of each row on some columns, and the next one."""
 
     state: Ints
     following: Ints  # ENDED where the episode did
     names: list[tuple[Hashable, ...]]
-
-
-class Columns(NamedTuple):
-    """A log as candidates and targets, in codes."""
-
-    steps: Steps
-    candidates: list[Candidate]
-    following: dict[str, Ints]  # the next value of each state column; ENDED where there is none
-    targets: dict[str, Target]
-    first: int  # rows before are not weighed
-
-
-# Reading ------------------------------------------------------------------------------------------
-
-
-def _number_values(values: Sequence[Hashable]) -> bool:
-    return all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
-
-
-def _cut(edges: Floats) -> list[str]:
-    """Return the names of the bins between some edges."""
-    texts = [format_number(float(edge)) for edge in edges]
-    inner: list[str] = []
-    for low, high in itertools.pairwise(texts):
-        inner.append(low if low == high else f"{low} to {high}")
-    return [f"below {texts[0]}", *inner, f"{texts[-1]} or more"]
-
-
-def _part_of(labels: Sequence[Any], part: int, single: bool) -> tuple[Ints, list[Hashable]]:
-    """Return one part of labels that may be tuples: its code in each, and what codes stand for."""
-    values = [label if single else label[part] for label in labels]
-    distinct = list(dict.fromkeys(values))
-    if _number_values(distinct):
-        distinct.sort()
-    number = {value: code for code, value in enumerate(distinct)}
-    return np.array([number[value] for value in values], np.int64), distinct
-
-
-class _Reader:
-    """A log as it becomes candidates and targets."""
-
-    def __init__(self, log: Log, lags: int, bins: int) -> None:
-        self.log = log
-        self.bins = bins
-        parts: list[Any] = [np.concatenate(part) for part in zip(*log.blocks(), strict=True)]
-        self.steps = Steps(*parts)
-        rows = self.steps.state.size
-        self.training = _FIRST_ROWS * bins
-        self.first = 0
-        previous = np.arange(rows) - 1
-        same = np.append(False, np.diff(self.steps.episode) == 0)
-        same &= np.diff(self.steps.step, prepend=0) == 1
-        self.previous = np.where(same, previous, -1)
-        self.lags = lags
-
-    def read(self) -> Columns:
-        """Return all candidates and targets."""
-        steps = self.steps
-        current: list[Candidate] = []
-        following: dict[str, Ints] = {}
-        targets: dict[str, Target] = {}
-        states = list(self.log.states.codes)
-        names = list(map(str, self.log.roles["state"]))
-        ended = steps.next_state == END
-        for i, name in enumerate(names):
-            codes, values = _part_of(states, i, len(names) == 1)
-            codes, values, cut = self._binned(codes, values, steps.state)
-            column = Coded(codes[steps.state], len(values))
-            current.append(Candidate(name, "state", name, 0, column, values, cut))
-            next_codes = np.where(ended, ENDED, codes[np.maximum(steps.next_state, 0)])
-            following[name] = next_codes
-            targets[name] = Target(Coded(next_codes, len(values)), ~ended, cut)
-        actions = list(self.log.actions.codes)
-        chosen = list(map(str, self.log.roles["action"]))
-        for i, name in enumerate(chosen):
-            codes, values = _part_of(actions, i, len(chosen) == 1)
-            codes, values, cut = self._binned(codes, values, steps.action)
-            column = Coded(codes[steps.action], len(values))
-            current.append(Candidate(name, "action", name, 0, column, values, cut))
-        self._require_names(names + chosen)
-        candidates = [*current, *self._earlier(current), self._part()]
-        paid = ~np.isnan(steps.reward)
-        if paid.any():
-            targets[REWARD] = self._reward(paid)
-        if ended.any() and not ended.all():
-            everywhere = np.ones(ended.size, bool)
-            targets[EPISODE_END] = Target(Coded(ended.astype(np.int64), 2), everywhere, False)
-        return Columns(steps, candidates, following, targets, self.first)
-
-    def _require_names(self, names: Sequence[str]) -> None:
-        for name in names:
-            if name in (REWARD, EPISODE_END, PART):
-                expected = "another name of that column: this one is what answers call a target"
-                got = f"a state or action column {name!r}"
-                raise ParameterError("log", got=got, expected=expected)
-
-    def _binned(
-        self, codes: Ints, values: list[Hashable], rows: Ints
-    ) -> tuple[Ints, list[Hashable], bool]:
-        """Return codes of labels as those of bins where there are many numbers."""
-        if len(values) <= _MOST_VALUES or not _number_values(values):
-            return codes, values, False
-        numbers = np.array(values, np.float64)[codes]
-        edges = self._edges(numbers[rows])
-        return np.searchsorted(edges, numbers, side="right"), list(_cut(edges)), True
-
-    def _edges(self, numbers: Floats) -> Floats:
-        """Return where to cut: at quantiles of the first rows, whatever comes later."""
-        first = np.flatnonzero(~np.isnan(numbers))[: self.training]
-        self.first = max(self.first, int(first[-1]) + 1)
-        begin = numbers[first]
-        inner = np.quantile(begin, np.linspace(0.0, 1.0, self.bins + 1)[1:-1])
-        edges, times = np.unique(inner, return_counts=True)
-        # what many of the first rows have is a bin of its own
-        edges = np.union1d(edges, np.nextafter(edges[times > 1], np.inf))
-        edges = edges[edges > begin.min()]
-        if not edges.size:
-            edges = np.nextafter(begin[:1], np.inf)
-        return edges
-
-    def _reward(self, paid: Bools) -> Target:
-        reward = self.steps.reward
-        values = np.unique(reward[paid])
-        if values.size <= _MOST_VALUES:
-            return Target(Coded(np.searchsorted(values, reward), values.size), paid, False)
-        edges = self._edges(reward)
-        codes = np.searchsorted(edges, reward, side="right")
-        return Target(Coded(codes, edges.size + 1), paid, True)
-
-    def _earlier(self, current: Sequence[Candidate]) -> list[Candidate]:
-        """Return the columns of earlier rows; a value of its own says that there is none."""
-        earlier: list[Candidate] = []
-        row = np.arange(self.previous.size)
-        for lag in range(1, self.lags + 1):
-            row = np.where(row >= 0, self.previous[row], -1)
-            for origin in current:
-                size = origin.column.size
-                codes = np.where(row >= 0, origin.column.codes[row], size)
-                before = "1 row before" if lag == 1 else f"{lag} rows before"
-                candidate = origin._replace(
-                    name=f"{origin.name}, {before}",
-                    lag=lag,
-                    column=Coded(codes, size + 1),
-                    values=[*origin.values, "(none)"],
-                )
-                earlier.append(candidate)
-        return earlier
-
-    def _part(self) -> Candidate:
-        row = np.arange(self.previous.size)
-        codes = np.ceil(np.log2((row + 1) / _FIRST_PART)).clip(0).astype(np.int64)
-        size = int(codes.max()) + 1
-        return Candidate(PART, "part", PART, 0, Coded(codes, size), range(size), False)
 
 
 # The answer ---------------------------------------------------------------------------------------
@@ -276,6 +75,7 @@ class Relevance:
     bins: int
     delta: float
     maximum: int
+    checked: int  # "if at most so many columns matter"
 
     # Which columns --------------------------------------------------------------------------------
 
@@ -319,10 +119,10 @@ class Relevance:
         for weighed in self.weighed.values():
             for i in weighed.best:
                 candidate = candidates[i]
-                is_state = candidate.kind == "state"
-                if is_state or (candidate.kind == "action" and candidate.lag):
-                    # a row before is the current one of a row before
-                    for lag in range(0 if is_state else 1, candidate.lag + 1):
+                # a row before is the current one of a row before; the action is still to come
+                first = 1 if candidate.kind == "action" else 0
+                if candidate.kind != "part":
+                    for lag in range(first, candidate.lag + 1):
                         wanted.add((candidate.origin, lag))
         return tuple(i for i, c in enumerate(candidates) if (c.origin, c.lag) in wanted)
 
@@ -336,31 +136,46 @@ class Relevance:
         """The targets for which the part of the log, or a column that tells it, seems to matter."""
         changed: list[str] = []
         for name, weighed in self.weighed.items():
-            kinds = [self.columns.candidates[i].kind for i in (*weighed.needed, *weighed.likely)]
+            kinds = [self.columns.candidates[i].kind for i in weighed.likely]
             if "part" in kinds or weighed.timed:
                 changed.append(name)
         return tuple(changed)
 
     @property
+    def foretold(self) -> dict[str, str]:
+        """The columns whose next value another column tells in every row, and that column."""
+        foretold: dict[str, str] = {}
+        for name, weighed in self.weighed.items():
+            if weighed.told and len(weighed.likely) == 1 and name in self.columns.following:
+                teller = self.columns.candidates[weighed.likely[0]]
+                if teller.kind == "state" and not teller.lag and teller.origin != name:
+                    foretold[name] = teller.name
+        return foretold
+
+    @property
     def exogenous(self) -> tuple[str, ...]:
-        """The columns of the state for which there is no sign that actions change them."""
-        influenced = {c.origin for c in self.columns.candidates if c.kind == "action"}
+        """The columns of the state that actions do not seem to change.
+
+        The log speaks against every action where their next values are asked for, and where those
+        are that they seem to need.
+        """
+        candidates = self.columns.candidates
+        actions = {i for i, c in enumerate(candidates) if c.kind == "action" and not c.lag}
+        changed = {c.origin for c in candidates if c.kind == "action"}
+        changed.update(self.foretold.values())  # which may be known only afterwards
+        for name, weighed in self.weighed.items():
+            if not actions <= set(weighed.unlikely):
+                changed.add(name)
         size = 0
-        while size < len(influenced):
-            size = len(influenced)
+        while size < len(changed):
+            size = len(changed)
             for name, weighed in self.weighed.items():
-                origins = {self.columns.candidates[i].origin for i in weighed.best}
-                if origins & influenced:
-                    influenced.add(name)
-        columns = dict.fromkeys(self.columns.candidates[i].origin for i in self.chosen)
-        return tuple(name for name in columns if name in self.weighed and name not in influenced)
+                if any(candidates[i].origin in changed for i in weighed.best):
+                    changed.add(name)
+        columns = dict.fromkeys(candidates[i].origin for i in self.chosen)
+        return tuple(name for name in columns if name in self.weighed and name not in changed)
 
     # What can be done -----------------------------------------------------------------------------
-
-    @cached_property
-    def horizon(self) -> int:
-        """How many steps plans look ahead: as many as the longest episode has, at most 100."""
-        return min(self.source.longest, _LONGEST)
 
     @cached_property
     def _compared(self) -> tuple[int, ...]:
@@ -373,7 +188,7 @@ class Relevance:
         excluded = set.intersection(*unlikely)
         compared: list[int] = []
         for i, c in enumerate(self.columns.candidates):
-            is_open = c.kind == "state" and not c.lag and i not in excluded
+            is_open = c.kind == "state" and not c.lag and not c.scattered and i not in excluded
             if i in self.chosen or is_open:
                 compared.append(i)
         return tuple(compared)
@@ -383,95 +198,57 @@ class Relevance:
         """The columns on which policies are compared."""
         return self.names(self._compared)
 
-    def _number(self, chosen: Sequence[int]) -> Numbered:
-        """Return the state and the next state of each row on some candidates."""
+    @cached_property
+    def _states(self) -> States:
+        """The rows on the state in which policies are compared."""
         candidates = self.columns.candidates
         where = {(c.origin, c.lag): i for i, c in enumerate(candidates)}
-        now: list[Ints] = []
-        after: list[Ints] = []
-        for i in chosen:
-            c = candidates[i]
-            now.append(c.column.codes)
-            if c.lag:
-                after.append(candidates[where[c.origin, c.lag - 1]].column.codes)
+        goes_on = self.columns.steps.next_state != END
+        rows = goes_on.size
+        columns: list[Ints] = []
+        for i in self._compared:
+            candidate = candidates[i]
+            if candidate.lag:
+                following = candidates[where[candidate.origin, candidate.lag - 1]].column.codes
             else:
-                after.append(self.columns.following[c.origin])
-        ended = self.columns.steps.next_state == END
-        rows = ended.size
-        if not now:
-            return Numbered(np.zeros(rows, np.int64), np.where(ended, ENDED, 0), [()])
-        both = np.hstack([np.stack(now), np.stack(after)[:, ~ended]])
-        kinds, inverse = np.unique(both, axis=1, return_inverse=True)
-        number = inverse.ravel()
+                following = self.columns.following[candidate.origin]
+            columns.append(np.append(candidate.column.codes, following[goes_on]))
+        if not columns:
+            return States(np.zeros(rows, np.int64), np.where(goes_on, 0, ENDED), [()])
+        kinds, number = np.unique(columns, axis=1, return_inverse=True)
+        number = number.ravel()
         following = np.full(rows, ENDED)
-        following[~ended] = number[rows:]
+        following[goes_on] = number[rows:]
         names: list[tuple[Hashable, ...]] = []
         for kind in kinds.T.tolist():
-            parts = zip(chosen, kind, strict=True)
+            parts = zip(self._compared, kind, strict=True)
             names.append(tuple(candidates[i].values[code] for i, code in parts))
-        return Numbered(number[:rows], following, names)
+        return States(number[:rows], following, names)
 
-    @cached_property
-    def _numbered(self) -> Numbered:
-        """The rows on the state that was chosen."""
-        return self._number(self.chosen)
-
-    @cached_property
-    def _finer(self) -> Numbered:
-        """The rows on the state in which policies are compared."""
-        return self._number(self._compared)
-
-    def _group(self, chosen: Sequence[int]) -> Ints:
+    def _grouped(self, chosen: Sequence[int]) -> tuple[Ints, list[tuple[Hashable, ...]]]:
         """Return what a policy on some candidates sees of each state that is compared."""
-        kept = [place for place, i in enumerate(self._compared) if i in chosen]
-        names = [tuple(name[place] for place in kept) for name in self._finer.names]
-        numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        return np.array([numbers[name] for name in names])
+        places = [place for place, i in enumerate(self._compared) if i in chosen]
+        return group_names(self._states.names, places)
 
     @cached_property
-    def _rows(self) -> TableRows:
-        """The rows that have a reward, in units that are drawn together."""
-        steps = self.columns.steps
-        paid = ~np.isnan(steps.reward)
+    def plans(self) -> Plans:
+        """The rows that have a reward, on the state in which policies are compared."""
+        paid = ~np.isnan(self.columns.steps.reward)
         if not paid.any():
             raise NotAvailable("the log has no rewards: name their column to compare policies")
-        state, following, names = self._finer
-        episode = np.unique(steps.episode, return_inverse=True)[1]
-        unit = episode
-        units = int(episode.max()) + 1
-        first = np.append(True, np.diff(episode) != 0)
-        if self.in_pieces:
-            units = min(_PIECES, state.size)
-            unit = np.arange(state.size) * units // state.size
-            first = np.ones(state.size, bool)
-        return TableRows(
-            unit[paid],
-            state[paid],
-            steps.action[paid],
-            following[paid],
-            steps.reward[paid],
-            np.flatnonzero(first[paid]),
-            len(names),
+        return Plans.of(
+            self.columns.steps,
+            paid,
+            self._states.state,
+            self._states.following,
+            len(self._states.names),
             len(self.source.actions.codes),
-            units,
         )
-
-    @cached_property
-    def _own_rows(self) -> TableRows:
-        """The same rows on the state that was chosen."""
-        paid = ~np.isnan(self.columns.steps.reward)
-        state, following, names = self._numbered
-        return self._rows._replace(state=state[paid], next_state=following[paid], states=len(names))
-
-    @property
-    def in_pieces(self) -> bool:
-        """Whether the log has few episodes, and counts as pieces of one."""
-        return self.source.episodes < _PIECES
 
     @property
     def comparable(self) -> bool:
         """Whether the log has rewards, and units enough to compare policies."""
-        return not bool(np.isnan(self.columns.steps.reward).all()) and self._rows.units >= _LEAST
+        return REWARD in self.columns.targets and self.plans.rows.units >= _FEWEST_UNITS
 
     @property
     def unpaid(self) -> int:
@@ -484,9 +261,13 @@ class Relevance:
         return labels_of((), {**self.source.roles, "state": self.state}, len(self.state))
 
     @cached_property
+    def _gains(self) -> Floats:
+        return self.plans.gains(self._grouped(self.chosen)[0])
+
+    @property
     def gain(self) -> Difference:
-        """What policies planned as :attr:`policy` is earn more per episode than today's."""
-        return self._difference(self._group(self.chosen), None)
+        """What plans made as :attr:`policy` is earn more per episode than was earned."""
+        return self._difference(self._gains)
 
     def without(self, column: str) -> Difference:
         """Return what plans on the state earn more than plans on the state without a column.
@@ -498,69 +279,30 @@ class Relevance:
         if column not in every:
             raise UnknownName("column", got=column, known=every)
         others = [i for i in self.chosen if every[i] != column]
-        if len(others) == len(self.chosen):
-            return Difference(0.0, 0.0, 0.0, 0.0)  # no policy looks at it
-        return self._difference(self._group(self.chosen), self._group(others))
+        return self._difference(self._gains - self.plans.gains(self._grouped(others)[0]))
 
-    def _plan(self, weight: Floats, group: Ints) -> Ints:
-        """Return a policy [H, S+1] that looks at groups of states, from some units."""
-        rows = self._rows
-        groups = int(group.max()) + 1
-        table = count_table(rows.merge(groups, group), weight)
-        policy = careful_plan(table, self.horizon)
-        return policy[:, np.append(group, groups)]
-
-    def _difference(self, one: Ints, other: Ints | None) -> Difference:
-        """Compare policies on two groupings of states; None: with what was done in the log."""
-        rows = self._rows
-        if rows.units < _LEAST:
+    def _difference(self, draws: Floats) -> Difference:
+        if self.plans.rows.units < _FEWEST_UNITS:
             raise NotAvailable("the log is too short to compare policies")
-        draw = generator(0, "columns")
-        draws = np.zeros(_BOOTSTRAPS + 1)
-        for fold in (0, 1):
-            fits = np.arange(rows.units) % 2 == fold
-            tests = np.flatnonzero(~fits)
-            policy = self._plan(fits.astype(np.float64), one)
-            rival = None if other is None else self._plan(fits.astype(np.float64), other)
-            for b in range(_BOOTSTRAPS + 1):
-                chosen = draw.choice(tests, tests.size) if b else tests
-                weight = np.bincount(chosen, minlength=rows.units).astype(np.float64)
-                table = count_table(rows, weight)
-                against: Ints | Floats
-                if rival is None:
-                    taken = actions_taken(table)
-                    against = np.broadcast_to(taken, (self.horizon, *taken.shape))
-                else:
-                    against = rival
-                draws[b] += 0.5 * (worth_of(table, policy) - worth_of(table, against))
         low, high = np.quantile(draws[1:], [0.05, 0.95])
         return Difference(float(draws[0]), float(low), float(high), float(draws[1:].std()))
 
     @cached_property
-    def earned(self) -> float:
-        """What the log earned per episode, or, if it has few, in as many steps as a plan has."""
-        steps: float = self.horizon
-        if not self.in_pieces:
-            steps = self.source.rows / self.source.episodes
-        return float(self._rows.reward.mean()) * steps
+    def _own_rows(self) -> tuple[TableRows, list[tuple[Hashable, ...]]]:
+        """The rows that have a reward on the state that was chosen, and its names."""
+        group, names = self._grouped(self.chosen)
+        return self.plans.rows.merge(len(names), group), names
 
     @cached_property
     def policy(self) -> Policy:
         """A careful plan on the state, from the whole log; see :attr:`recommended`."""
-        rows = self._own_rows
+        rows, _ = self._own_rows
         table = count_table(rows, np.ones(rows.units))
-        actions = careful_plan(table, self.horizon)[:, : rows.states]
-        if self.source.longest > _LONGEST:
-            actions = np.repeat(actions[:1], self.horizon, axis=0)
+        actions = self.plans.plan(rows, np.ones(rows.units))[:, : rows.states]
         known = self.known
-        ended = np.zeros((self.horizon, known.states - rows.states), np.int64)
-        met = states_met(table, actions)
-        return Policy(
-            np.hstack([actions, ended]),
-            known,
-            np.hstack([met, ended > 0]),
-            labels=self.labels,
-        )
+        ended = np.zeros((self.plans.horizon, known.states - rows.states), np.int64)
+        reached = np.hstack([states_met(table, actions), ended > 0])
+        return Policy(np.hstack([actions, ended]), known, reached, labels=self.labels)
 
     @property
     def recommended(self) -> bool:
@@ -575,9 +317,8 @@ class Relevance:
     @cached_property
     def known(self) -> Known:
         """Sizes, names, and mean rewards of the log on the state that was chosen."""
-        rows = self._own_rows
-        names = [_single(name) for name in self._numbered.names]
-        ends = bool((rows.next_state == ENDED).any())
+        rows, parts = self._own_rows
+        names = [_single(name) for name in parts]
         low, high = float(rows.reward.min()), float(rows.reward.max())
         unit = RewardMap(low, high if high > low else low + 1.0)
         table = count_table(rows, np.ones(rows.units))
@@ -585,7 +326,7 @@ class Relevance:
         mean = np.where(visits > 0.0, table.kernel.reward.reshape(-1, rows.actions)[:-1], low)
         absorbing = [False] * len(names)
         initial = table.start[:-1]
-        if ends:
+        if (rows.next_state == ENDED).any():
             names.append("(ended)")
             absorbing.append(True)
             mean = np.vstack([mean, np.full(rows.actions, min(max(0.0, low), unit.high))])
@@ -593,7 +334,7 @@ class Relevance:
         return Known(
             len(names),
             rows.actions,
-            self.horizon,
+            self.plans.horizon,
             unit.to_unit(mean),
             initial=initial,
             unit=unit,
@@ -605,27 +346,26 @@ class Relevance:
     def log(self) -> Log:
         """The log with the chosen state, bins and earlier rows included."""
         steps = self.columns.steps
-        state, following, names = self._numbered
-        states = np.empty(len(names) + 1, object)
+        group, names = self._grouped(self.chosen)
+        states = np.empty(len(names) + 1, object)  # ENDED picks the last
         for i, name in enumerate(names):
             states[i] = _single(name)
         actions = np.empty(len(self.source.actions.codes), object)
         actions[:] = list(self.source.actions.codes)
+        following = self._states.following
         table = {
             "episode": steps.episode,
             "step": steps.step,
-            "state": states[state],
+            "state": states[group[self._states.state]],
             "action": actions[steps.action],
             "reward": steps.reward,
-            "next_state": states[following],
+            "next_state": states[np.where(following == ENDED, -1, group[following])],
             "terminated": steps.terminated,
         }
         log = read_log(table, split=True)
         log.source = f"{self.source.source}, {', '.join(self.state) or 'no column'}"
         # whoever judges models by it hears that they may have been made of it
-        log.repairs.counts["chosen_here"] = log.rows
-        log.repairs.totals["chosen_here"] = 0
-        log.repairs.examples["chosen_here"] = []
+        log.repairs.add("chosen_here", np.ones(log.rows, bool), steps.named, of=0, examples=0)
         return log
 
     @cached_property
@@ -634,35 +374,28 @@ class Relevance:
 
         Made of this log, so that the level of a test holds on other data than these.
         """
-        rows = self._own_rows
-        names = self._numbered.names
+        rows, names = self._own_rows
         known = self.known
         if known.states**2 * known.actions * len(_STRENGTHS) > _MOST_ENTRIES:
             raise NotAvailable(f"tables of {known.states:,} states are too large for a ladder")
         following = np.where(rows.next_state == ENDED, known.states - 1, rows.next_state)
         everywhere = np.bincount(following, minlength=known.states) + 0.01
         everywhere = everywhere / everywhere.sum()
-        kernels: list[Floats] = []
+        stays = np.zeros((known.states - len(names), rows.actions, known.states))
+        stays[:, :, -1] = 1.0
         families: list[FiniteFamily] = []
+        kernels: list[Floats] = []
+        titles: list[str] = []
         for length in range(len(self.chosen) + 1):
-            keys = [name[:length] for name in names]
-            numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-            group = np.array([numbers[key] for key in keys])
-            shape = (len(numbers), rows.actions, known.states)
-            count = np.zeros(shape)
+            group, groups = group_names(names, range(length))
+            count = np.zeros((len(groups), rows.actions, known.states))
             np.add.at(count, (group[rows.state], rows.action, following), 1.0)
             for strength in _STRENGTHS:
                 total = count.sum(axis=2, keepdims=True) + strength
-                kernel = ((count + strength * everywhere) / total)[group]
-                if known.states > len(names):
-                    stays = np.zeros((1, rows.actions, known.states))
-                    stays[:, :, -1] = 1.0
-                    kernel = np.concatenate([kernel, stays])
-                kernels.append(kernel)
+                kernel = (count + strength * everywhere) / total
+                kernels.append(np.concatenate([kernel[group], stays]))
             families.append(FiniteFamily(np.array(kernels)))
-        titles = ["no column"]
-        for length in range(1, len(self.chosen) + 1):
-            titles.append(", ".join(self.state[:length]))
+            titles.append(", ".join(self.state[:length]) or "no column")
         return Ladder(families, names=titles)
 
     # Words ----------------------------------------------------------------------------------------
@@ -678,7 +411,7 @@ class Relevance:
         return columns_sentences(self)
 
     def __str__(self) -> str:
-        return columns_text(self)
+        return "\n".join(lines_of(self.said))
 
     def page(self, path: str | Path) -> Path:
         """Write the answer as a page, whole or not at all; return its path."""
@@ -686,6 +419,18 @@ class Relevance:
         make_folder(place.parent)
         write_whole(place, columns_page(self).encode())
         return place
+
+
+def group_names(
+    names: Sequence[tuple[Hashable, ...]], places: Sequence[int]
+) -> tuple[Ints, list[tuple[Hashable, ...]]]:
+    """Return the group of each name by some of its parts, and what the groups are called."""
+    numbers: dict[tuple[Hashable, ...], int] = {}
+    group: list[int] = []
+    for name in names:
+        part = tuple(name[place] for place in places)
+        group.append(numbers.setdefault(part, len(numbers)))
+    return np.array(group), list(numbers)
 
 
 def _single(name: tuple[Hashable, ...]) -> Hashable:
@@ -738,7 +483,7 @@ def relevant(
     require_integer("bins", bins, 2)
     require_delta(delta)
     require_integer("maximum", maximum, 1)
-    columns = _Reader(source, lags, bins).read()
+    columns = read_columns(source, lags, bins)
     wanted = [name for name in (REWARD, EPISODE_END) if name in columns.targets]
     if targets is not None:
         require_kind("targets", targets, (list, tuple))
@@ -747,10 +492,11 @@ def relevant(
         if name not in columns.targets:
             raise UnknownName("targets", got=name, known=columns.targets)
     wanted = wanted or list(columns.targets)
+    checked = sets_checked(len(columns.candidates), source.rows, maximum)
     weighed: dict[str, Weighed] = {}
     while wanted:
         name = wanted.pop(0)
-        weighed[name] = _weigh(columns, name, delta, maximum)
+        weighed[name] = _weigh(columns, name, delta, checked)
         for i in weighed[name].best:
             candidate = columns.candidates[i]
             if candidate.kind == "state" and candidate.origin not in (*weighed, *wanted):
@@ -763,26 +509,23 @@ def relevant(
         bins=bins,
         delta=delta,
         maximum=maximum,
+        checked=checked,
     )
 
 
-def _weigh(columns: Columns, name: str, delta: float, maximum: int) -> Weighed:
+def _weigh(columns: Columns, name: str, delta: float, checked: int) -> Weighed:
     """Weigh what one target needs."""
     target = columns.targets[name]
-    rows = target.rows.copy()
-    rows[: columns.first] = False
-    candidates: list[Coded] = []
-    clocks: list[int] = []
-    for i, candidate in enumerate(columns.candidates):
-        if candidate.kind == "part":
-            clocks.append(i)
-        candidates.append(Coded(candidate.column.codes[rows], candidate.column.size))
+    rows = np.flatnonzero(target.rows)
+    rows = rows[rows >= columns.first]
+    clocks = [i for i, candidate in enumerate(columns.candidates) if candidate.kind == "part"]
     return weigh_columns(
-        Coded(target.column.codes[rows], target.column.size),
-        candidates,
-        maximum=maximum,
+        target.column.take(rows),
+        [candidate.column.take(rows) for candidate in columns.candidates],
+        checked=checked,
         delta=delta,
-        targets=len(columns.targets),
+        # each twice: whether a column of numbers is cut into bins is seen when the log ends
+        targets=2 * len(columns.targets),
         draw=generator(0, f"shuffled {name}"),
         clocks=clocks,
     )

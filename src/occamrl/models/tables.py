@@ -24,6 +24,7 @@ class TableRows(NamedTuple):
     """Steps, and the unit of each: what is drawn together, such as an episode."""
 
     unit: Ints
+    step: Ints
     state: Ints
     action: Ints
     next_state: Ints
@@ -114,20 +115,6 @@ def careful_plan(table: CountedTable, horizon: int) -> Ints:
         chosen = np.take_along_axis(mean, policy[h][:, None], axis=1)[:, 0]
         values = np.where(known, chosen, (horizon - h) * table.least)
     return policy
-
-
-def actions_taken(table: CountedTable) -> Floats:
-    """Return how often each action was taken in each state [S+1, A]; evenly where nothing was."""
-    visits = table.visits.reshape(table.start.size, -1)
-    total = visits.sum(axis=1, keepdims=True)
-    even = np.full(visits.shape, 1.0 / visits.shape[1])
-    return np.where(total > 0.0, visits / np.maximum(total, 1e-12), even)
-
-
-def worth_of(table: CountedTable, policy: Ints | Floats) -> float:
-    """Return what a policy is worth from the starts of a table, if its counts were the truth."""
-    values = bellman.evaluate([table.kernel], policy)
-    return float(table.start @ values[0])
 
 
 def states_met(table: CountedTable, policy: Ints) -> Bools:
