@@ -7,7 +7,6 @@ import io
 import itertools
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -34,7 +33,9 @@ from occamrl.report.page import render_report, write_report
 from occamrl.report.plates import write_figures
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
+
+    from studies.browser import Watched
 
 mpl.use("Agg")
 MARKUP = "<img src=x onerror='window.owned=1'> & $co$"
@@ -536,46 +537,22 @@ def written(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """A real browser; without one tests are skipped, or fail: OCCAMRL_REQUIRE_BROWSER=1."""
-    names = ("chromium", "chromium-browser")
-    installed = [program for program in map(shutil.which, names) if program is not None]
-    program = os.environ.get("OCCAMRL_BROWSER") or next(iter(installed), None)
     try:
-        from playwright.sync_api import sync_playwright
+        from studies.browser import browser
 
-        if program is None:
-            raise FileNotFoundError("chromium")
-        driver = sync_playwright().start()
-    except (ImportError, OSError) as missing:
+        with browser() as started:
+            yield started
+    except (ImportError, FileNotFoundError) as missing:
         if os.environ.get("OCCAMRL_REQUIRE_BROWSER"):
             raise
         pytest.skip(f"no browser: {missing}")
-    browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-    yield browser
-    browser.close()
-    driver.stop()
 
 
-class Watched:
-    """A page of which every request, console message and error is kept."""
+def watch(browser: Browser, path: Path, **context: Any) -> Watched:
+    """Open a page in the browser, where there is one."""
+    from studies.browser import Watched
 
-    def __init__(self, browser: Browser, path: Path, **context: Any) -> None:
-        options = {"viewport": {"width": 1280, "height": 900}, **context}
-        self.page: Page = browser.new_context(**options).new_page()
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector("footer")
-
-    def require_quiet(self) -> None:
-        """Nothing is asked of a network, nothing complains, and nothing sticks out."""
-        assert len(self.requests) == 1
-        assert self.complaints == []
-        assert self.page.evaluate(
-            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-        )
+    return Watched(browser, path, **context)
 
 
 @pytest.mark.parametrize(
@@ -586,7 +563,7 @@ class Watched:
 def test_the_report_in_a_browser_asks_nothing_and_shows_names_as_text(
     chromium: Browser, written: Path, context: dict[str, Any]
 ) -> None:
-    watched = Watched(chromium, written, **context)
+    watched = watch(chromium, written, **context)
     page = watched.page
     assert page.inner_text("h1") == MARKUP
     assert page.evaluate("window.owned") is None
@@ -601,7 +578,7 @@ def test_the_report_in_a_browser_asks_nothing_and_shows_names_as_text(
 def test_the_regret_of_every_seed_can_be_downloaded(
     chromium: Browser, folder: Path, written: Path
 ) -> None:
-    watched = Watched(chromium, written)
+    watched = watch(chromium, written)
     with watched.page.expect_download() as download:
         watched.page.click("a[download]")
     text = Path(download.value.path()).read_text("utf-8")
@@ -615,7 +592,7 @@ def test_the_regret_of_every_seed_can_be_downloaded(
 def test_the_page_of_an_answer_in_a_browser(
     chromium: Browser, result: orl.Result, tmp_path: Path
 ) -> None:
-    watched = Watched(chromium, result.page(tmp_path / "answer.html"))
+    watched = watch(chromium, result.page(tmp_path / "answer.html"))
     widths = watched.page.locator("img").evaluate_all("all => all.map(e => e.naturalWidth)")
     assert min(widths) > 200
     assert "two $ signs $" in watched.page.inner_text("h1")
