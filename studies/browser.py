@@ -77,7 +77,7 @@ class Watched:
 def report_with(name: str, folder: Path) -> Path:
     """Write the report of an experiment whose agents, problem and texts bear a name."""
     experiment = orl.Experiment(
-        name=name,
+        name="names",
         description=name,
         thinning=10,
         episodes=20,

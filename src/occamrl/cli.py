@@ -247,13 +247,15 @@ def _play_cells(
         records = orl.Experiment.resume(path, imports=imports, **options)
     else:
         records = orl.Experiment.from_toml(spec, imports=imports).run(path, **options)
+    from occamrl.answers.wording import count_of
+
     done = len(records.cells)
     failed = len(records.failed)
     folder = shlex.quote(str(path))  # to be pasted into a shell
     if as_json:
         show(True, {"event": "end", "finished": done, "failed": failed, "stopped": False}, ())
     else:
-        tell(f"{done} cells finished, {failed} failed: {path}")
+        tell(f"{count_of(done, 'cell')} finished, {failed} failed: {path}")
     if failed:
         again = f"occamrl resume {folder}" + "".join(f" --import {module}" for module in imports)
         tell(f"To see why: occamrl status {folder}; to try again: {again}")
@@ -518,7 +520,10 @@ def _lines(name: str, result: orl.Result) -> list[str]:
     """Return what a person is told of one agent."""
     mean = result.total_return / max(1, result.total_episodes)
     exact = f"exact regret {result.total_regret:,.2f}" if result.exact else "no exact regret"
-    played = f"{result.total_episodes:,} episodes, realised return {mean:,.4g} per episode"
+    from occamrl.answers.wording import count_of
+
+    episodes = count_of(result.total_episodes, "episode")
+    played = f"{episodes}, realised return {mean:,.4g} per episode"
     lines = [f"{name}: {played}, {exact}"]
     if result.environment.why_not:
         lines.append(f"  ({result.environment.why_not})")

@@ -37,6 +37,7 @@ from scipy.linalg import helmert, qr
 from scipy.special import logsumexp
 
 from occamrl.answers.tables import table_of_rows
+from occamrl.answers.wording import count_of
 from occamrl.errors import ParameterError, require_delta, require_kind
 from occamrl.evidence.cloud import Fit
 from occamrl.evidence.counts import CountState, begin_counts, counted_evidence, novel_count
@@ -110,7 +111,9 @@ class Supports:
         return table_of_rows([{"size": len(one.members), **asdict(one)} for one in self.sets])
 
     def __str__(self) -> str:
-        data = f"after {self.episodes:,} episodes, by {self.evidence}, delta {self.delta:g}"
+        data = (
+            f"after {count_of(self.episodes, 'episode')}, by {self.evidence}, delta {self.delta:g}"
+        )
         lines = [f"{len(self.names)} simulators {data}:"]
         for label, text in self._findings():
             lines.append(f"  {label:<14}{text}")
@@ -177,7 +180,8 @@ class ParameterSets:
     delta: float
 
     def __str__(self) -> str:
-        lines = [f"parameters after {self.episodes:,} episodes, delta {self.delta:g}:"]
+        after = count_of(self.episodes, "episode")
+        lines = [f"parameters after {after}, delta {self.delta:g}:"]
         for values, excess in zip(self.sets, self.excess, strict=True):
             settings = ", ".join(f"{name} = {value:.4g}" for name, value in values.items())
             text = settings or "all at their defaults"

@@ -14,6 +14,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Never, cast
 
+from occamrl.answers.wording import count_of
 from occamrl.errors import (
     CheckpointError,
     Interrupted,
@@ -115,7 +116,8 @@ class Comparison(Tables):
 
     def __str__(self) -> str:
         first = next(iter(self.results.values()))
-        sizes = f"{first[0].total_episodes:,} episodes, {len(first)} seeds"
+        episodes = count_of(first[0].total_episodes, "episode")
+        sizes = f"{episodes}, {count_of(len(first), 'seed')}"
         head = f"{printable_name(self.problem)}: {sizes}"
         return f"{head}\n{self._text()}"
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from occamrl.addresses import generator
 from occamrl.answers.tables import Row, frame_of, table_of_rows, text_table
+from occamrl.answers.wording import count_of
 from occamrl.arrays import Floats
 from occamrl.errors import require_choice, require_number
 from occamrl.naming import printable_name
@@ -83,10 +84,9 @@ class PairTests(tuple[Pair, ...]):
         least = 2.0 ** (1 - max(pair.seeds for pair in self)) * len(self)
         said = [f"Paired sign-flip tests with Holm's correction at {level}, for {how}."]
         if self.method == "fixed" and least > self.level:
-            said.append(
-                f"With {max(pair.seeds for pair in self)} seeds and {len(self)} pairs no "
-                "difference can pass them all: add seeds."
-            )
+            seeds = count_of(max(pair.seeds for pair in self), "seed")
+            pairs = count_of(len(self), "pair")
+            said.append(f"With {seeds} and {pairs} no difference can pass them all: add seeds.")
         for pair in self:
             if pair.differ:
                 less, more = (printable_name(pair.first), printable_name(pair.second))
