@@ -111,9 +111,8 @@ class Supports:
         return table_of_rows([{"size": len(one.members), **asdict(one)} for one in self.sets])
 
     def __str__(self) -> str:
-        data = (
-            f"after {count_of(self.episodes, 'episode')}, by {self.evidence}, delta {self.delta:g}"
-        )
+        after = count_of(self.episodes, "episode")
+        data = f"after {after}, by {self.evidence}, delta {self.delta:g}"
         lines = [f"{len(self.names)} simulators {data}:"]
         for label, text in self._findings():
             lines.append(f"  {label:<14}{text}")

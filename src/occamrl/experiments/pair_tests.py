@@ -85,8 +85,8 @@ class PairTests(tuple[Pair, ...]):
         said = [f"Paired sign-flip tests with Holm's correction at {level}, for {how}."]
         if self.method == "fixed" and least > self.level:
             seeds = count_of(max(pair.seeds for pair in self), "seed")
-            pairs = count_of(len(self), "pair")
-            said.append(f"With {seeds} and {pairs} no difference can pass them all: add seeds.")
+            tested = count_of(len(self), "pair")
+            said.append(f"With {seeds} and {tested} no difference can pass them all: add seeds.")
         for pair in self:
             if pair.differ:
                 less, more = (printable_name(pair.first), printable_name(pair.second))
