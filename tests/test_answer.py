@@ -274,7 +274,7 @@ def test_states_of_policies_are_in_order_and_parts_have_columns(tmp_path: Path) 
     names = Names(((4, 0), (3, 1), (2, 1), (4, 1)), ("wait",))
     known = replace(orl.Known.of_sizes(states=4, actions=1, horizon=2), names=names)
     policy = Policy(np.zeros((2, 4), int), known)
-    assert policy.rows == [{"state": "2 to 3: 1; 4: 0 to 1", "action": "wait"}]
+    assert policy.rows == [{"state": "(2 to 3, 1); (4, 0 to 1)", "action": "wait"}]
     policy.to_csv(tmp_path / "policy.csv")
     lines = (tmp_path / "policy.csv").read_text().splitlines()
     assert lines[0] == "first_step,last_step,state_0,state_1,action"

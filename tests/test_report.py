@@ -23,6 +23,7 @@ from matplotlib.text import Annotation
 import occamrl as orl
 from occamrl.answers.figures import Curve, class_rows, curve_of, draw_classes, draw_curves
 from occamrl.answers.html import table
+from occamrl.answers.maps import cells_of, draw_policy_map
 from occamrl.answers.page import write_page
 from occamrl.experiments.records import Records
 from occamrl.learners.fixed_policies import Optimal, UniformRandom
@@ -366,6 +367,56 @@ def test_arrows_on_a_map_are_the_actions_of_a_step() -> None:
             result.plot_map(wrong, axes(), actions=names)
     with pytest.raises(orl.InvalidInput, match="actions"):
         result.plot_map(lines, axes())
+
+
+def test_the_page_of_a_grid_draws_the_way_through_it(tmp_path: Path) -> None:
+    moves = {"north": (-1, 0), "south": (1, 0), "west": (0, -1), "east": (0, 1)}
+    walls = {(1, 1), (1, 2)}
+
+    def room(
+        cell: tuple[int, int], move: str, *, slip: float
+    ) -> Iterator[tuple[float, tuple[int, int], float, bool]]:
+        down, right = moves[move]
+        row, column = cell
+        target = (row + down, column + right)
+        if target in walls or not (0 <= target[0] < 3 and 0 <= target[1] < 4):
+            target = cell
+        yield 1.0 - slip, target, float(target == (2, 3)), target == (2, 3)
+        yield slip, cell, 0.0, False
+
+    model = orl.Model(
+        room, start=(0, 0), actions=list(moves), horizon=9, parameters={"slip": (0.0, 0.5)}
+    )
+    agent = orl.Occam(ladder=model.ladder({"room": ["slip"]}))
+    mdp = model.mdp(slip=0.2)
+    answer = orl.run(agent, mdp, episodes=30).answer
+    cells = cells_of(answer.policy)
+    assert cells is not None
+    assert set(cells.values()) == {(r, c) for r in range(3) for c in range(4)} - walls
+    drawn = axes()
+    draw_policy_map(answer.policy, cells, drawn)
+    arrows = [text for text in drawn.texts if isinstance(text, Annotation)]
+    stretch = answer.policy.longest
+    done = [s for s in cells if stretch.action[s] >= 0 and not mdp.known.absorbing[s]]
+    assert len(arrows) == len(done)
+    cell = (0, 0)  # where the arrows lead to, from the start
+    for _ in range(9):
+        if cell == (2, 3):
+            break
+        down, right = moves[answer.policy(cell)]
+        cell = (cell[0] + down, cell[1] + right)
+    assert cell == (2, 3)
+    page = answer.page(tmp_path / "room.html").read_text()
+    assert "where the policy goes from each cell" in page
+    turning = orl.Model(
+        lambda cell, move, *, slip: room(cell, "north" if move == "turn" else move, slip=slip),
+        start=(0, 0),
+        actions=[*moves, "turn"],
+        horizon=9,
+        parameters={"slip": (0.0, 0.5)},
+    )
+    agent = orl.Occam(ladder=turning.ladder({"room": ["slip"]}))
+    assert cells_of(orl.run(agent, turning.mdp(slip=0.2), episodes=3).answer.policy) is None
 
 
 def test_curves_have_bands_and_every_plot_of_a_report_is_written(

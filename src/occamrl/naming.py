@@ -143,6 +143,8 @@ def describe_states(names: Sequence[Hashable], labels: Sequence[str] = ()) -> st
     'Mon, Thu: 0 to 1; Tue: 2'
     >>> describe_states(days, ("day", "stock"))
     'day is Mon, Thu and stock is 0 to 1; day is Tue and stock is 2'
+    >>> describe_states([(0, 1), (0, 2), (3, 1), (4, 1)])
+    '(0, 1 to 2); (3 to 4, 1)'
     """
     part = _running_part(names)
     if part is None:
@@ -170,7 +172,11 @@ def describe_states(names: Sequence[Hashable], labels: Sequence[str] = ()) -> st
         middle = f" and {labels[part]} is "
     texts = []
     for text, grouped in fronts.items():
-        texts.append(f"{begin}{join_runs(grouped)}{middle}{text}")
+        if not labels and all(type(front) is int for front in grouped):
+            # "0: 1 to 2" would be read as a time
+            texts += [f"({run}, {text})" for run in join_runs(grouped).split(", ")]
+        else:
+            texts.append(f"{begin}{join_runs(grouped)}{middle}{text}")
     return "; ".join(texts)
 
 

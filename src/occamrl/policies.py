@@ -112,6 +112,11 @@ class Policy:
         return [*stretches, Stretch(first, len(self.actions), merged)]
 
     @property
+    def longest(self) -> Stretch:
+        """The longest stretch of steps over which nothing changes."""
+        return max(self.stretches, key=lambda stretch: stretch.end - stretch.first)
+
+    @property
     def left_out(self) -> Ints:
         """The states that may be left, and that the policy never comes to."""
         return np.flatnonzero(~self.reached.any(axis=0) & ~self.known.absorbing)
@@ -172,7 +177,7 @@ class Policy:
     @property
     def brief(self) -> str:
         """What to do in the longest stretch: "order 6 when stock is 0, otherwise order 0"."""
-        longest = max(self.stretches, key=lambda stretch: stretch.end - stretch.first)
+        longest = self.longest
         groups = sorted(self._groups([longest]).items(), key=lambda group: len(group[1]))
         texts = []
         for (a,), states in groups[:-1]:

@@ -32,7 +32,6 @@ from occamrl.protocols import Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.patches import Rectangle
 
     from occamrl.experiments.tables import Runs
     from occamrl.running.result import Result
@@ -53,24 +52,6 @@ BANDS = ("bootstrap", "quantiles", "seeds")
 QUANTILES = (0.1, 0.9)  # of the seeds, of a band
 WIDTHS = {"column": 3.3, "page": 6.9}  # inches
 POINTS = 200  # of a curve
-DIRECTIONS = {  # of actions on a map: right and down
-    "left": (-1, 0),
-    "right": (1, 0),
-    "up": (0, -1),
-    "down": (0, 1),
-    "west": (-1, 0),
-    "east": (1, 0),
-    "north": (0, -1),
-    "south": (0, 1),
-}
-# of holes, cliffs, goals and starts
-SHADES = {
-    "H": "#c6d3df",
-    "C": "#c6d3df",
-    "G": "#d5ecd9",
-    "S": "#fdf1dc",
-}  # hole, cliff, goal, start
-ENDS = ("H", "G", "C")  # cells in which nothing is done
 EVERY = 4  # intervals are computed at every fourth point of a curve, and linear between
 DECADES = 6  # that a logarithmic axis of regret shows at most
 MOST_NAMES = 24  # states, classes or coordinates that an axis names
@@ -447,73 +428,6 @@ def draw_policy(
             title="action",
         )
     return axes
-
-
-def draw_map(
-    result: Result,
-    cells: Sequence[Sequence[object]],
-    axes: Axes | None = None,
-    *,
-    actions: Sequence[str] | None = None,
-    step: int = 1,
-) -> Axes:
-    """Draw the policy of one step on a map, whose cells are the first states, row by row."""
-    axes = axes_or_new(axes)
-    letters = rows_of_map(cells)
-    policy, _, names = result.named_policy(None, actions)
-    height, width = len(letters), len(letters[0])
-    if height * width > policy.shape[1]:
-        got = f"{height} x {width} cells"
-        raise ParameterError("map", got=got, expected=f"at most {policy.shape[1]} cells")
-    require_number("step", step, 1, len(policy))
-    if not DIRECTIONS.keys() & {name.casefold() for name in names}:
-        expected = f"names of actions, such as {list(DIRECTIONS)[:4]}"
-        raise ParameterError("actions", got=names, expected=expected)
-    absorbing = result.finite.absorbing
-    for s in range(height * width):
-        row, column = divmod(s, width)
-        letter = letters[row][column]
-        shade = SHADES.get(letter, "white")
-        axes.add_patch(square(column, row, shade))
-        if letter in SHADES:
-            corner: Style = {"ha": "left", "va": "top", "fontsize": "x-small", "color": "dimgrey"}
-            axes.text(column - 0.45, row - 0.45, letter, **corner)
-        if absorbing[s] or letter in ENDS:
-            continue
-        name = names[int(policy[step - 1, s])]
-        if name.casefold() not in DIRECTIONS:
-            axes.text(column, row, text_of(name), ha="center", va="center", fontsize="small")
-            continue
-        x, y = DIRECTIONS[name.casefold()]
-        arrow: Style = {"arrowstyle": "->", "color": COLOURS[0], "lw": 1.8, "mutation_scale": 9}
-        arrow |= {"shrinkA": 0.0, "shrinkB": 0.0}
-        begin = (column - 0.3 * x, row - 0.3 * y)
-        axes.annotate("", (column + 0.3 * x, row + 0.3 * y), begin, arrowprops=arrow)
-    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), aspect="equal")
-    axes.set(xticks=[], yticks=[])
-    axes.set_title(f"what to do at step {step}", loc="left", fontsize="medium")
-    return axes
-
-
-def square(column: int, row: int, shade: str) -> Rectangle:
-    """Return a cell of a map."""
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=shade, edgecolor="silver")
-
-
-def rows_of_map(cells: Sequence[Sequence[object]]) -> list[list[str]]:
-    """Return the letters of a map, which may be strings, or bytes as in Gymnasium."""
-    rows = []
-    for row in cells:
-        letters = []
-        for cell in row:
-            letters.append(cell.decode() if isinstance(cell, bytes) else str(cell))
-        rows.append(letters)
-    lengths = {len(row) for row in rows}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ParameterError("map", got=f"rows of {sorted(lengths)}", expected="rows of one length")
-    return rows
 
 
 # Answers ------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from occamrl.answers.answer import Answer
 from occamrl.answers.figures import ROW, class_rows, draw_classes, draw_worth
 from occamrl.answers.html import Markup, element, join, paragraphs, picture, render_page, table
+from occamrl.answers.maps import cells_of, draw_policy_map
 from occamrl.answers.wording import (
     QUESTIONS,
     count_of,
@@ -189,14 +190,25 @@ def _worth_section(answer: Answer) -> str:
 
 
 def _policy_section(answer: Answer) -> str:
-    """Return the table of a policy, cut where it is large."""
+    """Return a policy as arrows, where it is one of moves on a map, and as a table, cut."""
+    parts = []
+    cells = cells_of(answer.policy)
+    if cells is not None:
+        height = 1 + max(row for row, _ in cells.values())
+        where = cells
+
+        def draw(axes: Axes) -> None:
+            draw_policy_map(answer.policy, where, axes)
+
+        parts.append(picture(draw, "where the policy goes from each cell", 0.6 + 0.45 * height))
+        parts.append(paragraphs("No arrow: the policy never comes there, or nothing is done."))
     rows = answer.policy.rows
     stretches = len(answer.policy.stretches)
     short = []
     for row in rows[:_MOST_STATES]:
         columns = list(row)[: 1 + _MOST_STRETCHES]
         short.append({column: row[column] for column in columns})
-    parts = [table(short)]
+    parts.append(table(short))
     if len(rows) > _MOST_STATES or stretches > _MOST_STRETCHES:
         whole = f"The table has {len(rows):,} rows and {stretches:,} stretches of steps"
         parts.append(paragraphs(f"{whole}; all are in policy.to_csv(...)."))

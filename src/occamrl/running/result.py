@@ -399,7 +399,7 @@ class Result:
         up, down, west, east, north and south. ``step`` counts from 1. There is no arrow in the
         cells H, C and G (hole, cliff and goal) of a map.
         """
-        from occamrl.answers.figures import draw_map
+        from occamrl.answers.maps import draw_map
 
         return draw_map(self, cells, axes, **options)
 
