@@ -136,18 +136,31 @@ def break_even(answer: Answer) -> float | None:
 def where_nothing_fits(answer: Answer) -> list[Sentence]:
     """Go on where no model is exactly right: how wrong, what to do, and up to where that holds."""
     sentences = how_wrong(answer)
-    if answer.valued:
-        sentences += [
-            *what_to_do(answer),
-            *what_it_is_worth_within(answer),
-            *up_to_where(answer),
-        ]
-        if answer.break_even is not None:
-            trusted = points(_down(answer.break_even))
-            advice = advice_misspecified(answer)
-            text = f"use it if you trust your models to within {trusted}; to be exact, {advice}"
-            return [*sentences, Sentence("next", text), *assumed_of_tolerances()]
-    return [*sentences, *what_next(answer), *assumed_of_tolerances()]
+    if not answer.valued:
+        return [*sentences, *what_next(answer), *assumed_of_tolerances()]
+    return [
+        *sentences,
+        *what_to_do(answer),
+        *what_it_is_worth_within(answer),
+        *up_to_where(answer),
+        *what_next_within(answer),
+        *assumed_of_tolerances(),
+    ]
+
+
+def too_far_off(answer: Answer) -> bool:
+    """Return whether models seem to be further off than they may be for the policy to be better."""
+    return answer.break_even is None or answer.off_by.estimate > _down(answer.break_even)
+
+
+def what_next_within(answer: Answer) -> list[Sentence]:
+    """Say what to do next: to use a policy only where models seem to be near enough for it."""
+    if answer.break_even is None or too_far_off(answer):
+        return what_next(answer)
+    trusted = points(_down(answer.break_even))
+    advice = advice_misspecified(answer)
+    text = f"use it if you trust your models to within {trusted}; to be exact, {advice}"
+    return [Sentence("next", text)]
 
 
 def _down(tolerance: float) -> float:
@@ -182,11 +195,16 @@ def how_wrong(answer: Answer) -> list[Sentence]:
 
 
 def what_it_is_worth_within(answer: Answer) -> list[Sentence]:
-    """Say what the policy earns within tolerances at which a model is left, each with its if."""
+    """Say what the policy earns within tolerances at which a model is left, each with its if.
+
+    One of them is no smaller than what the models seem to be off by on average.
+    """
     smallest = answer.surviving
     if smallest is None:
         return []
     tolerances = [tolerance for tolerance in SHOWN if tolerance >= smallest] or [smallest]
+    if answer.off_by.estimate > tolerances[-1]:
+        tolerances += [bound for bound in GRID if bound >= answer.off_by.estimate][:1]
     sentences = []
     for tolerance in tolerances:
         amount = range_at(answer, tolerance)
@@ -197,16 +215,23 @@ def what_it_is_worth_within(answer: Answer) -> list[Sentence]:
 
 
 def up_to_where(answer: Answer) -> list[Sentence]:
-    """Say up to which tolerance the policy surely beats today's."""
+    """Say up to which tolerance the policy surely beats today's, and how far off models seem."""
     if answer.log is None or answer.log.mean_return is None:
         return []
     limit = answer.break_even
+    smallest = answer.surviving
     earned = f"what the log's episodes earned, {money(answer, answer.log.mean_return)}"
+    if smallest is None:
+        return []
     if limit is None:
-        text = f"That it beats {earned}, is not sure at any tolerance at which a model is left."
+        condition = f"if no step is off by more than {points(smallest)}"
+        text = f"That it beats {earned}, is not sure even {condition}."
         return [Sentence("matter", text)]
-    text = f"It beats {earned}, as long as no step is off by more than {points(_down(limit))}."
-    return [Sentence("matter", text)]
+    text = f"It beats {earned}, as long as no step is off by more than {points(_down(limit))}"
+    if too_far_off(answer):
+        about = points(answer.off_by.estimate)
+        text += f"; the data suggest that steps are off by about {about} on average"
+    return [Sentence("matter", f"{text}.")]
 
 
 def assumed_of_tolerances() -> list[Sentence]:
