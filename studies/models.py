@@ -327,7 +327,7 @@ def fit_once(model: orl.Model) -> float:
 
 def count(evidence: ParametricEvidence, state: ParametricState, flow: Flow) -> None:
     """Add the counts of a flow to a state, without weighing them."""
-    rows = evidence.model.row_of(flow.state, flow.action)
+    rows = evidence.model.row_of(flow.step, flow.state, flow.action)
     listed_rows = rows >= 0
     part = flow.take(listed_rows)
     count_outcomes(state, evidence.outcomes, rows[listed_rows], part, part.reward, evidence.known)

@@ -521,14 +521,6 @@ def test_a_probability_that_is_none_names_the_parameter_and_the_corner() -> None
     orl.Model(queue, start=0, actions=[0, 1], horizon=5, parameters=narrow)
 
 
-def test_a_step_as_an_argument_of_a_model_is_refused_with_what_does_the_same() -> None:
-    def office(queue: int, staff: int, *, step: int) -> Iterator[tuple[float, int, float]]:
-        yield 1.0, queue, float(step + staff)
-
-    with pytest.raises(InvalidInput, match="the time in the state"):
-        orl.Model(office, start=0, actions=[0], horizon=5)
-
-
 def test_no_spoiled_log_is_answered_falsely_without_a_word() -> None:
     rows = spoiled_logs.clean_rows(25)
     outcomes = {}

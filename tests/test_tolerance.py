@@ -85,7 +85,7 @@ def small_table(draw: np.random.Generator, states: int = 3, actions: int = 2) ->
     next_state = np.tile(np.arange(states), (states * actions, 1))
     bonus = draw.random((states * actions, states))
     listed = np.ones(bonus.shape, bool)
-    return Table(laws, next_state, bonus, listed, draw.random(states * actions), 1.0)
+    return Table(laws[None], next_state, bonus, listed[None], draw.random(states * actions), 1.0)
 
 
 def returns(table: Table, laws: Floats, policy: np.ndarray, horizon: int) -> Floats:
@@ -116,7 +116,7 @@ def test_least_values_and_gains_hold_for_worlds_within_the_tolerance() -> None:
         gain_high = -least_gains(table, policy, today, tolerance, -1.0)
         for _ in range(40):
             # extreme worlds: all of the mass that may move goes from one outcome to another
-            laws = table.law.copy()
+            laws = table.laws[0].copy()
             for row in laws:
                 source, goal = draw.permutation(3)[:2]
                 moved = min(tolerance, row[source])
@@ -130,11 +130,11 @@ def test_least_values_and_gains_hold_for_worlds_within_the_tolerance() -> None:
             assert (gain <= gain_high + 1e-9).all()
             tightest = min(tightest, float((gain - gain_low).min()))
         np.testing.assert_allclose(
-            least_values(table, policy, 0.0, 1.0)[0], returns(table, table.law, policy, 4)
+            least_values(table, policy, 0.0, 1.0)[0], returns(table, table.laws[0], policy, 4)
         )
         np.testing.assert_allclose(
             least_gains(table, policy, today, 0.0, 1.0),
-            returns(table, table.law, policy, 4) - returns(table, table.law, today, 4),
+            returns(table, table.laws[0], policy, 4) - returns(table, table.laws[0], today, 4),
         )
     assert tightest < 0.05  # the bound is come near to
 

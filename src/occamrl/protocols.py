@@ -207,6 +207,19 @@ class Known:
             return np.ones(self.states, bool)
         return self.initial > 0.0
 
+    def pair_in(self, outcomes: Outcomes, step: Any, state: Any, action: Any) -> Any:
+        """Return the pair of a step, from 0, in outcomes of one layer or of one for each step.
+
+        Outcomes of layers list the pairs s*A + a of the first step, then those of the second.
+        """
+        pairs = self.states * self.actions
+        layers = (outcomes.start.size - 1) // pairs
+        return (step % layers) * pairs + state * self.actions + action
+
+    def origin(self, outcomes: Outcomes) -> Ints:
+        """Return the state in which each outcome happens [O]."""
+        return np.asarray(outcomes.pair % (self.states * self.actions) // self.actions)
+
     def amount(self, values: Any, steps: Any = None) -> Any:
         """Return the value of the last ``steps`` steps, all by default, in the user's unit."""
         count = self.horizon if steps is None else steps
@@ -550,6 +563,7 @@ class OutcomeMisfit(NamedTuple):
     of: int  # how often the action was taken in the state
     predicted: float  # how often the outcome was expected
     nats: float  # what all outcomes of the pair add to the evidence; infinite: it is not listed
+    step: int | None = None  # from 1, at which it is seen; None: at any
 
 
 class ErrorMisfit(NamedTuple):
@@ -714,6 +728,10 @@ class Ladder(Protocol):
     @property
     def nested(self) -> bool:
         """Whether every class contains the one before it."""
+
+    @property
+    def by_step(self) -> bool:
+        """Whether the chances of its models depend on the step of an episode."""
 
     @property
     def box(self) -> Mapping[str, tuple[float, float]]:

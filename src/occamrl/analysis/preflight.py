@@ -519,7 +519,8 @@ class ParametricRates:
         for _ in range(_TURNS):
             _, policy = bellman.solve(evidence.kernels(theta), known.states, known.horizon)
             visited = bellman.visits(kernels, policy, self.start, known.discount)
-            row = evidence.model.row_of(np.arange(known.states), policy)  # [H, S]
+            steps_of_episode = np.arange(known.horizon)[:, None]
+            row = evidence.model.row_of(steps_of_episode, np.arange(known.states), policy)  # [H, S]
             moving = row >= 0
             steps = np.bincount(row[moving], visited[moving], len(evidence.model.pairs))
             count = steps[evidence.row] * law
@@ -614,7 +615,7 @@ def _redrawn(
     states = np.array([s for s, _ in model.pairs])
     actions = np.array([a for _, a in model.pairs])
     for flow in log.flows(evidence.known, model.layout):
-        row = model.row_of(flow.state, flow.action)
+        row = model.row_of(flow.step, flow.state, flow.action)
         visits = np.bincount(row[row >= 0], flow.count[row >= 0], len(model.pairs))
         symbols = []
         counts = []
@@ -626,9 +627,9 @@ def _redrawn(
         symbol = np.concatenate(symbols)
         count = np.concatenate(counts)
         pair = evidence.row[symbol]
-        # no row is a first step: where episodes begin does not matter here
+        # that rows count as first steps does not matter here
         yield Flow(
-            step=np.ones(symbol.size, np.int64),
+            step=model.layer[pair],
             state=states[pair],
             action=actions[pair],
             next_state=outcomes.next_state[symbol],

@@ -401,6 +401,8 @@ class Answer:
         for misfit in self.raw_misfits:
             row = misfit._asdict()
             if isinstance(misfit, OutcomeMisfit):
+                if misfit.step is None:
+                    del row["step"]
                 row = {name.replace("_", " "): value for name, value in row.items()}
             rows.append(row)
         return rows

@@ -72,6 +72,14 @@ _DONE = {
     ),
     "truncated": ("{rows} ended before the horizon", ""),
     "split": ("{rows} were cut from longer episodes at the horizon", ""),
+    "first_step": (
+        "The first rows of {rows} were taken for step 1, on which chances depend",
+        "no row is missing before them, which a column step would show",
+    ),
+    "steps_counted": (
+        "The steps of {rows}, on which chances depend, were counted by rows",
+        "no row is missing, which a column step or time would show",
+    ),
     "chosen_here": (
         "The columns of the state were chosen by these {rows}, and tables made of them fit them "
         "too well",

@@ -484,6 +484,8 @@ def misfit_sentence(misfit: Misfit) -> str:
     """Say where a model misfits."""
     if isinstance(misfit, OutcomeMisfit):
         where = f"in state {spoken(misfit.state)}, action {spoken(misfit.action)}"
+        if misfit.step is not None:
+            where = f"at step {misfit.step} {where}"
         seen = f"was seen {misfit.seen:,} of {misfit.of:,} times"
         predicted = f"{format_number(misfit.predicted)} were predicted"
         return f"It misfits {where}: next state {spoken(misfit.next_state)} {seen}; {predicted}."
@@ -783,8 +785,11 @@ def what_was_assumed(answer: Answer) -> list[Sentence]:
     rewards = ""
     if isinstance(answer.known, Known) and answer.known.rewards_known:
         rewards = ", rewards are those of the models"
+    what = "the state and the action"
+    if answer.ladder.by_step:
+        what = "the step, the state and the action"
     texts.append(
-        f"What comes next depends on the state and the action alone{rewards}, and actions were "
+        f"What comes next depends on {what} alone{rewards}, and actions were "
         "chosen by what the data show, for no hidden reason."
     )
     if isinstance(answer.known, Known) and answer.log is not None and not answer.misspecified:

@@ -76,6 +76,7 @@ class Dynamics:
     kind = "dynamics"
     draws = 0
     nested = False  # in general nobody knows
+    by_step = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.classes_by_name, Mapping) or not self.classes_by_name:

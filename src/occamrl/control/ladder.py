@@ -77,6 +77,7 @@ class SimulatorLadder:
 
     kind = "simulators"
     nested = True
+    by_step = False
     box: Mapping[str, tuple[float, float]] = {}  # of real parameters: there are none
 
     def __init__(

@@ -14,6 +14,7 @@ a little probability for such outcomes.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -21,7 +22,7 @@ from scipy.special import betaln, gammaln, xlogy
 
 from occamrl.arrays import Floats, Ints, distinct_rows
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import SAME_REWARD, Flow, Known, OutcomeMisfit, Outcomes
+from occamrl.protocols import SAME_REWARD, Flow, Known, Misfit, OutcomeMisfit, Outcomes
 
 JEFFREYS = 0.5  # for each outcome, the prior behind Krichevsky and Trofimov's counts
 NOVEL_PAIR, NOVEL_NEXT, NOVEL_COUNT, NOVEL_BONUS = range(4)  # columns of ``novel``
@@ -35,6 +36,20 @@ class CountState(TypedDict):
 
     count: Ints  # [O] of the outcomes that models list
     novel: Floats  # [n, 4] rows of pair, next state, count and bonus of the others
+
+
+class Place(NamedTuple):
+    """Where a row of outcomes is."""
+
+    step: int | None  # from 1; None: it serves all steps
+    state: int
+    action: int
+
+
+def pairs_of(places: Iterable[Place], known: Known) -> list[tuple[Hashable, Hashable]]:
+    """Return the states and actions of some places by name, each pair once."""
+    pairs = [(known.state_name(s), known.action_name(a)) for _, s, a in places]
+    return list(dict.fromkeys(pairs))
 
 
 def begin_counts(outcomes: Outcomes) -> CountState:
@@ -146,13 +161,12 @@ def outcome_misfits(
     state: CountState,
     outcomes: Outcomes,
     probability: Floats,
-    pairs: list[tuple[int, int]] | None,
+    place_of: Callable[[int], Place],
     known: Known,
-) -> list[OutcomeMisfit]:
-    """Return where a law of the outcomes [O] misfits, pair by pair, novel outcomes first.
+) -> list[Misfit]:
+    """Return where a law of the outcomes [O] misfits, row by row, novel outcomes first.
 
-    The nats of a pair are the sum of c_o log(c_o/(N P(o))) over its outcomes. ``pairs`` are the
-    state and action of each, s*A + a without it.
+    The nats of a row are the sum of c_o log(c_o/(N P(o))) over its outcomes.
     """
     count = state["count"]
     visits = np.add.reduceat(count, outcomes.start[:-1])
@@ -168,7 +182,7 @@ def outcome_misfits(
     def misfit(
         pair: int, next_state: int, seen: float, predicted: float, nats: float
     ) -> OutcomeMisfit:
-        s, a = divmod(pair, known.actions) if pairs is None else pairs[pair]
+        step, s, a = place_of(pair)
         return OutcomeMisfit(
             state=known.state_name(s),
             action=known.action_name(a),
@@ -177,9 +191,10 @@ def outcome_misfits(
             of=int(taken[pair]),
             predicted=float(predicted),
             nats=float(nats),
+            step=step,
         )
 
-    misfits = []
+    misfits: list[Misfit] = []
     for row in novel[np.argsort(-novel[:, NOVEL_COUNT])]:
         pair = int(row[NOVEL_PAIR])
         misfits.append(misfit(pair, int(row[NOVEL_NEXT]), row[NOVEL_COUNT], 0.0, math.inf))

@@ -36,12 +36,14 @@ from scipy.special import logsumexp
 from occamrl import bellman
 from occamrl.arrays import Bools, Floats, Ints
 from occamrl.evidence.counts import (
+    Place,
     begin_counts,
     count_outcomes,
     counted_evidence,
     log_frequencies,
     novel_count,
     outcome_misfits,
+    pairs_of,
     symbol_at,
     symbols_of,
 )
@@ -297,7 +299,7 @@ class ListEvidence:
     def misfits(self, state: ListState, m: int) -> list[Misfit]:
         """Return where the best member of class m, from 0, misfits, pair by pair."""
         probability = self.fitted(state, m)
-        return [*outcome_misfits(state, self.outcomes, probability, None, self.known)]
+        return outcome_misfits(state, self.outcomes, probability, self.place, self.known)
 
     def worlds(self, state: ListState) -> FiniteWorlds:
         """Return the members that are not ruled out."""
@@ -355,7 +357,7 @@ class ListEvidence:
         """Return a member as robust backward induction needs it."""
         law = self.members.probability(np.array([member]))[0]
         reward = self.known.base_reward.ravel()
-        return table_of(self.outcomes, law, reward, self.known.discount)
+        return table_of(self.outcomes, law[None], reward, self.known.discount)
 
     def kernels(self, member: int) -> bellman.Kernels:
         """Return a member as dynamic programming needs it."""
@@ -363,8 +365,11 @@ class ListEvidence:
 
     def pair_names(self, rows: Ints) -> list[tuple[Hashable, Hashable]]:
         """Return the states and actions of some rows."""
-        pairs = [divmod(int(row), self.known.actions) for row in rows]
-        return [(self.known.state_name(s), self.known.action_name(a)) for s, a in pairs]
+        return pairs_of([self.place(int(row)) for row in rows], self.known)
+
+    def place(self, row: int) -> Place:
+        """Return where a row is."""
+        return Place(None, *divmod(row, self.known.actions))
 
     # Acting ---------------------------------------------------------------------------------------
 
@@ -456,7 +461,9 @@ class ListEvidence:
         member = int(np.where(self.ladder.level <= m, likelihoods, -np.inf).argmax())
         return np.asarray(self.members.probability(slice(member, member + 1))[0])
 
-    def outcome_of(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
+    def outcome_of(
+        self, step: int, s: int, a: int, next_state: int, reward: float
+    ) -> tuple[int, int]:
         """Return the pair and the outcome of a step; -1 for one that is not listed."""
         pair = s * self.known.actions + a
         bonus = reward - float(self.known.base_reward[s, a])

@@ -59,12 +59,14 @@ from occamrl.evidence.counts import (
     NOVEL_COUNT,
     NOVEL_PAIR,
     CountState,
+    Place,
     begin_counts,
     count_outcomes,
     counted_evidence,
     log_frequencies,
     novel_count,
     outcome_misfits,
+    pairs_of,
     symbol_at,
 )
 from occamrl.evidence.hulls import draw_table
@@ -282,8 +284,8 @@ class ParametricEvidence:
 
     def add(self, state: ParametricState, flow: Flow) -> None:
         """Count a block, test the classes, and make a generation when the data have doubled."""
-        row = self.model.row_of(flow.state, flow.action)
-        moving = row >= 0  # in absorbing states nothing is learned
+        row = self.model.row_of(flow.step, flow.state, flow.action)
+        moving = row >= 0  # nothing is learned at rest, or where no model comes
         moved = flow.take(moving)
         bonus = np.zeros(moved.reward.size)
         if self.known.rewards_known:
@@ -468,7 +470,7 @@ class ParametricEvidence:
     def misfits(self, state: ParametricState, m: int) -> list[Misfit]:
         """Return where the best fit of class m, from 0, misfits, pair by pair."""
         probability = self.fitted(state, m)
-        return [*outcome_misfits(state, self.outcomes, probability, self.model.pairs, self.known)]
+        return outcome_misfits(state, self.outcomes, probability, self.place, self.known)
 
     # As members of a roster -----------------------------------------------------------------------
 
@@ -508,12 +510,16 @@ class ParametricEvidence:
         """Return a point as robust backward induction needs it."""
         mdp = self.model.mdp_at(self.model.probability(self.point(member)))
         reward = mdp.known.base_reward.ravel()
-        return table_of(mdp.outcomes, mdp.probability[0], reward, self.known.discount)
+        return table_of(mdp.outcomes, mdp.probability, reward, self.known.discount)
 
     def pair_names(self, rows: Ints) -> list[tuple[Hashable, Hashable]]:
         """Return the states and actions of some rows."""
-        pairs = [self.model.pairs[int(row)] for row in rows]
-        return [(self.known.state_name(s), self.known.action_name(a)) for s, a in pairs]
+        return pairs_of([self.place(int(row)) for row in rows], self.known)
+
+    def place(self, row: int) -> Place:
+        """Return where a row is."""
+        step = int(self.model.layer[row]) + 1 if self.model.by_step else None
+        return Place(step, *self.model.pairs[row])
 
     # Acting ---------------------------------------------------------------------------------------
 
@@ -657,9 +663,11 @@ class ParametricEvidence:
         likelihood = CountedLikelihood(self.points, data)
         return search(likelihood, points, self.default, free, target)
 
-    def outcome_of(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
-        """Return the pair of the model and the outcome of a step; -1 for what is not listed."""
-        row = int(self.model.row_of(np.array(s), np.array(a)))
+    def outcome_of(
+        self, step: int, s: int, a: int, next_state: int, reward: float
+    ) -> tuple[int, int]:
+        """Return the row of the model and the outcome of a step; -1 for what is not listed."""
+        row = int(self.model.row_of(np.array(step), np.array(s), np.array(a)))
         if row < 0:
             return row, -1
         bonus = reward if self.known.rewards_known else 0.0

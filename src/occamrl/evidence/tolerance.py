@@ -397,23 +397,28 @@ def distance_estimates(evidence: Roster, state: Any, members: Any) -> tuple[Floa
 class Table(NamedTuple):
     """A member as robust backward induction needs it: the outcomes of all pairs s*A + a, padded."""
 
-    law: Floats  # [S*A, K]
+    laws: Floats  # [T, S*A, K] one that serves all steps, or one for each
     next_state: Ints  # [S*A, K]
     bonus: Floats  # [S*A, K]
-    listed: Bools  # [S*A, K]
+    listed: Bools  # [T, S*A, K]
     reward: Floats  # [S*A] minus infinity where an action is not allowed
     discount: float
 
 
-def table_of(outcomes: Outcomes, law: Floats, reward: Floats, discount: float) -> Table:
-    """Return a member with a law of all outcomes [O]."""
+def table_of(outcomes: Outcomes, laws: Floats, reward: Floats, discount: float) -> Table:
+    """Return a member with laws of all outcomes, one or one for each step [T, O]."""
     symbols = padded_symbols(outcomes, np.arange(outcomes.start.size - 1))
     next_state = np.append(outcomes.next_state, 0)[symbols]
+    padded = np.stack([taken(law, symbols) for law in laws])
+    listed = np.broadcast_to(symbols >= 0, padded.shape)
+    if len(laws) > 1:
+        # what happens at some steps only is not listed at the others
+        listed = listed & (padded > 0.0)
     return Table(
-        taken(law, symbols),
+        padded,
         next_state,
         taken(outcomes.bonus, symbols),
-        symbols >= 0,
+        listed,
         reward,
         discount,
     )
@@ -444,18 +449,24 @@ def least_values(table: Table, policy: Ints | Floats, tolerance: float, sign: fl
     horizon, states = policy.shape[:2]
     values = np.zeros((horizon + 1, states))
     for h in reversed(range(horizon)):
-        q = least_lookahead(table, values[h + 1], tolerance, sign)
+        q = least_lookahead(table, h, values[h + 1], tolerance, sign)
         values[h] = _averaged(q, policy[h])
     return values
 
 
-def least_lookahead(table: Table, values: Floats, tolerance: float, sign: float) -> Floats:
-    """Return the least Q [S, A] for the values [S] of the next step."""
+def least_lookahead(table: Table, h: int, values: Floats, tolerance: float, sign: float) -> Floats:
+    """Return the least Q [S, A] of a step, from 0, for the values [S] of the next one."""
     target = sign * table.bonus + table.discount * values[table.next_state]
-    mean = least_mean(table.law, target, table.listed, tolerance)
+    mean = _mean_at(table, h, target, tolerance)
     allowed = np.isfinite(table.reward)
     q = np.where(allowed, sign * np.where(allowed, table.reward, 0.0) + mean, -np.inf)
     return q.reshape(values.size, -1)
+
+
+def _mean_at(table: Table, h: int, target: Floats, tolerance: float) -> Floats:
+    """Return the least mean [S*A] of targets [S*A, K] at a step, from 0."""
+    layer = h % len(table.laws)
+    return least_mean(table.laws[layer], target, table.listed[layer], tolerance)
 
 
 def _averaged(q: Floats, policy: Ints | Floats) -> Floats:
@@ -471,7 +482,7 @@ def robust_policy(table: Table, states: int, horizon: int, tolerance: float) -> 
     values = np.zeros(states)
     policy = np.zeros((horizon, states), np.int64)
     for h in reversed(range(horizon)):
-        q = least_lookahead(table, values, tolerance, 1.0)
+        q = least_lookahead(table, h, values, tolerance, 1.0)
         policy[h] = q.argmax(axis=1)
         values = q.max(axis=1)
     return policy
@@ -481,8 +492,8 @@ def largest_worths(table: Table, states: int, horizon: int, tolerance: float) ->
     """Return the most that any policy earns within a tolerance, by first state [S]."""
     allowed = np.isfinite(table.reward).reshape(states, -1)
     negated = np.zeros(states)
-    for _ in range(horizon):
-        q = least_lookahead(table, negated, tolerance, -1.0)
+    for h in reversed(range(horizon)):
+        q = least_lookahead(table, h, negated, tolerance, -1.0)
         negated = np.where(allowed, q, np.inf).min(axis=1)
     return -negated
 
@@ -502,10 +513,10 @@ def least_gains(
     every = np.arange(states)
     gains = np.zeros(states)
     for h in reversed(range(horizon)):
-        own = least_lookahead(table, ours[h + 1], tolerance, sign)[every, policy[h]]
-        other = least_lookahead(table, theirs[h + 1], tolerance, -sign)
+        own = least_lookahead(table, h, ours[h + 1], tolerance, sign)[every, policy[h]]
+        other = least_lookahead(table, h, theirs[h + 1], tolerance, -sign)
         target = table.discount * gains[table.next_state]
-        mean = least_mean(table.law, target, table.listed, tolerance).reshape(states, -1)
+        mean = _mean_at(table, h, target, tolerance).reshape(states, -1)
         # apart: what each gets from here on; together: what parting later brings
         parted = own[:, None] + other
         parted[every, policy[h]] = mean[every, policy[h]]

@@ -418,9 +418,11 @@ class TolerantEvidence:
         """Return the probabilities [O] under the member of class m that fits some counts best."""
         return self.exact.refitted(count, m)
 
-    def outcome_of(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
+    def outcome_of(
+        self, step: int, s: int, a: int, next_state: int, reward: float
+    ) -> tuple[int, int]:
         """Return pair and outcome of a step; -1 for what is not listed, or where nothing moves."""
-        return self.exact.outcome_of(s, a, next_state, reward)
+        return self.exact.outcome_of(step, s, a, next_state, reward)
 
 
 def tolerant_evidence(

@@ -86,7 +86,9 @@ class CountedEvidence(FiniteEvidence, Protocol):
     def refitted(self, count: Floats, m: int) -> Floats:
         """Return the probabilities [O] under the member of class m that fits some counts best."""
 
-    def outcome_of(self, s: int, a: int, next_state: int, reward: float) -> tuple[int, int]:
+    def outcome_of(
+        self, step: int, s: int, a: int, next_state: int, reward: float
+    ) -> tuple[int, int]:
         """Return pair and outcome of a step; -1 for what is not listed, or where nothing moves."""
 
 

@@ -17,7 +17,7 @@ from occamrl.arrays import Bools, Floats, Ints
 from occamrl.errors import ParameterError, require_number
 from occamrl.logs.table import Array, LogError
 
-_LATE = 0.25  # of a step, by which a row may come too late or too early
+LATE = 0.25  # of a step, by which a row may come too late or too early
 _NANOSECONDS = {
     "ms": 10**6,
     "s": 10**9,
@@ -35,6 +35,13 @@ class Period(NamedTuple):
 
     length: float  # in the unit of the times: nanoseconds of dates
     months: bool = False  # whether it is counted in months of the calendar
+
+
+class Clocked(NamedTuple):
+    """What a clock says of rows."""
+
+    step: Ints  # of each row, from the first one of its episode
+    start: Floats  # of each episode, in steps from an arbitrary time
 
 
 def period_of(every: str | float) -> Period:
@@ -61,7 +68,7 @@ def period_of(every: str | float) -> Period:
 
 def step_numbers(
     field: str, time: Array, episode: Ints, row: Ints, every: str | float | None, *, strict: bool
-) -> Ints | None:
+) -> Clocked | None:
     """Return the number of the step of each row in its episode, from 0; None without a clock.
 
     Rows are sorted by episode and time; ``row`` are their numbers in the table. Where rows follow
@@ -73,21 +80,23 @@ def step_numbers(
     passed = np.diff(times, prepend=times[0])
     within = ~begins
     if not within.any():
-        return np.zeros(row.size, np.int64)
+        length = 1.0 if period is None else period.length
+        return Clocked(np.zeros(row.size, np.int64), times / length)
     if period is None:
         if _counts_rows(times, begins):
             return None
         period = Period(float(np.median(passed[within])))
     ratio = passed / period.length
     steps = np.rint(ratio)
-    off = within & ((np.abs(ratio - steps) > _LATE) | (steps < 1))
+    off = within & ((np.abs(ratio - steps) > LATE) | (steps < 1))
     if off.any():
         if not strict:
             return None
         _refuse(field, time, off, row, every, period)
     count = np.cumsum(np.where(begins, 0, steps)).astype(np.int64)
     first = np.flatnonzero(begins)
-    return np.asarray(count - np.repeat(count[first], np.diff(np.append(first, row.size))))
+    step = count - np.repeat(count[first], np.diff(np.append(first, row.size)))
+    return Clocked(np.asarray(step), times[first] / period.length)
 
 
 def _numbers(field: str, time: Array, every: str | float | None, period: Period | None) -> Floats:

@@ -22,7 +22,7 @@ import numpy as np
 
 from occamrl.addresses import stream
 from occamrl.answers.wording import count_of
-from occamrl.arrays import Bools, Ints
+from occamrl.arrays import Bools, Floats, Ints
 from occamrl.errors import (
     ParameterError,
     UnknownName,
@@ -31,7 +31,7 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.logs import table as cells
-from occamrl.logs.clock import step_numbers
+from occamrl.logs.clock import LATE, step_numbers
 from occamrl.logs.repairs import Matching, Repairs, Steps
 from occamrl.logs.table import (
     END,
@@ -87,6 +87,8 @@ _NOTED: dict[str, tuple[str, Literal["kept", "conditional", "void"]]] = {
     "ended": ("episode", "kept"),
     "truncated": ("episode", "kept"),
     "split": ("piece", "kept"),
+    "first_step": ("episode", "conditional"),
+    "steps_counted": ("episode", "conditional"),
     "chosen_here": ("step", "void"),
 }
 # What models say of a log, and other models otherwise.
@@ -100,6 +102,8 @@ _OF_MODELS = (
     "rewards_models",
     "truncated",
     "split",
+    "first_step",
+    "steps_counted",
 )
 
 Rows: TypeAlias = dict[str, Array]  # by role; "row" is the number of each row in the table
@@ -150,6 +154,7 @@ class Log:
             (self._order_by,) = roles["time"]
         self._first_step: int | None = None  # 0 or 1, as the log counts
         self.clocked = "step" in roles  # whether it shows where rows are missing
+        self._starts: Floats = np.zeros(0)  # of episodes, in steps, if a clock tells it
         self._sorted: Rows | None = None
         if self._order_by is not None:
             self._sorted = self._sort()
@@ -281,12 +286,13 @@ class Log:
         if self._order_by is not None and "step" not in self.roles:
             field = str(self._order_by)
             every = self.choices.every
-            numbers = step_numbers(
+            clocked = step_numbers(
                 field, key, rows["episode"], rows["row"], every, strict=self._strict
             )
-            if numbers is not None:
+            if clocked is not None:
                 self.clocked = True
-                rows["step"] = numbers
+                rows["step"] = clocked.step
+                self._starts = clocked.start
         return rows
 
     def _refuse_same(self, rows: Rows, key: Array) -> None:
@@ -453,6 +459,31 @@ class Log:
             return due, np.zeros(number.size, bool)
         repairs.add("gaps_cut", gap, example)
         return step, gap
+
+    def require_one_beat(self, horizon: int) -> None:
+        """Refuse a clock by which the first rows of episodes are not all at the same step.
+
+        So it is where most episodes begin at one time and some later, and where pieces of a horizon
+        are cut from episodes that begin at different times of it.
+        """
+        if self._starts.size < 2:
+            return
+        apart = np.abs(self._starts - np.sort(self._starts)[self._starts.size // 2])
+        most = 2 * np.count_nonzero(apart <= LATE) >= apart.size
+        if self.choices.split and self.longest > horizon:
+            later = np.mod(apart, horizon)
+            apart = np.minimum(later, horizon - later)
+        elif not most:
+            return
+        if apart.max() <= LATE:
+            return
+        steps = round(float(apart.max()))
+        expected = (
+            "episodes that begin at the same step, as the chances of the models depend on it; or a "
+            "column that counts steps from 0 or 1, columns={'step': ...}"
+        )
+        got = f"episodes that begin {count_of(steps, 'step')} apart"
+        raise LogError(str(self._order_by), got=got, expected=expected)
 
     def _counted_from(self, step: Ints) -> int:
         """Return whether a column counts steps from 0 or from 1, as its first rows show."""

@@ -140,13 +140,14 @@ class Matching:
         self.tolerance = SAME_REWARD
         if log.choices.tolerance is not None:
             self.tolerance = log.choices.tolerance / self.rewards.scale
-        origin = self.outcomes.pair // known.actions
+        self.layers = (self.outcomes.start.size - 1) // pairs  # more than one: chances by step
+        origin = known.origin(self.outcomes)
         self.can_be_left = np.zeros(known.states, bool)  # [S]
         self.can_be_left[origin[self.outcomes.next_state != origin]] = True
 
     def match(self, block: Steps) -> Steps:
         """Return a block in states, actions and rewards of the models."""
-        return self._rewarded(self._cut(self._looked_up(block)))
+        return self._rewarded(self._placed(self._cut(self._looked_up(block))))
 
     def _looked_up(self, block: Steps) -> Steps:
         """Look labels up; those that the models do not have are refused, or their rows dropped."""
@@ -235,6 +236,54 @@ class Matching:
         self.log.repairs.add("truncated", short, shortest, pieces)
         return block._replace(episode=np.cumsum(new) - 1, step=step)
 
+    def _placed(self, block: Steps) -> Steps:
+        """Refuse states at steps at which no model reaches them, or drop such rows.
+
+        What follows a step that all models call impossible is left out: that says enough.
+        """
+        if self.layers == 1:
+            return block
+        self._require_clock(block)
+        pair = self.known.pair_in(self.outcomes, block.step, block.state, block.action)
+        unreached = np.diff(self.outcomes.start)[pair] == 0
+        begins = np.append(True, (np.diff(block.episode) != 0) | (np.diff(block.step) != 1))
+        if self.log.choices.unlisted == "error" and (unreached & begins).any():
+            i = int(np.argmax(unreached & begins))
+            names = np.array([repr(self.known.state_name(int(s))) for s in block.state], object)
+            expected = self._expected_at(int(block.step[i]))
+            refuse(self.log.field("state"), unreached & begins, names, expected, block.row)
+        return self._drop("unlisted", block, unreached)
+
+    def _expected_at(self, step: int) -> str:
+        """Return the states that the models reach at a step, from 0, and what to do."""
+        known = self.known
+        sizes = np.diff(self.outcomes.start).reshape(-1, known.states, known.actions)
+        reached = np.flatnonzero(sizes[step % self.layers].any(axis=1) & ~known.absorbing)
+        names = [known.state_name(int(s)) for s in reached]
+        advice = "let your model reach it then (start= says where episodes begin, continuing=True "
+        advice += "that each begins where the last one ended)"
+        shown = f"{names!r:.200}"
+        return (
+            f"a state that your models reach at step {step + 1}: one of {shown}; {advice}, "
+            'or leave such rows out with unlisted="drop"'
+        )
+
+    def _require_clock(self, block: Steps) -> None:
+        """Take note of how steps were counted; refuse rows of which that cannot be told."""
+        log = self.log
+        if log.report.get("gaps_joined"):
+            expected = (
+                'gaps="cut", which keeps the step of every row: the chances of the models depend '
+                "on the step, and steps that count rows would be wrong after a gap"
+            )
+            raise LogError("gaps", got='"join"', expected=expected)
+        log.require_one_beat(self.known.horizon)
+        if "step" in log.roles:
+            return
+        kind = "first_step" if log.clocked else "steps_counted"
+        new = np.diff(block.episode, prepend=-1) != 0
+        log.repairs.add(kind, new, block.named, int(new.sum()), examples=0)
+
     def _rewarded(self, block: Steps) -> Steps:
         """Move ends into the last state, where the models end, and take the models' rewards."""
         known = self.known
@@ -245,8 +294,8 @@ class Matching:
             refuse(self.log.field("terminated"), ends, block.terminated, expected, block.row)
         block = block._replace(next_state=np.where(ends, known.states - 1, block.next_state))
 
-        pair = block.state * known.actions + block.action
-        base = known.base_reward.ravel()[pair]
+        pair = known.pair_in(self.outcomes, block.step, block.state, block.action)
+        base = known.base_reward[block.state, block.action]
         paid = self.rewards.to_unit(block.reward)
         nearest = self._index_of(pair, block.next_state, np.nan_to_num(paid - base))
         lowest = self._index_of(pair, block.next_state, np.full(pair.size, -_BEYOND))

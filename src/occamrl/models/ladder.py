@@ -226,6 +226,7 @@ class Ladder:
     """
 
     nested = True
+    by_step = False
     classes: int  # M
     names: tuple[str, ...]
     finite: bool  # whether the classes are lists of kernels

@@ -15,6 +15,12 @@ nested as these sets are.
 the box and at some points inside it. It is made once, so that an outcome has one number for all
 parameters. What a model does beyond its listing, and whatever else is seen, leads to one more
 state, ``ELSEWHERE``, in which an episode rests.
+
+**Rows.** A row is a law of outcomes. A model whose function does not look at the step has one for
+each pair (s, a): one *layer*. A function with an argument ``step`` has a layer for each of the H
+steps, with the states that can be reached by then: what a model with the step in its state would
+list as ((step, s), a) is the row (step, s, a) here. Episodes that continue each other begin again
+at step 1, in the state in which the last one ended.
 """
 
 from __future__ import annotations
@@ -24,13 +30,14 @@ import inspect
 import itertools
 import math
 import numbers
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl.arrays import Bools
+from occamrl.arrays import Bools, distinct_rows
 from occamrl.errors import (
     InvalidInput,
     ParameterError,
@@ -53,9 +60,10 @@ _INSIDE = 6  # points inside the box that are looked at, beside its corners
 _MOST_CORNERS = 16
 _ROUNDING = 1e-12  # probabilities that are negative by less are 0
 _SAME = 1e-7  # probabilities that differ by less are equal
-_TRIAL = 500  # pairs after which only points are looked at that have added an outcome
-_SAMPLED = 10  # of the pairs after these, every so many-th is looked at under other parameters too
-_COMPARED = 100  # pairs whose probabilities are compared if an array gives them
+_TRIAL = 500  # rows after which only points are looked at that have added an outcome
+_TRIAL_OF_LAYER = 20  # the least of these for each step
+_SAMPLED = 10  # of the rows after these, every so many-th is looked at under other parameters too
+_COMPARED = 100  # rows whose probabilities are compared if an array gives them
 _BISECTIONS = 30  # until the end of a law is found
 _ENTRY = "(probability, next state, reward, ended)"
 _ANY_NUMBER = (-math.inf, math.inf)
@@ -104,7 +112,8 @@ class Model:
     outcomes : callable
         ``outcomes(state, action, **parameters)`` yields (probability, next state, reward) or, with
         whether the episode is over, (probability, next state, reward, ended). Rewards are in your
-        unit and do not depend on parameters.
+        unit and do not depend on parameters. If it has an argument ``step``, it is called with the
+        step of the episode, 1 to ``horizon``: chances that depend on the time of day.
     start : state or dict
         The first state, or a law {state: probability}.
     actions : sequence or callable
@@ -125,7 +134,8 @@ class Model:
     probabilities : callable, optional
         ``probabilities(pairs, **parameters)``: the probabilities that ``outcomes`` yields for a
         list of (state, action), one after the other in one array. It saves a call for each pair in
-        large models.
+        large models. If ``outcomes`` has an argument ``step``, so has this: the step of each pair,
+        an array.
     most_states : int
         More states than these are refused.
     """
@@ -154,8 +164,10 @@ class Model:
         require_kind("unit", unit, str)
         self.unit_name = unit
         self._most_states = require_integer("most_states", most_states, 1)
+        self.by_step = False  # whether chances depend on the step
         self.box, self.defaults = self._read_parameters({} if parameters is None else parameters)
         # In this order: each step reads what the ones before it have found.
+        self.layers = self.horizon if self.by_step else 1
         law = _law_of(start)
         self._explore(law)
         self._arrange()
@@ -166,7 +178,10 @@ class Model:
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", "outcomes")
-        sizes = f"{len(self.pairs):,} pairs of a state and an action, {self.reward.size:,} outcomes"
+        kind = "pairs of a state and an action"
+        if self.by_step:
+            kind = "triples of a step, a state and an action"
+        sizes = f"{len(self.pairs):,} {kind}, {self.reward.size:,} outcomes"
         return f"Model({name}, {sizes}, horizon={self.horizon})"
 
     # What the user hands in -----------------------------------------------------------------------
@@ -194,6 +209,8 @@ class Model:
         for argument in arguments[2:]:
             if argument.kind not in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):
                 named[argument.name] = argument.default
+        if "step" in named and "step" not in bounds:
+            self._read_step(named.pop("step"))
         box = {}
         for name, ends in bounds.items():
             if name not in named:
@@ -202,13 +219,6 @@ class Model:
         defaults = {}
         for name, default in named.items():
             if default is inspect.Parameter.empty:
-                if name == "step" and name not in box:
-                    raise ParameterError(
-                        "outcomes",
-                        got="an argument step",
-                        expected="the time in the state, such as (queue, hour), whose next state "
-                        "has the next hour: probabilities are the same at every step",
-                    )
                 if name not in box:
                     raise ParameterError(
                         f"parameters[{name!r}]", got="nothing", expected="(low, high), or a default"
@@ -225,6 +235,30 @@ class Model:
                         "which smaller classes use",
                     )
         return box, defaults
+
+    def _read_step(self, default: object) -> None:
+        """Take note that the function wants the step; refuse what may be meant as a constant."""
+        if default is not inspect.Parameter.empty:
+            raise ParameterError(
+                "outcomes",
+                got=f"an argument step={default!r:.40}",
+                expected="step without a default, which is the step of the episode, from 1; "
+                "another name for a constant",
+            )
+        self.by_step = True
+        if self.vectorised is None:
+            return
+        arguments = inspect.signature(self.vectorised).parameters.values()
+        if not any(one.name == "step" or one.kind == one.VAR_KEYWORD for one in arguments):
+            raise ParameterError(
+                "probabilities",
+                got="no argument step",
+                expected="step=, an array with the step of each pair, as outcomes(...) has one",
+            )
+
+    def _at_step(self, point: Point, layer: int) -> Point:
+        """Return what the function is called with in a layer: parameters, and maybe the step."""
+        return {**point, "step": layer + 1} if self.by_step else point
 
     def point(self, **values: float) -> dict[str, float]:
         """Return a value for every parameter: as given, or the default."""
@@ -331,38 +365,59 @@ class Model:
         self.absorbing: list[bool] = []  # whether nothing more happens there
         self._number: dict[Hashable, int] = {}
         self.actions: list[Any] = [] if callable(self._actions) else self._allowed_in(None)
-        self.pairs: list[tuple[int, int]] = []  # (state, action) that are allowed
-        self._indices: list[dict[Hashable, int]] = []  # of each pair: outcomes of what is yielded
-        self._listed: list[tuple[int, int, float]] = []  # outcomes: pair, next state, reward
+        self.pairs: list[tuple[int, int]] = []  # (state, action) of each row
+        self._layer_of: list[int] = []  # of each row
+        self._tried = Counter[int]()  # rows of each layer
+        self._indices: list[dict[Hashable, int]] = []  # of each row: outcomes of what is yielded
+        self._listed: list[tuple[int, int, float]] = []  # outcomes: row, next state, reward
         points = self._points()
         useful: set[int] = set()  # points that have added an outcome
+        places: dict[tuple[int, int], None] = {}  # (layer, state), in the order of discovery
         for state in law:
-            self._number_of(state, False)
-        for s, state in enumerate(self.states):  # which grow meanwhile
-            if self.absorbing[s]:
-                continue
+            places[0, self._number_of(state, False)] = None
+        waiting = list(places)
+        for layer, s in waiting:  # which grow meanwhile
+            state = self.states[s]
+            following = self._layer_after(layer)
             for action in self._allowed_in(state):
                 if action not in self.actions:
                     self.actions.append(action)
-                self._list_pair(state, action, points, useful)
+                reached = self._list_row(layer, state, action, points, useful)
                 self.pairs.append((s, self.actions.index(action)))
+                self._layer_of.append(layer)
+                for next_state in reached:
+                    place = (following, next_state)
+                    if following < 0 or self.absorbing[next_state] or place in places:
+                        continue
+                    places[place] = None
+                    waiting.append(place)
 
-    def _list_pair(
-        self, state: Hashable, action: Hashable, points: list[Point], useful: set[int]
-    ) -> None:
-        """List the outcomes that a pair has at some points of the box."""
-        pair = len(self.pairs)
+    def _layer_after(self, layer: int) -> int:
+        """Return the layer of the next step; -1 where the episode is over for good."""
+        if layer + 1 < self.layers:
+            return layer + 1
+        return 0 if self.layers == 1 or self.continuing else -1
+
+    def _list_row(
+        self, layer: int, state: Hashable, action: Hashable, points: list[Point], useful: set[int]
+    ) -> list[int]:
+        """List the outcomes that a row has at some points of the box; return its next states."""
+        number = len(self.pairs)
+        # some rows of each layer are looked at everywhere: it may have outcomes of its own
+        tried = self._tried[layer]
+        self._tried[layer] += 1
+        trial = max(_TRIAL // self.layers, _TRIAL_OF_LAYER)
         outcomes: dict[tuple[int, float], int] = {}  # by next state and reward
         indices: dict[Hashable, int] = {}
         rewards: list[dict[int, set[float]]] = []  # at each point, by next state
         for i, point in enumerate(points):
-            # Later pairs are seldom looked at where the first ones had nothing new, but now and
+            # Later rows are seldom looked at where the first ones had nothing new, but now and
             # then at one other point, to see whether rewards are the same there.
-            compared = i == 1 and pair % _SAMPLED == 0
-            if pair >= _TRIAL and i > 0 and i not in useful and not compared:
+            compared = i == 1 and number % _SAMPLED == 0
+            if tried >= trial and i > 0 and i not in useful and not compared:
                 continue
             rewards.append({})
-            for row in self.rows(state, action, point):
+            for row in self.rows(state, action, self._at_step(point, layer)):
                 # What is impossible here may lead to states that no parameters reach.
                 if row[0] <= 0.0:
                     continue
@@ -371,11 +426,12 @@ class Model:
                 rewards[-1].setdefault(next_state, set()).add(reward)
                 if (next_state, reward) not in outcomes:
                     outcomes[next_state, reward] = len(self._listed)
-                    self._listed.append((pair, next_state, reward))
+                    self._listed.append((number, next_state, reward))
                     useful.add(i)
                 indices[row[1:]] = outcomes[next_state, reward]
         _require_fixed_rewards(state, action, rewards)
         self._indices.append(indices)
+        return [next_state for next_state, _ in outcomes]
 
     def _number_of(self, state: Hashable, absorbing: bool) -> int:
         """Return the number of a state, a new one if it has none."""
@@ -409,13 +465,16 @@ class Model:
         self.states.append(ELSEWHERE)
         self.absorbing.append(True)
         actions = len(self.actions)
-        number = np.array([s * actions + a for s, a in self.pairs], dtype=np.int64)
+        self._cells = len(self.states) * actions  # S*A
+        layer = np.array(self._layer_of, dtype=np.int64)
+        number = layer * self._cells
+        number += np.array([s * actions + a for s, a in self.pairs], dtype=np.int64)
         by_number = np.argsort(number)
-        rank = np.argsort(by_number)  # of each pair as it was discovered
-        pair, next_state, reward = (np.array(column) for column in zip(*self._listed, strict=True))
-        order = np.lexsort((reward, next_state, rank[pair]))
+        rank = np.argsort(by_number)  # of each row as it was discovered
+        row, next_state, reward = (np.array(column) for column in zip(*self._listed, strict=True))
+        order = np.lexsort((reward, next_state, rank[row]))
         position = np.argsort(order)  # of each outcome as it was discovered
-        self.row = rank[pair][order]
+        self.row = rank[row][order]
         self.next_state = next_state[order]
         self.reward = reward[order]
         discovered = [self._indices[i] for i in by_number]
@@ -423,9 +482,10 @@ class Model:
         for indices in discovered:
             self._indices.append({key: int(position[o]) for key, o in indices.items()})
         self.pairs = [self.pairs[i] for i in by_number]
-        self._pair_number = number[by_number]  # s*A + a of each pair
-        self._row_of = np.full(len(self.states) * actions, -1)  # and back
-        self._row_of[self._pair_number] = np.arange(number.size)
+        self.layer = layer[by_number]  # of each row, from 0: its step
+        self._number_of_row = number[by_number]  # (layer*S + s)*A + a
+        self._row_of = np.full(self.layers * self._cells, -1)  # and back
+        self._row_of[self._number_of_row] = np.arange(number.size)
 
     def _unit_of(self, reward_range: Sequence[float] | None) -> RewardMap:
         """Return the range of all rewards, or the one that the user states."""
@@ -476,10 +536,27 @@ class Model:
 
     @cached_property
     def layout(self) -> Outcomes:
-        """The outcomes of all pairs s*A + a, as a problem lists them, allowed or not."""
+        """The outcomes of all pairs s*A + a, as a problem lists them, allowed or not.
+
+        Of a model by steps those of every layer in turn, :meth:`Known.pair_in`; a pair that cannot
+        be reached at a step has none there.
+        """
         equal = 1.0 / np.bincount(self.row)[self.row]
         mdp = self.mdp_at(equal)
-        return mdp.known.transition_rewards or mdp.outcomes
+        every = mdp.known.transition_rewards or mdp.outcomes
+        if not self.by_step:
+            return every
+        absorbing = np.flatnonzero(self.absorbing)
+        actions = len(self.actions)
+        rest = (absorbing[:, None] * actions + np.arange(actions)).ravel()
+        at_rest = (np.arange(self.layers)[:, None] * self._cells + rest).ravel()
+        pair = np.concatenate([self._number_of_row[self.row], at_rest])
+        next_state = np.concatenate([self.next_state, np.tile(rest // actions, self.layers)])
+        earned = np.concatenate([self.reward, np.zeros(at_rest.size)])
+        bonus = self.unit.to_unit(earned) - mdp.base_reward[pair % self._cells]
+        order = np.lexsort((bonus, next_state, pair))
+        start = np.searchsorted(pair[order], np.arange(self.layers * self._cells + 1))
+        return Outcomes(start, next_state[order], bonus[order])
 
     def _require_same_law(self) -> None:
         """Refuse ``probabilities`` that are not those of ``outcomes``, at some pairs and points."""
@@ -494,23 +571,29 @@ class Model:
             wrong = first_true(inside & ~(np.abs(one - two) <= _SAME))
             if wrong is None:
                 continue
-            s, a = self.pairs[self.row[wrong]]
             values = ", ".join(f"{name}={value:g}" for name, value in point.items())
             outcome = f"next state {self.states[self.next_state[wrong]]!r}, {values}"
             raise ProbabilityError(
                 "probabilities",
-                got=f"{one[wrong]:g} at state {self.states[s]!r}, action {self.actions[a]!r}",
+                got=f"{one[wrong]:g} {self._place_of(int(self.row[wrong]))}",
                 expected=f"{two[wrong]:g}, as outcomes(...) has it for {outcome}",
             )
 
-    def row_of(self, state: Ints, action: Ints) -> Ints:
-        """Return the numbers of some pairs of a state and an action; -1 at rest."""
-        return np.asarray(self._row_of[state * len(self.actions) + action])
+    def _place_of(self, row: int) -> str:
+        """Return where a row is, in words."""
+        s, a = self.pairs[row]
+        where = f"at state {self.states[s]!r}, action {self.actions[a]!r}"
+        return f"{where}, step {self.layer[row] + 1}" if self.by_step else where
+
+    def row_of(self, step: Ints, state: Ints, action: Ints) -> Ints:
+        """Return the rows of some steps, from 0; -1 at rest, and where no model comes."""
+        number = step % self.layers * self._cells + state * len(self.actions) + action
+        return np.asarray(self._row_of[number])
 
     # Members --------------------------------------------------------------------------------------
 
     def probability(self, point: Point, rows: Sequence[int] | None = None) -> Floats:
-        """Return the probability of every outcome [O] at a point, of some pairs only or of all."""
+        """Return the probability of every outcome [O] at a point, of some rows only or of all."""
         return np.clip(self._as_given(point, rows), 0.0, 1.0)  # 1 - 0.9 - 0.1
 
     def _as_given(self, point: Point, rows: Sequence[int] | None = None) -> Floats:
@@ -522,12 +605,13 @@ class Model:
         return self._at_once(point, rows)
 
     def _one_by_one(self, point: Point, rows: Sequence[int]) -> Floats:
-        """Return the probabilities from a call for each pair."""
+        """Return the probabilities from a call for each row."""
         probability = np.zeros(self.reward.size)
         for row in rows:
             s, a = self.pairs[row]
             indices = self._indices[row]
-            for outcome in self.function(self.states[s], self.actions[a], **point):
+            arguments = self._at_step(point, int(self.layer[row]))
+            for outcome in self.function(self.states[s], self.actions[a], **arguments):
                 index = indices.get(tuple(outcome[1:]), -1)
                 if index >= 0:
                     probability[index] += outcome[0]
@@ -543,7 +627,10 @@ class Model:
             s, a = self.pairs[row]
             pairs.append((self.states[s], self.actions[a]))
         index = np.concatenate([self._sequences[row] for row in rows])
-        shares = np.asarray(self.vectorised(pairs, **point), dtype=np.float64)
+        arguments: dict[str, Any] = {**point}
+        if self.by_step:
+            arguments["step"] = self.layer[list(rows)] + 1
+        shares = np.asarray(self.vectorised(pairs, **arguments), dtype=np.float64)
         if shares.shape != index.shape:
             raise ProbabilityError(
                 "probabilities",
@@ -555,11 +642,12 @@ class Model:
 
     @cached_property
     def _sequences(self) -> list[Ints]:
-        """The outcomes of each pair in the order in which the function yields them."""
+        """The outcomes of each row in the order in which the function yields them."""
         point = self._points()[0]
         sequences = []
-        for (s, a), indices in zip(self.pairs, self._indices, strict=True):
-            rows = self.rows(self.states[s], self.actions[a], point)
+        for (s, a), layer, indices in zip(self.pairs, self.layer, self._indices, strict=True):
+            arguments = self._at_step(point, int(layer))
+            rows = self.rows(self.states[s], self.actions[a], arguments)
             sequences.append(np.array([indices.get(row[1:], -1) for row in rows]))
         return sequences
 
@@ -572,11 +660,11 @@ class Model:
         wrong = first_true(~fine)
         if wrong is not None:
             s, a = self.pairs[wrong]
-            self.rows(self.states[s], self.actions[a], point)  # says what is wrong, mostly
-            where = f"at state {self.states[s]!r}, action {self.actions[a]!r}"
+            arguments = self._at_step(point, int(self.layer[wrong]))
+            self.rows(self.states[s], self.actions[a], arguments)  # says what is wrong, mostly
             raise ProbabilityError(
                 "probabilities",
-                got=f"a sum of {total[wrong]:.12g} {where}",
+                got=f"a sum of {total[wrong]:.12g} {self._place_of(wrong)}",
                 expected="what outcomes(...) yields",
             )
         return np.clip(probability, 0.0, 1.0)
@@ -598,19 +686,28 @@ class Model:
             reward = self.reward
         actions = len(self.actions)
         # Parameters between the points that were looked at may reach what is not listed.
-        missing = 1.0 - np.bincount(row, probability, self._pair_number.size)
+        missing = 1.0 - np.bincount(row, probability, self._number_of_row.size)
         lost = np.flatnonzero(missing > TOLERANCE)
-        absorbing = np.flatnonzero(self.absorbing)
-        stay = (absorbing[:, None] * actions + np.arange(actions)).ravel()
+        # states that no row leaves: at rest, or only reached at the end of an episode
+        left = np.zeros(len(self.states), bool)
+        left[[s for s, _ in self.pairs]] = True
+        stay = (np.flatnonzero(~left)[:, None] * actions + np.arange(actions)).ravel()
         nothing = min(max(0.0, self.unit.low), self.unit.high)
-        leads = np.full(lost.size, self.elsewhere)
+        entries = RowOutcomes(
+            number=np.concatenate([self._number_of_row[row], self._number_of_row[lost]]),
+            next_state=np.concatenate([next_state, np.full(lost.size, self.elsewhere)]),
+            probability=np.concatenate([probability, missing[lost]]),
+            reward=np.concatenate([reward, np.full(lost.size, nothing)]),
+        )
+        united = self._united(entries)
+        sure = np.ones((self.layers, stay.size))
         listing = Listing(
             states=len(self.states),
             actions=actions,
-            pair=np.concatenate([self._pair_number[row], self._pair_number[lost], stay]),
-            next_state=np.concatenate([next_state, leads, stay // actions]),
-            probability=np.concatenate([probability, missing[lost], np.ones(stay.size)])[None],
-            reward=np.concatenate([reward, np.full(lost.size, nothing), np.zeros(stay.size)]),
+            pair=np.concatenate([united.pair, stay]),
+            next_state=np.concatenate([united.next_state, stay // actions]),
+            probability=np.concatenate([united.probability, sure], axis=1),
+            reward=np.concatenate([united.reward, np.zeros(stay.size)]),
         )
         return FiniteMDP.of_listing(
             listing,
@@ -622,6 +719,35 @@ class Model:
             discount=self.discount,
             continuing=self.continuing,
         )
+
+    def _united(self, entries: RowOutcomes) -> PairOutcomes:
+        """Return outcomes of rows as outcomes of pairs, with a probability in each layer.
+
+        Where a pair is not listed in a layer nobody can be; from there all leads elsewhere.
+        """
+        if not self.by_step:
+            probability = entries.probability[None]
+            return PairOutcomes(entries.number, entries.next_state, probability, entries.reward)
+        pair = entries.number % self._cells
+        # with the least reward of the pair, so that no reward is added to those that it has
+        least = np.full(self._cells, np.inf)
+        np.minimum.at(least, pair, entries.reward)
+        listed = np.isfinite(least)
+        absent = np.flatnonzero(np.tile(listed, self.layers) & (self._row_of < 0))
+        number = np.concatenate([entries.number, absent])
+        next_state = np.append(entries.next_state, np.full(absent.size, self.elsewhere))
+        chances = np.append(entries.probability, np.ones(absent.size))
+        reward = np.append(entries.reward, least[absent % self._cells])
+        layer, pair = np.divmod(number, self._cells)
+        order, first = distinct_rows(pair, next_state, reward)
+        outcome = np.zeros(order.size, np.int64)
+        begins = np.zeros(order.size, np.int64)
+        begins[first] = 1
+        outcome[order] = np.cumsum(begins) - 1
+        probability = np.zeros((self.layers, first.size))
+        np.add.at(probability, (layer, outcome), chances)
+        kept = order[first]
+        return PairOutcomes(pair[kept], next_state[kept], probability, reward[kept])
 
     def mdp(self, **parameters: float) -> FiniteMDP:
         """Return the problem at these parameters; the others keep their defaults."""
@@ -648,7 +774,10 @@ class Model:
         bounds = (self.names, self.box, self.defaults)
         kind = (*bounds, self.horizon, self.discount, self.continuing, tuple(self.unit))
         digest = hashlib.sha256(repr(kind).encode())
-        for array in (self.row, self.next_state, self.reward, self.initial):
+        arrays = [self.row, self.next_state, self.reward, self.initial]
+        if self.by_step:
+            arrays.append(self.layer)
+        for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
         # The function itself cannot be hashed; what it says at some points stands for it.
         for point in self._points()[: 1 + len(self.box)]:
@@ -658,18 +787,26 @@ class Model:
     def probability_of(self, mdp: FiniteMDP) -> Floats | None:
         """Return the probabilities of the outcomes [O] in a problem; None if it has others."""
         same = (mdp.states, mdp.actions) == (len(self.states), len(self.actions))
-        if not (same and mdp.stationary) or (mdp.known.names or self.names) != self.names:
+        same &= mdp.stationary or (self.by_step and mdp.horizon == self.horizon)
+        if not same or (mdp.known.names or self.names) != self.names:
             return None
         start = np.searchsorted(self.row, np.arange(len(self.pairs) + 1))
         listed = Outcomes(start, self.next_state, self.unit.to_unit(self.reward))
         pair = mdp.outcomes.pair
-        row = self._row_of[pair]
-        known = np.flatnonzero((row >= 0) & (mdp.outcomes.next_state != self.elsewhere))
-        reward = (mdp.base_reward[pair] + mdp.outcomes.bonus)[known]
-        index = listed.index_of(row[known], mdp.outcomes.next_state[known], reward, mdp.states)
-        if (index < 0).any() or (np.abs(listed.bonus[index] - reward) > TOLERANCE).any():
-            return None
-        return np.bincount(index, mdp.probability[0, known], self.reward.size).astype(np.float64)
+        earned = mdp.base_reward[pair] + mdp.outcomes.bonus
+        elsewhere = mdp.outcomes.next_state == self.elsewhere
+        target = np.zeros(self.reward.size)
+        for layer in range(self.layers):
+            probability = mdp.law(layer)
+            row = self._row_of[layer * self._cells + pair]
+            known = np.flatnonzero((row >= 0) & ~elsewhere & (probability > 0.0))
+            following = mdp.outcomes.next_state[known]
+            index = listed.index_of(row[known], following, earned[known], mdp.states)
+            far = np.abs(listed.bonus[index] - earned[known]) > TOLERANCE
+            if (index < 0).any() or far.any():
+                return None
+            np.add.at(target, index, probability[known])
+        return target
 
     def ladder(self, classes: Mapping[str, Sequence[str]]) -> ParametricLadder:
         """Return classes, from simple to rich: by name, the parameters that are free in each.
@@ -677,6 +814,24 @@ class Model:
         They need not be nested: {"wind": ["wind"], "drag": ["drag"], "both": ["wind", "drag"]}.
         """
         return ParametricLadder(self, classes)
+
+
+class RowOutcomes(NamedTuple):
+    """Outcomes of rows."""
+
+    number: Ints  # (layer*S + s)*A + a
+    next_state: Ints
+    probability: Floats
+    reward: Floats
+
+
+class PairOutcomes(NamedTuple):
+    """Outcomes of pairs."""
+
+    pair: Ints  # s*A + a
+    next_state: Ints
+    probability: Floats  # [layers, O]
+    reward: Floats
 
 
 class Fault(NamedTuple):
@@ -829,6 +984,11 @@ class ParametricLadder:
     def nested(self) -> bool:
         """Whether every class contains the one before it."""
         return bool(np.diagonal(self.contains, offset=-1).all())
+
+    @property
+    def by_step(self) -> bool:
+        """Whether the chances of the model depend on the step."""
+        return self.model.by_step
 
     @property
     def box(self) -> Mapping[str, tuple[float, float]]:

@@ -81,6 +81,12 @@ class RealClass:
     given: Mapping[str, float] | None = None  # Lipschitz constants by parameter
 
     def __post_init__(self) -> None:
+        if self.ladder.model.by_step:
+            raise ParameterError(
+                "ladder",
+                got="a model whose chances depend on the step",
+                expected="one kernel for all steps, as in the paper; Occam takes such models",
+            )
         if self.given is not None:
             require_kind("lipschitz", self.given, Mapping)
         for name, constant in (self.given or {}).items():

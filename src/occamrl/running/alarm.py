@@ -144,10 +144,10 @@ class Watch:
         when: tuple[int, int],
     ) -> None:
         """Take note of a step (s, a, s', reward); ``when`` is its episode and number, from 1."""
-        pair, outcome = self.evidence.outcome_of(*transition)
+        episode, step = when
+        pair, outcome = self.evidence.outcome_of(step - 1, *transition)
         if pair < 0:  # nothing happens in an absorbing state
             return
-        episode, step = when
         following = [episode, step + 1] if step < self.horizon else [episode + 1, 1]
         if memory["key"] != reference.key:
             memory["key"] = reference.key

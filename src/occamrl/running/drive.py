@@ -261,7 +261,7 @@ class LearnerDriver:
         outcomes = listed_outcomes(self.algorithm, self.known)
         if outcomes is None:
             return None
-        pair = s * self.known.actions + a
+        pair = self.known.pair_in(outcomes, self.step, s, a)
         return set(outcomes.next_state[slice(*outcomes.start[pair : pair + 2])].tolist())
 
     def _refuse_impossible(
@@ -557,7 +557,28 @@ class LearnerDriver:
                 expected=f"{self.known.state_name(self._standing.states[-1])!r}, where the last "
                 "step led; if another episode begins, first begin_episode() (--begin)",
             )
+        self._require_reached(s, name)
         return s
+
+    def _require_reached(self, s: int, name: Any) -> None:
+        """Refuse a state in which no model can be at the step that comes next.
+
+        If a step that was seen led there, that step was impossible, and was told to be.
+        """
+        models = model_ladder(self.algorithm)
+        if models is None or (self.step and self._standing.actions[-1] != UNSEEN):
+            return
+        known = self.known
+        outcomes = models.model.layout
+        pairs = known.pair_in(outcomes, self.step, s, np.arange(known.actions))
+        if (outcomes.start[pairs + 1] > outcomes.start[pairs]).any():
+            return
+        raise ParameterError(
+            "state",
+            got=f"{name!r} at step {self.step + 1}",
+            expected="a state that your model reaches at that step: start= says where episodes "
+            "begin, continuing=True that each begins where the last one ended",
+        )
 
     def _last_state(self, name: Any) -> int:
         """Return the state in which an episode that ended stays.
@@ -572,7 +593,7 @@ class LearnerDriver:
         goes_on = np.zeros(known.states, bool)
         outcomes = outcomes_of(self.algorithm, known)
         if outcomes is not None:
-            origin = outcomes.pair // known.actions
+            origin = known.origin(outcomes)
             goes_on[origin[outcomes.next_state != origin]] = True
         if not goes_on[s]:
             return s
@@ -593,6 +614,11 @@ class LearnerDriver:
             value = unit.to_unit(require_number("reward", reward, -np.inf, np.inf))
         base = float(known.base_reward[s, a])
         listed = bonuses(known.transition_rewards, s * known.actions + a, next_s)
+        models = model_ladder(self.algorithm)
+        if models is not None and models.model.by_step and known.rewards_known:
+            # a reward of another step is not one of this
+            outcomes = models.model.layout
+            listed = bonuses(outcomes, known.pair_in(outcomes, self.step, s, a), next_s)
         if not known.rewards_known or not listed.size:  # nobody knows what this pays
             if known.rewards_known and reward is None:
                 return base
