@@ -46,25 +46,27 @@ YOURS = ("select", "learn", "act", "observe", "demo", "new")  # commands that co
 FolderName = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of an experiment.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
 Page = Annotated[
-    Path | None, typer.Option(help="Also write an HTML page: answer, evidence, policy.")
+    Path | None, typer.Option(help="Also write an HTML page with answer, evidence and policy.")
 ]
 LadderName = Annotated[
     str | None, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")
 ]
 ModelName = Annotated[
     str | None,
-    typer.Option(metavar="FILE.py:NAME", help="Models in a Python file of yours, which is run."),
+    typer.Option(
+        metavar="FILE.py:NAME", help="Models in a Python file of your own; the file is run."
+    ),
 ]
-AgentFile = Annotated[Path, typer.Argument(metavar="FILE", help="An agent's file.")]
+AgentFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file of an agent.")]
 Fresh = Annotated[bool, typer.Option("--new", help="Begin with an agent that has learned nothing.")]
 StateName = Annotated[
-    str, typer.Option(help="The state, as your models name it; a tuple as 4,0 or 4+0.")
+    str, typer.Option(help="The state, as your models name it; write tuples as 4,0 or 4+0.")
 ]
 Begins = Annotated[
     bool, typer.Option("--begin", help="Begin a new episode; one that is open counts as truncated.")
 ]
 Horizon = Annotated[
-    int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")
+    int | None, typer.Option(min=1, help="Number of steps in an episode, instead of the ladder's.")
 ]
 Workers = Annotated[
     int | None,
@@ -84,7 +86,7 @@ Modules = Annotated[
     typer.Option(
         "--import",
         metavar="MODULE",
-        help="Import a module of your own; the current folder is searched too.",
+        help="Import a module of your own; the current folder is searched, too.",
     ),
 ]
 
@@ -184,7 +186,7 @@ def show(as_json: bool, data: Mapping[str, object], lines: Sequence[str]) -> Non
 def demo(
     folder: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("demo"),
 ) -> None:
-    """Tell a story of selection, and what selection costs."""
+    """Tell a story in which selection matters, and measure what selection costs."""
     from occamrl.demo import demonstrate
 
     demonstrate(folder, typer.echo)
@@ -221,7 +223,7 @@ def resume(
     as_json: Json = False,
     other_machine: Annotated[
         bool,
-        typer.Option(help="Go on although another kind of machine began: last digits may differ."),
+        typer.Option(help="Go on although another kind of machine began; last digits may differ."),
     ] = False,
 ) -> None:
     """Continue an experiment that was stopped or killed, or in which cells failed."""
@@ -362,13 +364,13 @@ def list_names(as_json: Json = False) -> None:
 def new(
     kind: Annotated[str, typer.Argument(help=f"One of {', '.join(TEMPLATES)}.")],
     name: Annotated[
-        str, typer.Argument(help="The name of the class, such as UCBVI; or of the ladder or spec.")
+        str, typer.Argument(help="The name of the class, such as UCBVI, or of the ladder or spec.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="File to write; by default the name in lower case.")
+        Path | None, typer.Option(help="The file to write; by default, the name in lower case.")
     ] = None,
 ) -> None:
-    """Write a template."""
+    """Write a template for a class, ladder or spec of your own."""
     from occamrl.files import write_whole
 
     orl.errors.require_choice("kind", kind, TEMPLATES)
@@ -415,14 +417,15 @@ def learn(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the environment and the agent.")] = 0,
     horizon: Horizon = None,
     options: Annotated[
-        list[str] | None, typer.Option("--with", help="key=value for the environment.")
+        list[str] | None, typer.Option("--with", help="An option key=value for the environment.")
     ] = None,
     modules: Modules = None,
     delta: Annotated[
         float, typer.Option(help="Largest probability that the right class is ruled out.")
     ] = 0.05,
     rewards: Annotated[
-        Rewards, typer.Option(help="Known, or estimated with these bounds.")
+        Rewards,
+        typer.Option(help="Whether rewards are known, or by which bounds they are estimated."),
     ] = "known",
     evidence: Annotated[
         Evidence | None,
@@ -432,13 +435,15 @@ def learn(
     ] = None,
     scope: Annotated[
         Scope | None,
-        typer.Option(help="Play members of all classes, or of the smallest (the paper's choice)."),
+        typer.Option(
+            help="Play models of all classes left, or of the smallest (the paper's choice)."
+        ),
     ] = None,
     compare: Annotated[
         bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")
     ] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Save progress there; continue from it if it exists.")
+        Path | None, typer.Option(help="Save progress in this file; continue from it if it exists.")
     ] = None,
     page: Page = None,
     as_json: Json = False,
@@ -559,47 +564,56 @@ def select(
         str | None,
         typer.Option(
             metavar="ROLE=COLUMN,...",
-            help="Which column is what: episode=shop,state=stock+weekday,time=date.",
+            help="Which column is what, as in episode=shop,state=stock+weekday,time=date.",
         ),
     ] = None,
     order_by: Annotated[
         str | None, typer.Option(help="The column that orders the rows of an episode.")
     ] = None,
     every: Annotated[
-        str | None, typer.Option(help="How long a step lasts: 1D, 15min, 1M, 0.05.")
+        str | None, typer.Option(help="How long a step lasts, for example 1D, 15min, 1M or 0.05.")
     ] = None,
     gaps: Annotated[
-        Gaps, typer.Option(help="Where rows are missing: cut episodes, refuse, or join rows.")
+        Gaps,
+        typer.Option(
+            help="Where rows are missing, cut episodes, refuse the log, or join the rows."
+        ),
     ] = "cut",
     split: Annotated[
-        bool, typer.Option("--split", help="Cut episodes that are longer than the horizon.")
+        bool,
+        typer.Option("--split", help="Cut episodes that are longer than the horizon into pieces."),
     ] = False,
     rewards: Annotated[
-        LoggedRewards, typer.Option(help="Check the log's rewards, or take the models'.")
+        LoggedRewards,
+        typer.Option(help="Refuse a log whose rewards contradict the models', or just say so."),
     ] = "check",
     unlisted: Annotated[
-        Unlisted, typer.Option(help="Refuse rows with names no model has, or drop them.")
+        Unlisted, typer.Option(help="Refuse rows with names that no model has, or drop them.")
     ] = "error",
     delta: Annotated[
         float, typer.Option(help="Largest probability that the right class is ruled out.")
     ] = 0.05,
     horizon: Horizon = None,
     evidence: Annotated[
-        str | None, typer.Option(help="likelihood or value; default: by the ladder.")
+        str | None, typer.Option(help="likelihood or value; the default depends on the ladder.")
     ] = None,
     agent: Annotated[
         Path | None, typer.Option(help="Also write an agent that has learned from the log.")
     ] = None,
     alarm: Annotated[
-        float | None, typer.Option(help="Watch for changes, with so many false alarms per step.")
+        float | None,
+        typer.Option(
+            help="Watch for changes, with about this many false alarms per step or fewer."
+        ),
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="Also write what to do, as CSV or, by its name, JSON.")
+        Path | None,
+        typer.Option(help="Also write the policy, as CSV or, if the name ends in .json, as JSON."),
     ] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Find out which of your models a log requires, what to do, and what that is worth.
+    """Find out which of your models a log calls for, what to do, and how much that earns.
 
     Exit code 3: there are not enough data; 4: no class explains them.
     """
@@ -669,10 +683,11 @@ def act(
 def observe(
     file: AgentFile,
     state: StateName,
-    action: Annotated[str, typer.Option(help="What was done, by the agent or by others.")],
-    next_state: Annotated[str, typer.Option(help="Where that led.")],
+    action: Annotated[str, typer.Option(help="What was done, by the agent or by somebody else.")],
+    next_state: Annotated[str, typer.Option(help="The state to which that led.")],
     reward: Annotated[
-        float | None, typer.Option(help="In your unit; not needed where the models know it.")
+        float | None,
+        typer.Option(help="The reward in your unit; not needed if the models know it."),
     ] = None,
     ended: Annotated[bool, typer.Option("--ended", help="The episode is over.")] = False,
     begin: Begins = False,

@@ -249,7 +249,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What a learner wants played: data, fixed before the block begins.
+    """What a learner wants to have played, fixed before the block begins.
 
     >>> import numpy as np
     >>> import occamrl as orl
@@ -267,7 +267,7 @@ class Plan:
     starts: Mapping[int, Plan] = field(default_factory=dict)  # what to play from some first states
 
     def part(self, start: int | None) -> Plan:
-        """Return what is played from a first state, or from one that is not known."""
+        """Return what is played from a first state, or if the first state is not known."""
         if start is None:
             return self
         return self.starts.get(start, self)
@@ -290,7 +290,7 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """What was counted in a block of episodes: parallel arrays, a row for each kind of transition.
+    """What was counted in a block of episodes, as parallel arrays: a row per kind of transition.
 
     >>> import occamrl as orl
     >>> flow = orl.Flow.of_episode(states=[0, 1, 1], actions=[1, 0], rewards=[0.0, 1.0])
@@ -466,7 +466,7 @@ class Rule(Protocol):
         """Return the number of the base that plays next, from 0, or a :class:`Replay`."""
 
     def update(self, memory: State, base: int, played: Played) -> None:
-        """Take note, in ``memory``, of an episode that ``base`` played."""
+        """Record in ``memory`` an episode that ``base`` played."""
 
 
 @runtime_checkable

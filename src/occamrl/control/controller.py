@@ -112,7 +112,7 @@ class OccamControl:
     def act(
         self, system: System, state: ControlState, observation: Floats, step: int, address: Address
     ) -> Floats:
-        """Return an action [m] for a state [n], planned in the simulator that acting says."""
+        """Return an action [m] for a state [n], planned in the simulator ``acting`` chooses."""
         if step == 0:
             state["warm"] = None
             state["member"] = NONE

@@ -121,7 +121,7 @@ class Dynamics:
 
     @property
     def angles(self) -> tuple[str, ...]:
-        """Coordinates that some class takes for angles."""
+        """Coordinates that some class treats as angles."""
         names: list[str] = []
         for kind in self.classes:
             if isinstance(kind, Polynomial):
@@ -158,7 +158,7 @@ class Dynamics:
     def system(
         self, *, reward: RewardFunction, horizon: int, actions: Any, start: Any, unit_name: str = ""
     ) -> Dynamics:
-        """Return the same ladder with a task, in which a controller acts.
+        """Return the same ladder with a task, so that a controller can act in it.
 
         ``reward(states, actions, next_states) -> [N]`` is earned at every one of ``horizon`` steps;
         ``actions`` is a Box or a list; ``start`` a first state, exogenous coordinates last, or a
@@ -210,7 +210,7 @@ class Dynamics:
     def evidence(
         self, known: System | None, delta: float, planner: Planner | None = None
     ) -> RegressionEvidence:
-        """Return what weighs the classes; ``planner`` is for what policies are worth."""
+        """Return what weighs the classes; ``planner`` finds the policies that are compared."""
         return RegressionEvidence(
             ladder=self,
             system=known or self.known,

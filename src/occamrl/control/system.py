@@ -11,7 +11,7 @@ from occamrl.protocols import Floats
 
 
 class Box:
-    """Actions between two bounds, numbers or arrays.
+    """Actions between two bounds, which are numbers or arrays.
 
     >>> import occamrl as orl
     >>> orl.Box(-2, 2).dimension

@@ -149,7 +149,7 @@ class Product(Codec):
 
 @dataclass(frozen=True)
 class Discretiser(Codec):
-    """A Box cut into cells between edges, in every dimension; the last dimension runs fastest.
+    """A Box cut into cells between edges, in every dimension; the last one varies fastest.
 
     >>> import gymnasium as gym
     >>> import occamrl as orl
@@ -219,7 +219,7 @@ class Discretiser(Codec):
         return tuple(len(row) - 1 for row in self.edges)
 
     def digits(self, value: Point) -> Sequence[int]:
-        """Return the cell of a point in every dimension."""
+        """Return the cell of a point, in every dimension."""
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
             raise TypeError("other kinds of numbers")

@@ -95,7 +95,7 @@ class Comparison(Tables):
         return Differences(differences_of(self.results, baseline))
 
     def tests(self, *, level: float = 0.05, method: Method = "fixed") -> PairTests:
-        """Return which agents differ, by tests that are right together at a level.
+        """Return which agents differ, by tests that hold together at one level.
 
         >>> import occamrl as orl
         >>> problem = orl.make_problem("river-swim", states=3)

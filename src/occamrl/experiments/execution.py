@@ -196,7 +196,7 @@ def write_record(folder: Folder, cell: Cell, outcome: dict[str, Any]) -> Record:
 
 
 class Experiment:
-    """A checked spec and its cells.
+    """Agents, problems and seeds, checked, and their cells: every combination of the three.
 
     >>> import occamrl as orl
     >>> problems = [orl.make_problem("river-swim", states=3)]

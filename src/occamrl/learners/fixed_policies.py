@@ -39,7 +39,7 @@ class UniformRandom(Learner):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Optimal(Learner):
-    """Follow the optimal policy of ``mdp``; its regret is zero.
+    """Follow the optimal policy of ``mdp``, with zero regret.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("river-swim", states=3)

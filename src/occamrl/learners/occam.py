@@ -70,7 +70,7 @@ class OccamState(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Occam(Learner):
-    """Play the smallest class that the likelihood does not rule out; notice a truth outside all.
+    """Judge classes of models by likelihood while acting, and notice if none of them is right.
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("patchy-ice")
@@ -145,7 +145,7 @@ class Occam(Learner):
 
     @property
     def guarantee(self) -> str:
-        """What is proved of its regret."""
+        """What is proved about its regret."""
         if self.acts == "fit" or self.tolerance or isinstance(self.ladder, ParametricLadder):
             return "none"
         if self.acts == "sampling":
@@ -155,7 +155,7 @@ class Occam(Learner):
 
     @property
     def acts(self) -> Acting:
-        """How it acts: as told, or else as is best for the ladder."""
+        """How it acts: as ``acting`` says or, by default, as suits the ladder."""
         if self.acting is not None:
             return self.acting
         return "sampling" if isinstance(self.ladder, ParametricLadder) else "optimism"

@@ -74,7 +74,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OccamMixture(Learner):
-    """Learn which few of many simulators the truth is a mixture of, and with which weights.
+    """Learn which few of many simulators make up the truth, and with which weights.
 
     >>> import numpy as np
     >>> import occamrl as orl
@@ -120,7 +120,7 @@ class OccamMixture(Learner):
             raise FeatureError("features", got=got, expected=expected)
 
     def on_features(self, theta: Floats | None) -> OccamMixture:
-        """Return it on the simulators that theta mixes, or on all, without smaller sets."""
+        """Return the same learner on the simulators that theta mixes, or on all, as one set."""
         features = self.features
         if theta is not None:
             features = features.restrict(np.flatnonzero(theta).tolist())
@@ -128,7 +128,7 @@ class OccamMixture(Learner):
 
     @cached_property
     def sets(self) -> Bools:
-        """The sets of simulators that are weighed [n, d], by size; the last is that of all."""
+        """The sets of simulators that are weighed [n, d], by size; the last has all of them."""
         d = self.features.dimension
         largest = 1
         for size, most in _MOST_SIMULATORS.items():

@@ -58,7 +58,7 @@ class RewardsState(RewardSums):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RewardsPerPair(Learner):
-    """Let a learner plan without known rewards: estimate the mean reward of every (s, a) by itself.
+    """Let a learner plan without known rewards: estimate the mean reward of each (s, a) separately.
 
     >>> import occamrl as orl
     >>> features = orl.FeatureMap.tabular(states=3, actions=2)

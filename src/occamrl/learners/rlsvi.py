@@ -76,6 +76,6 @@ class RLSVI(Learner):
         return Plan(policy=policy, values=values)
 
     def learn(self, known: Known, state: RLSVIState, plan: Plan, flow: Flow) -> None:
-        """Count."""
+        """Count the outcomes of the block."""
         count_flow(state, tabular_outcomes(known), known, flow)
         state["episodes"] += flow.episodes

@@ -92,7 +92,7 @@ class UCRLVTRLin(Learner):
 
     @property
     def guarantee(self) -> str:
-        """What is proved of its regret."""
+        """What is proved about its regret."""
         return "valid" if self.scale >= 1.0 else "none"
 
     def __post_init__(self) -> None:

@@ -94,7 +94,7 @@ def _exponents(inputs: int, degree: int) -> Ints:
 
 
 class Terms:
-    """Changes that are sums of terms of yours, with weights that are fitted.
+    """Changes that are sums of terms that you give, with weights that are fitted.
 
     >>> import numpy as np
     >>> import occamrl as orl
@@ -185,7 +185,7 @@ class Regressor(Protocol):
 
 
 class Rival:
-    """A network, a forest, a Gaussian process: what is fitted, predicts, and is never ruled out.
+    """A network, a forest or a Gaussian process, which is fitted and compared, but never ruled out.
 
     ``factory()`` returns an object with ``fit(inputs, targets)`` and ``predict(inputs)``, as
     scikit-learn's regressors have; inputs are states and actions, targets changes, both in standard

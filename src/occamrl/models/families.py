@@ -645,7 +645,7 @@ class LinearFamily(Family):
 
 
 class AggregationFamily(Family):
-    """Kernels that depend on the state only through a partition: blocks share the law of moves.
+    """Kernels in which all states of a block of a partition share the law of their moves.
 
     >>> import occamrl as orl
     >>> family = orl.AggregationFamily(partition=[0, 0, 1, 1], actions=2)  # 0 and 1 share a law

@@ -203,7 +203,7 @@ def _embed_partition(
 
 
 class Ladder:
-    """Nested classes of kernels F_1 < F_2 < ... < F_M, from the smallest, counted from 1.
+    """Nested classes of kernels F_1 < F_2 < ... < F_M, smallest first, counted from 1.
 
     >>> import numpy as np
     >>> import occamrl as orl

@@ -139,7 +139,7 @@ def grid_reach(features: FeatureMap, most: int, grid: int) -> float:
 
 
 class Simulators:
-    """Candidate models of the same system, with names.
+    """Candidate simulators of one system, with names.
 
     >>> import numpy as np
     >>> import occamrl as orl

@@ -151,7 +151,7 @@ class Agent:
 
     @property
     def result(self) -> Result:
-        """Everything learned so far, which may be nothing.
+        """Everything that was learned so far, which may be nothing.
 
         Steps of an open episode count when it ends; a controller learns from every step.
         """
@@ -159,12 +159,12 @@ class Agent:
 
     @property
     def answer(self) -> Any:
-        """Which model is needed, what to do, what it is worth: of all steps so far."""
+        """Which model is needed, what to do and how much it earns, by all steps so far."""
         return self._driving.answer
 
     @property
     def step(self) -> int:
-        """How many steps the open episode has; 0: the next step begins one."""
+        """The number of steps in the open episode; at 0, the next step begins one."""
         return self._driving.step
 
     def act(self, state: Any) -> Any:
@@ -181,7 +181,7 @@ class Agent:
         *,
         impossible: Literal["error", "count"] = "error",
     ) -> None:
-        """Take note of a step: what was done, by whomever, and what came of it.
+        """Take note of a step: what was done, by whomever, and what followed.
 
         ``reward`` is in your unit, or None where it is known. An episode ends when it ``ended``,
         after H steps, or at :meth:`begin_episode`. What is refused leaves the agent as it was. A
@@ -200,7 +200,7 @@ class Agent:
         self._of_learner("undo").undo()
 
     def skip(self, next_state: Any = None) -> None:
-        """Let a step pass unseen: the clock of the episode goes on, and nothing is learned.
+        """Let a step pass that nobody saw: the episode's clock goes on, nothing is learned.
 
         ``next_state`` is where it led, if that is known.
         """
@@ -259,13 +259,13 @@ class Agent:
 
     @property
     def alarm(self) -> Alarm | None:
-        """The alarm that was raised and not dealt with; None without."""
+        """The alarm that was raised and not yet dealt with; None if there is none."""
         if isinstance(self._driving, LearnerDriver):
             return self._driving.alarm
         return None
 
     def dismiss(self) -> None:
-        """Take an alarm for a false one, and go on."""
+        """Treat an alarm as a false one, and go on."""
         self._of_learner("alarm").dismiss()
 
     def forget(self, since: str | int = THE_CHANGE) -> Agent:
@@ -373,7 +373,7 @@ class Agent:
 
     @property
     def plan(self) -> Plan:
-        """The plan in force."""
+        """The plan that is in force."""
         return self._of_learner("plan").plan
 
     def policy(self) -> Ints:

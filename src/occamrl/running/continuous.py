@@ -125,7 +125,7 @@ class ControllerDriver:
 
     @property
     def step(self) -> int:
-        """How many steps the open episode has; 0: the next step begins one."""
+        """The number of steps in the open episode; at 0, the next step begins one."""
         return self.standing.step
 
     @property

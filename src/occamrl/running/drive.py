@@ -148,12 +148,12 @@ class LearnerDriver:
 
     @property
     def plan(self) -> Plan:
-        """The plan in force."""
+        """The plan that is in force."""
         return self._block.plan
 
     @property
     def step(self) -> int:
-        """How many steps the open episode has; 0: the next step begins one."""
+        """The number of steps in the open episode; at 0, the next step begins one."""
         return len(self._standing.actions)
 
     @property
@@ -451,7 +451,7 @@ class LearnerDriver:
 
     @property
     def alarm(self) -> Alarm | None:
-        """The alarm that was raised and not dealt with; None without."""
+        """The alarm that was raised and not yet dealt with; None if there is none."""
         return None if self._standing.watch is None else alarm_of(self._standing.watch)
 
     def dismiss(self) -> None:

@@ -163,7 +163,7 @@ class Result:
 
     @property
     def exact(self) -> bool:
-        """Whether the truth is known, and the regret with it."""
+        """Whether the truth, and so the regret, is known."""
         return self.environment is None or bool(self.environment.exact)
 
     @cached_property
@@ -185,12 +185,12 @@ class Result:
 
     @property
     def returns(self) -> Floats:
-        """The realised sum of rewards of each episode, chance included; of a block, the mean."""
+        """The sum of rewards that each episode earned; within a block, their mean."""
         return self._per_episode(self.blocks.returns)
 
     @property
     def total_return(self) -> float:
-        """The realised sum of all rewards."""
+        """The sum of all rewards that were earned."""
         return float(np.sum(self.blocks.returns))
 
     def return_at(self, episode: Any) -> Any:
@@ -228,7 +228,7 @@ class Result:
 
     @property
     def phases(self) -> pa.Table:
-        """A row for each stretch of equal decisions: first, episodes, plans, regret, decisions."""
+        """A row for each stretch of episodes with the same decisions."""
         return table_of_rows(self.phase_rows)
 
     @cached_property
@@ -276,7 +276,7 @@ class Result:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What a selector would decide now, with its diagnostics; print it for words.
+        """What a selector would decide now, with its diagnostics; print it for sentences.
 
         A single learner decides nothing.
         """
@@ -284,7 +284,7 @@ class Result:
 
     @cached_property
     def answer(self) -> Any:
-        """Which model is needed, what to do, what it is worth, and whether it matters; print it."""
+        """Which model is needed, what to do, how much it earns, whether it matters; print it."""
         from occamrl.answers.answer import answer_of
 
         return answer_of(self)
@@ -366,7 +366,7 @@ class Result:
         pq.write_table(self.table, path)
 
     def plot(self, axes: Axes | None = None, **options: Any) -> Axes:
-        """Draw the cumulative regret; or, where the truth is not known, smoothed returns.
+        """Draw the cumulative regret or, if the truth is not known, smoothed returns.
 
         ``options`` are ``scale`` and ``width`` as of :meth:`Comparison.plot`, or those of a line:
         label, color, ...

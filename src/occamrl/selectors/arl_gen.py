@@ -120,7 +120,7 @@ class ARLGen(Learner):
 
     @property
     def guarantee(self) -> str:
-        """What is proved of its regret."""
+        """What is proved about its regret."""
         return "valid" if self.scope == "all" else "valid if separable"
 
     @cached_property
