@@ -456,7 +456,9 @@ def learn(
     import_modules(_findable(modules), field="--import")
     if ":" in env_id:
         raise orl.errors.ParameterError(
-            "ENV_ID", got=env_id, expected="a name without a module; import that with --import"
+            "ENV_ID",
+            got=env_id,
+            expected="a name without a module; import the module with --import",
         )
     models = _finite_models(ladder, model, horizon)
     env = make_environment("ENV_ID", env_id, _options(options or ()))

@@ -698,7 +698,7 @@ def preflight(
         require_number("least_loss", least_loss, 0.0, math.inf)
     if not known.rewards_known:
         raise ParameterError(
-            "known", got="sizes alone", expected="rewards too: policies are compared by them"
+            "known", got="sizes alone", expected="rewards, too: they are needed to compare policies"
         )
     rates = rates_of(ladder, known, delta, judged_by, members, truths)
     unidentifiable = []

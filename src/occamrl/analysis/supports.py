@@ -394,7 +394,7 @@ def supports(
         raise ParameterError(
             "simulators",
             got=len(names),
-            expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many",
+            expected=f"1 to {MOST_CANDIDATES}: more have too many sets",
         )
     fits = MixtureFits(setting, state, delta)
     excess_of, allowance, largest = fits.compatible()

@@ -95,7 +95,7 @@ class Dynamics:
         inputs = (*self.state, *self.exogenous, *self.action)
         if not self.state or len(set(inputs)) < len(inputs):
             raise ParameterError(
-                "state", got=list(inputs), expected="different names, one at least"
+                "state", got=list(inputs), expected="different names, at least one"
             )
         for name, size in self.tolerance.items():
             if name not in self.state:

@@ -416,7 +416,7 @@ class FiniteEnvironment:
             low, high = self.rewards
             if not low <= 0.0 <= high:
                 raise ParameterError(
-                    "reward_range", got=(low, high), expected="0 in it, earned after the end"
+                    "reward_range", got=(low, high), expected="a range with 0, earned after the end"
                 )
         name = type(env.unwrapped).__name__ if env.spec is None else str(env.spec.id)
         exact = self.mdp is not None

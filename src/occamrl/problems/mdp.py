@@ -349,7 +349,7 @@ def read_table(table: Table, rewards: RewardMap) -> Listing:
     if ends.any():
         if not rewards.low <= 0.0 <= rewards.high:
             raise ParameterError(
-                "reward_range", got=tuple(rewards), expected="0 in it, earned after the end"
+                "reward_range", got=tuple(rewards), expected="a range with 0, earned after the end"
             )
         pair = np.append(pair, states * actions + np.arange(actions))
         next_state = np.append(np.where(ends, states, next_state), np.full(actions, states))

@@ -246,13 +246,13 @@ class Agent:
         changed = changes(identity(theirs), identity(own))
         if changed and not same_evidence:
             raise ParameterError(
-                "source", got=f"another algorithm: {changed}", expected="the same one"
+                "source", got=f"another algorithm: {changed}", expected="the same algorithm"
             )
         if self.result.total_episodes or self.step:
             raise ParameterError(
                 "source",
                 got=f"after {self.result.total_episodes:,} episodes of its own",
-                expected="an agent that has learned nothing yet: first this, then logs and steps",
+                expected="an agent that has learned nothing yet: this first, then logs and steps",
             )
 
     # Change ---------------------------------------------------------------------------------------

@@ -465,7 +465,7 @@ class LearnerDriver:
         memory = self._standing.watch
         if memory is None:
             raise ParameterError(
-                "alarm", got=None, expected="Agent(..., alarm=1e-3): steps are kept for that"
+                "alarm", got=None, expected="Agent(..., alarm=1e-3), which keeps the steps"
             )
         alarm = self.alarm
         if since == THE_CHANGE:

@@ -127,7 +127,9 @@ def learn(
     if path is not None and path.exists():
         if continue_from is not None:
             raise ParameterError(
-                "checkpoint", got=f"{path}, which exists", expected="no continue_from beside it"
+                "checkpoint",
+                got=f"{path}, which exists",
+                expected="a new file, if continue_from is given",
             )
         earlier = Result.load(path, agent)
         target -= earlier.total_episodes
