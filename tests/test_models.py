@@ -276,7 +276,7 @@ def test_outcomes_with_rewards_mix_as_tables_do() -> None:
     family = FiniteFamily(parameters=np.eye(2), features=features)
     mixed = FiniteFamily(parameters=[[0.5, 0.5]], features=features)
     for kernels, member, worth in ((family, 0, 0.6), (family, 1, 1.8), (mixed, 0, 1.2)):
-        values, _ = bellman.solve([kernels.kernel_of(member, mdps[0].known)], 1, 3)
+        values, _ = bellman.solve(kernels.kernels_of(member, mdps[0].known), 1, 3)
         np.testing.assert_allclose(values[0], worth)
     ladder = Ladder([family.take([0]), family])
     assert [ladder.class_of(mdp) for mdp in mdps] == [1, 2]
@@ -317,7 +317,7 @@ def test_probabilities_values_and_losses_of_members_are_those_of_each_alone(
         of_members = losses(family.theta, gram, xy)
         for member in range(family.size):
             alone = problem(family.kernel(member), reward)
-            values, _ = bellman.solve([family.kernel_of(member, known)], S, known.horizon)
+            values, _ = bellman.solve(family.kernels_of(member, known), S, known.horizon)
             np.testing.assert_allclose(values, alone.optimal_values, atol=1e-12)
             theta = family.theta[member]
             probability = family.probability(slice(member, member + 1))[0]

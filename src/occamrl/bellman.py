@@ -13,6 +13,7 @@ Arrays count steps from 0: ``values[0]`` is V_1 and ``values[H]`` is V_{H+1}.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -51,6 +52,27 @@ def kernel_of(outcomes: Outcomes, probability: Floats, known: Known) -> Kernel:
     if outcomes.bonus.any():
         reward = reward + np.add.reduceat(probability * outcomes.bonus, outcomes.start[:-1])
     return Kernel(dense_if_faster(matrix), reward)
+
+
+def layers_of(outcomes: Outcomes, known: Known) -> list[slice]:
+    """Return where the outcomes of each layer stand: one layer, or one for each step."""
+    pairs = known.states * known.actions
+    ends = outcomes.start[::pairs].tolist()
+    return [slice(first, last) for first, last in itertools.pairwise(ends)]
+
+
+def kernels_of(outcomes: Outcomes, probability: Floats, known: Known) -> list[Kernel]:
+    """Return the kernel, or one for each step, of outcomes of one layer, or of one for each."""
+    layers = layers_of(outcomes, known)
+    if len(layers) == 1:
+        return [kernel_of(outcomes, probability, known)]
+    pairs = known.states * known.actions
+    kernels = []
+    for layer, part in enumerate(layers):
+        start = outcomes.start[layer * pairs : (layer + 1) * pairs + 1] - part.start
+        here = Outcomes(start, outcomes.next_state[part], outcomes.bonus[part])
+        kernels.append(kernel_of(here, probability[part], known))
+    return kernels
 
 
 def dense_if_faster(matrix: sp.csr_array) -> Matrix:
@@ -151,13 +173,17 @@ def visits(kernels: Kernels, policy: Ints, start: Floats, discount: float) -> Fl
 
 def first_values(outcomes: Outcomes, probability: Floats, known: Known) -> Floats:
     """Return V*_1 [n, S] of each of n kernels, whose probabilities are [n, O]."""
-    start = outcomes.start[:-1]
-    bonus = np.add.reduceat(probability * outcomes.bonus, start, axis=1)
-    reward = known.base_reward.ravel() + bonus
+    bonus = np.add.reduceat(probability * outcomes.bonus, outcomes.start[:-1], axis=1)
+    layers = layers_of(outcomes, known)
+    pairs = known.states * known.actions
+    reward = known.base_reward.ravel() + bonus.reshape(-1, len(layers), pairs)
     values = np.zeros((len(probability), known.states))
-    for _ in range(known.horizon):
-        next_values = values[:, outcomes.next_state]
-        q = reward + np.add.reduceat(probability * known.discount * next_values, start, axis=1)
+    for h in reversed(range(known.horizon)):
+        layer = h % len(layers)
+        part = layers[layer]
+        start = outcomes.start[layer * pairs : (layer + 1) * pairs] - part.start
+        following = known.discount * values[:, outcomes.next_state[part]]
+        q = reward[:, layer] + np.add.reduceat(probability[:, part] * following, start, axis=1)
         q = q.reshape(*values.shape, known.actions)
         # Action by action, because maxima over short rows are slow.
         values = q[..., 0]

@@ -334,7 +334,7 @@ class KernelRates(ABC):
     def _solved(self, number: int, first: int, theta: Floats) -> Candidate:
         features = self.ladder.features
         probability = np.maximum(features.probabilities(theta), 0.0)
-        kernels = [bellman.kernel_of(features.attach(self.known), probability, self.known)]
+        kernels = bellman.kernels_of(features.attach(self.known), probability, self.known)
         values, policy = bellman.solve(kernels, self.known.states, self.known.horizon)
         return Candidate(number, first, theta, probability, kernels, values, policy)
 
@@ -415,8 +415,10 @@ class LikelihoodRates(ListRates):
             return np.log(self.members.probability(slice(0, self.ladder.sizes[-2])))
 
     def _rates(self, size: int, plan: Candidate, truth: Candidate, visited: Floats) -> Floats:
-        pairs = self._pairs(plan).ravel()
-        count = np.bincount(pairs, visited.ravel(), self.known.states * self.known.actions)
+        outcomes = self.members.outcomes
+        steps = np.arange(self.known.horizon)[:, None]
+        pairs = self.known.pair_in(outcomes, steps, np.arange(self.known.states), plan.policy)
+        count = np.bincount(pairs.ravel(), visited.ravel(), outcomes.start.size - 1)
         law = self.members.symbols.join(truth.probability[None])[0]
         weight = count[self.members.outcomes.pair] * law
         seen = weight > 0.0

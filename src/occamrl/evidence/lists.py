@@ -218,7 +218,7 @@ class ListEvidence:
         """Count the outcomes of a flow; hulls are scored first, with their fits to the past."""
         date_rejections(state, self.ladder.count(self.alive(state)))
         before = state["count"]
-        pair = flow.state * self.known.actions + flow.action
+        pair = self.known.pair_in(self.outcomes, flow.step, flow.state, flow.action)
         bonus = flow.bonus(self.known, self.outcomes)
         block = count_outcomes(state, self.outcomes, pair, flow, bonus, self.known)
         if block.any():
@@ -361,7 +361,7 @@ class ListEvidence:
 
     def kernels(self, member: int) -> bellman.Kernels:
         """Return a member as dynamic programming needs it."""
-        return [self.ladder.family.kernel_of(int(member), self.known)]
+        return self.ladder.family.kernels_of(int(member), self.known)
 
     def pair_names(self, rows: Ints) -> list[tuple[Hashable, Hashable]]:
         """Return the states and actions of some rows."""
@@ -369,7 +369,9 @@ class ListEvidence:
 
     def place(self, row: int) -> Place:
         """Return where a row is."""
-        return Place(None, *divmod(row, self.known.actions))
+        layer, pair = divmod(row, self.known.states * self.known.actions)
+        step = layer + 1 if self.ladder.by_step else None
+        return Place(step, *divmod(pair, self.known.actions))
 
     # Acting ---------------------------------------------------------------------------------------
 
@@ -390,12 +392,12 @@ class ListEvidence:
         members = self.members.size
         if source == members + len(self.hulls):
             table = draw_table(state, self.outcomes, draw)
-            kernel = bellman.kernel_of(table.outcomes, table.probability, self.known)
-            return Choice([kernel], source, "episode")
+            kernels = bellman.kernels_of(table.outcomes, table.probability, self.known)
+            return Choice(kernels, source, "episode")
         if source >= members:
             mixed = draw_hull(state, self.outcomes, self.members.hull, source - members, draw)
-            kernel = bellman.kernel_of(self.outcomes, mixed, self.known)
-            return Choice([kernel], source, "draw")
+            kernels = bellman.kernels_of(self.outcomes, mixed, self.known)
+            return Choice(kernels, source, "draw")
         lasts: Literal["member", "draw"] = "member"
         if acting == "sampling":
             lasts = "draw"
@@ -465,7 +467,7 @@ class ListEvidence:
         self, step: int, s: int, a: int, next_state: int, reward: float
     ) -> tuple[int, int]:
         """Return the pair and the outcome of a step; -1 for one that is not listed."""
-        pair = s * self.known.actions + a
+        pair = int(self.known.pair_in(self.outcomes, step, s, a))
         bonus = reward - float(self.known.base_reward[s, a])
         return pair, symbol_at(self.outcomes, pair, next_state, bonus)
 
@@ -486,7 +488,7 @@ def member_worlds(
     def kernels(index: int) -> bellman.Kernels:
         if index in kept:
             return kept[index]
-        made = [family.kernel_of(int(members[index]), known)]
+        made = family.kernels_of(int(members[index]), known)
         if members.size <= _KERNELS_KEPT:
             kept[index] = made
         return made

@@ -398,27 +398,33 @@ class Table(NamedTuple):
     """A member as robust backward induction needs it: the outcomes of all pairs s*A + a, padded."""
 
     laws: Floats  # [T, S*A, K] one that serves all steps, or one for each
-    next_state: Ints  # [S*A, K]
-    bonus: Floats  # [S*A, K]
+    next_state: Ints  # [T, S*A, K]
+    bonus: Floats  # [T, S*A, K]
     listed: Bools  # [T, S*A, K]
     reward: Floats  # [S*A] minus infinity where an action is not allowed
     discount: float
 
 
 def table_of(outcomes: Outcomes, laws: Floats, reward: Floats, discount: float) -> Table:
-    """Return a member with laws of all outcomes, one or one for each step [T, O]."""
+    """Return a member with laws of all outcomes [T, O].
+
+    Outcomes of several layers have one law [1, O]; those of one may have a law for each step, which
+    lists what it makes possible.
+    """
     symbols = padded_symbols(outcomes, np.arange(outcomes.start.size - 1))
-    next_state = np.append(outcomes.next_state, 0)[symbols]
     padded = np.stack([taken(law, symbols) for law in laws])
     listed = np.broadcast_to(symbols >= 0, padded.shape)
     if len(laws) > 1:
-        # what happens at some steps only is not listed at the others
         listed = listed & (padded > 0.0)
+    next_state = np.append(outcomes.next_state, 0)[symbols]
+    shape = (-1, reward.size, symbols.shape[1])
+    padded = padded.reshape(shape)
+    # outcomes of one layer serve all
     return Table(
         padded,
-        next_state,
-        taken(outcomes.bonus, symbols),
-        listed,
+        np.resize(next_state, padded.shape),
+        np.resize(taken(outcomes.bonus, symbols), padded.shape),
+        listed.reshape(shape),
         reward,
         discount,
     )
@@ -456,7 +462,8 @@ def least_values(table: Table, policy: Ints | Floats, tolerance: float, sign: fl
 
 def least_lookahead(table: Table, h: int, values: Floats, tolerance: float, sign: float) -> Floats:
     """Return the least Q [S, A] of a step, from 0, for the values [S] of the next one."""
-    target = sign * table.bonus + table.discount * values[table.next_state]
+    layer = h % len(table.laws)
+    target = sign * table.bonus[layer] + table.discount * values[table.next_state[layer]]
     mean = _mean_at(table, h, target, tolerance)
     allowed = np.isfinite(table.reward)
     q = np.where(allowed, sign * np.where(allowed, table.reward, 0.0) + mean, -np.inf)
@@ -515,7 +522,7 @@ def least_gains(
     for h in reversed(range(horizon)):
         own = least_lookahead(table, h, ours[h + 1], tolerance, sign)[every, policy[h]]
         other = least_lookahead(table, h, theirs[h + 1], tolerance, -sign)
-        target = table.discount * gains[table.next_state]
+        target = table.discount * gains[table.next_state[h % len(table.next_state)]]
         mean = _mean_at(table, h, target, tolerance).reshape(states, -1)
         # apart: what each gets from here on; together: what parting later brings
         parted = own[:, None] + other

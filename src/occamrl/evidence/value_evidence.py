@@ -234,7 +234,7 @@ class ListValueEvidence(ValueEvidence):
 
         def best_kernels(m: int) -> bellman.Kernels:
             best = np.where(self.ladder.level <= m, losses, np.inf).argmin()
-            return [family.kernel_of(int(best), self.known)]
+            return family.kernels_of(int(best), self.known)
 
         law = law_of_starts(self.known, state["starts"])
         scores = -2.0 * losses[inside]

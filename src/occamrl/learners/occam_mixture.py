@@ -196,8 +196,8 @@ class OccamMixture(Learner):
             # reported is the heaviest set, whichever was drawn to be played
             chosen = np.flatnonzero(self.sets[of_sets.argmax()]).tolist()
             misspecified = False
-        kernel = bellman.kernel_of(outcomes, law, known)
-        values, policy = bellman.solve([kernel], known.states, known.horizon)
+        kernels_played = bellman.kernels_of(outcomes, law, known)
+        values, policy = bellman.solve(kernels_played, known.states, known.horizon)
         return Plan(
             policy=policy,
             values=values,

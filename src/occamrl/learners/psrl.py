@@ -85,13 +85,13 @@ class PSRL(Learner):
         if self.ladder is not None and np.isfinite(weights).any():
             # the largest of log-weights with Gumbel noise has the law of the weights
             member = int((weights + draw.gumbel(size=weights.size)).argmax())
-            kernel = self.ladder.family.kernel_of(member, known)
+            kernels = self.ladder.family.kernels_of(member, known)
             episodes = max(1, int(self.replan * state["episodes"]))
         else:
             outcomes, law = draw_table(state, self.outcomes(known), draw, self.concentration)
-            kernel = bellman.kernel_of(outcomes, law, known)
+            kernels = bellman.kernels_of(outcomes, law, known)
             episodes = 1
-        values, policy = bellman.solve([kernel], known.states, known.horizon)
+        values, policy = bellman.solve(kernels, known.states, known.horizon)
         return Plan(policy=policy, values=values, episodes=episodes)
 
     def learn(self, known: Known, state: PSRLState, plan: Plan, flow: Flow) -> None:

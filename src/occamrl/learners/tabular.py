@@ -30,7 +30,7 @@ def tabular_outcomes(known: Known) -> Outcomes:
 
 def count_flow(state: CountState, outcomes: Outcomes, known: Known, flow: Flow) -> None:
     """Count the outcomes of a block."""
-    pair = flow.state * known.actions + flow.action
+    pair = known.pair_in(outcomes, flow.step, flow.state, flow.action)
     bonus = flow.bonus(known, outcomes)
     count_outcomes(state, outcomes, pair, flow, bonus, known)
 

@@ -219,8 +219,8 @@ class UCRLVTR(Learner):
         self, known: Known, member: int, facts: Mapping[str, Any], diagnostics: Mapping[str, Any]
     ) -> Plan:
         """Return the optimal policy of a member."""
-        kernel = self.family.kernel_of(member, known)
-        values, policy = bellman.solve([kernel], known.states, known.horizon)
+        kernels = self.family.kernels_of(member, known)
+        values, policy = bellman.solve(kernels, known.states, known.horizon)
         return Plan(
             policy=policy,
             values=values,

@@ -260,11 +260,18 @@ class FiniteFamily(Family):
         """Return the probabilities [m, O] of some members on the outcomes of the features."""
         return self.features.laws(self.theta[members])
 
-    def kernel_of(self, member: int, known: Known) -> bellman.Kernel:
+    def kernels_of(self, member: int, known: Known) -> bellman.Kernels:
         """Return a member as dynamic programming needs it, with the rewards of a problem."""
         outcomes = self.features.attach(known)
         probability = self.features.probabilities(self.theta[member])
-        return bellman.kernel_of(outcomes, probability, known)
+        return bellman.kernels_of(outcomes, probability, known)
+
+    def repeated(self, layers: int) -> FiniteFamily:
+        """Return the same kernels at each of some steps."""
+        family = self.take(slice(None))
+        family.features = self.features.repeated(layers)
+        family.reach = self.reach
+        return family
 
     @cached_property
     def _solved(self) -> PerProblem:
@@ -378,7 +385,9 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
         united = FeatureMap.of_simulators(kernels)
     else:
         united = FeatureMap.of_matrix(*read_kernels("kernels", kernels))
-    features = FeatureMap.of_outcomes(united.outcomes, united.states, united.rewards)
+    features = FeatureMap.of_outcomes(
+        united.outcomes, united.states, united.rewards, layers=united.layers
+    )
     theta = np.zeros((united.width, features.groups * features.width))
     theta[:, features.flat_index] = as_dense(united.matrix).T
     return features, theta.reshape(-1, features.groups, features.width)

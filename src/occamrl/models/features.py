@@ -195,9 +195,10 @@ class FeatureMap:
     groups: int  # G
     width: int  # n, the most coordinates of a group
     sizes: Ints  # [G] how many each has
-    outcomes: Outcomes  # what can happen at each (s, a)
+    layers: int  # 1, or the steps of an episode: kernels that depend on the step
+    outcomes: Outcomes  # what can happen at each (s, a), layer by layer
     matrix: Matrix  # [O, n] phi of each outcome, in the coordinates of the group of its pair
-    group: Ints  # [S*A] the group of each pair
+    group: Ints  # [layers*S*A] the group of each pair
     rewards: Floats | None  # [O] of each outcome, where the features fix them
 
     def __init__(self, phi: ArrayLike | Sequence[KernelLike]) -> None:
@@ -213,10 +214,12 @@ class FeatureMap:
         states: int,
         rewards: Floats | None = None,
         group: Ints | None = None,
+        layers: int = 1,
     ) -> None:
         pairs = outcomes.start.size - 1
         self.states = states
-        self.actions = pairs // states
+        self.layers = layers
+        self.actions = pairs // states // layers
         self.outcomes = outcomes
         self.matrix = matrix
         self.rewards = rewards
@@ -269,7 +272,7 @@ class FeatureMap:
     def _index(self, outcome: int) -> tuple[int, int, int]:
         """Return (s, a, s') of an outcome."""
         pair = int(np.searchsorted(self.outcomes.start, outcome, side="right")) - 1
-        state, action = divmod(pair, self.actions)
+        state, action = divmod(pair % (self.states * self.actions), self.actions)
         return (state, action, int(self.outcomes.next_state[outcome]))
 
     @classmethod
@@ -280,11 +283,51 @@ class FeatureMap:
         states: int,
         rewards: Floats | None = None,
         group: Ints | None = None,
+        layers: int = 1,
     ) -> FeatureMap:
         """Return the map with one vector for each outcome, the rows of a matrix [O, d]."""
         features = cls.__new__(cls)
-        features._set(outcomes, matrix, states, rewards, group)
+        features._set(outcomes, matrix, states, rewards, group, layers)
         return features
+
+    def repeated(self, layers: int) -> FeatureMap:
+        """Return the same map at each of some steps: the parameters of kernels stay what they are.
+
+        A map that has a layer for each of them is returned as it is.
+        """
+        if layers == self.layers:
+            return self
+        if self.layers > 1:
+            raise FeatureError(
+                "features",
+                got=f"{self.layers} steps",
+                expected=f"as many as other kernels have, {layers}",
+            )
+        count = self.outcomes.next_state.size
+        starts = self.outcomes.start[:-1] + count * np.arange(layers)[:, None]
+        outcomes = Outcomes(
+            np.append(starts.ravel(), layers * count),
+            np.tile(self.outcomes.next_state, layers),
+            np.tile(self.outcomes.bonus, layers),
+        )
+        matrix: Matrix
+        if isinstance(self.matrix, np.ndarray):
+            matrix = np.tile(self.matrix, (layers, 1))
+        else:
+            matrix = sp.csr_array(sp.vstack([self.matrix] * layers))
+        rewards = None if self.rewards is None else np.tile(self.rewards, layers)
+        group = np.tile(self.group, layers) if self.groups > 1 else None
+        return FeatureMap.of_matrix(outcomes, matrix, self.states, rewards, group, layers)
+
+    def require_one_layer(self) -> None:
+        """Refuse kernels that depend on the step, which value rows do not tell apart."""
+        if self.layers > 1:
+            raise FeatureError(
+                "features",
+                got="kernels that depend on the step",
+                expected="one kernel for all steps; of others, lists are taken by likelihood: "
+                "Occam, or orl.select",
+            )
 
     @classmethod
     def of_outcomes(
@@ -293,6 +336,7 @@ class FeatureMap:
         states: int,
         rewards: Floats | None = None,
         group: Ints | None = None,
+        layers: int = 1,
     ) -> FeatureMap:
         """Return the one-hot map over given outcomes: theta is the kernel itself.
 
@@ -306,7 +350,7 @@ class FeatureMap:
         matrix = sp.csr_array(one_hot, shape=(number.size, int(counts.max())))
         if group is None:
             group = np.arange(counts.size)
-        return cls.of_matrix(outcomes, matrix, states, rewards, group)
+        return cls.of_matrix(outcomes, matrix, states, rewards, group, layers)
 
     @classmethod
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> FeatureMap:
@@ -325,54 +369,58 @@ class FeatureMap:
 
         Where some have rewards on transitions, over outcomes (s', reward): needed where (s, a, s')
         does not fix the reward. Rewards that are equal up to rounding are one outcome, with the
-        first of them as its reward.
+        first of them as its reward. Where kernels depend on the step there is a layer for each.
         """
         first = simulators[0]
+        layers = max(len(mdp.probability) for mdp in simulators)
         for j, mdp in enumerate(simulators):
-            if (mdp.states, mdp.actions) != (first.states, first.actions) or not mdp.stationary:
-                got = f"S={mdp.states}, A={mdp.actions}"
-                if not mdp.stationary:
-                    got += ", one kernel per step"
+            alike = layers == 1 or mdp.horizon == layers
+            if (mdp.states, mdp.actions) != (first.states, first.actions) or not alike:
+                expected = f"S={first.states}, A={first.actions}"
+                if layers > 1:
+                    expected += f", H={layers}, as kernels depend on the step"
                 raise ShapeError(
                     "simulators",
                     index=(j,),
-                    got=got,
-                    expected=f"S={first.states}, A={first.actions}, one kernel for all steps",
+                    got=f"S={mdp.states}, A={mdp.actions}, H={mdp.horizon}",
+                    expected=expected,
                 )
         if any(mdp.known.transition_rewards is not None for mdp in simulators):
-            return cls._of_rewarding(simulators)
-        shape = (first.states * first.actions, first.states)
-        kernels = [
-            sp.csr_array(
-                (mdp.probability[0], mdp.outcomes.next_state, mdp.outcomes.start), shape=shape
-            )
-            for mdp in simulators
-        ]
-        return cls.of_matrix(*read_kernels("simulators", kernels))
+            return cls._of_rewarding(simulators, layers)
+        shape = (layers * first.states * first.actions, first.states)
+        kernels = []
+        for mdp in simulators:
+            entries = _layered(mdp, layers)
+            places = (entries.pair, entries.next_state)
+            kernels.append(sp.csr_array((entries.probability, places), shape=shape))
+        outcomes, matrix, states = read_kernels("simulators", kernels)
+        return cls.of_matrix(outcomes, matrix, states, layers=layers)
 
     @classmethod
-    def _of_rewarding(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
+    def _of_rewarding(cls, simulators: Sequence[FiniteMDP], layers: int) -> FeatureMap:
         """Return the map of problems over outcomes (s', reward)."""
         states = simulators[0].states
-        pairs = states * simulators[0].actions
+        pairs = layers * states * simulators[0].actions
         members = []
         cells = []
         rewards = []
+        chances = []
         for j, mdp in enumerate(simulators):
-            pair = mdp.outcomes.pair
-            members.append(np.full(pair.size, j))
-            cells.append(pair * states + mdp.outcomes.next_state)
-            rewards.append(mdp.outcomes.bonus + mdp.base_reward[pair])
+            entries = _layered(mdp, layers)
+            members.append(np.full(entries.pair.size, j))
+            cells.append(entries.pair * states + entries.next_state)
+            rewards.append(entries.reward)
+            chances.append(entries.probability)
         cell = np.concatenate(cells)
         reward = np.concatenate(rewards)
         # Simulators may compute one reward in different ways: to 12 digits it is one outcome.
         key = np.array([cell, np.round(reward, 12)])
         _, chosen, row = np.unique(key, axis=1, return_index=True, return_inverse=True)
-        probability = np.concatenate([mdp.probability[0] for mdp in simulators])
-        entries = (probability, (row.ravel(), np.concatenate(members)))
-        matrix = sp.csr_array(entries, shape=(chosen.size, len(simulators)))
+        places = (row.ravel(), np.concatenate(members))
+        shape = (chosen.size, len(simulators))
+        matrix = dense_if_faster(sp.csr_array((np.concatenate(chances), places), shape=shape))
         outcomes = outcomes_of("simulators", cell[chosen], pairs, states)
-        return cls.of_matrix(outcomes, dense_if_faster(matrix), states, reward[chosen])
+        return cls.of_matrix(outcomes, matrix, states, reward[chosen], layers=layers)
 
     def restrict(self, coordinates: ArrayLike) -> FeatureMap:
         """Return the map phi[..., D] on coordinates D, in this order, over the same outcomes."""
@@ -388,6 +436,7 @@ class FeatureMap:
 
     def phi_v(self, values: Floats) -> Floats:
         """Return phi_V [S*A, n] for values [S] of the next step."""
+        self.require_one_layer()
         if self._operator is None:
             return self.moments(values[self.outcomes.next_state])
         return np.asarray(self._operator @ values).reshape(-1, self.width)
@@ -509,7 +558,8 @@ class FeatureMap:
     def _bonus(self, known: Known) -> Floats:
         """Return the part of the reward of each outcome that no other of its pair has [O]."""
         if self.rewards is not None and known.rewards_known:
-            base = np.where(known.allowed, known.base_reward, 0.0).ravel()[self.outcomes.pair]
+            pair = self.outcomes.pair % known.base_reward.size
+            base = np.where(known.allowed, known.base_reward, 0.0).ravel()[pair]
             # 0 for pairs that are not allowed, whose reward is not finite
             return np.where(np.isfinite(self.rewards), self.rewards, base) - base
         if known.transition_rewards is not None:
@@ -518,7 +568,7 @@ class FeatureMap:
 
     def _looked_up(self, table: Outcomes) -> Floats:
         """Return the bonus of every outcome in a table; refuse outcomes with none or several."""
-        pair = self.outcomes.pair
+        pair = self.outcomes.pair % (self.states * self.actions)
         next_state = self.outcomes.next_state
         far = np.full(pair.size, _FAR)
         # The nearest to a bonus below and to one above all others: the same, if there is but one.
@@ -562,6 +612,30 @@ class FeatureMap:
 
     def __repr__(self) -> str:
         return f"FeatureMap(S={self.states}, A={self.actions}, d={self.dimension})"
+
+
+class LayeredOutcomes(NamedTuple):
+    """The outcomes of a problem at each of its steps."""
+
+    pair: Ints  # [N] (layer*S + s)*A + a
+    next_state: Ints  # [N]
+    reward: Floats  # [N]
+    probability: Floats  # [N]
+
+
+def _layered(mdp: FiniteMDP, layers: int) -> LayeredOutcomes:
+    """Return the outcomes of a problem in some layers, those that are possible there."""
+    pair = mdp.outcomes.pair
+    offset = mdp.states * mdp.actions * np.arange(layers)[:, None]
+    laws = np.stack([mdp.law(layer) for layer in range(layers)]).ravel()
+    kept = np.flatnonzero(laws)
+    reward = mdp.outcomes.bonus + mdp.base_reward[pair]
+    return LayeredOutcomes(
+        (pair + offset).ravel()[kept],
+        np.tile(mdp.outcomes.next_state, layers)[kept],
+        np.tile(reward, layers)[kept],
+        laws[kept],
+    )
 
 
 def _listed(phi: Any) -> Any:

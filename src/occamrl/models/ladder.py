@@ -226,7 +226,6 @@ class Ladder:
     """
 
     nested = True
-    by_step = False
     classes: int  # M
     names: tuple[str, ...]
     finite: bool  # whether the classes are lists of kernels
@@ -247,6 +246,9 @@ class Ladder:
             )
         given: list[Any] = list(families)
         _require_one_kind(given)
+        layers = max(family.features.layers for family in given)
+        if layers > 1:
+            given = [family.repeated(layers) for family in given]
         if given[0].finite:
             # A larger class contains the smaller ones, and the radius that these need.
             reach = np.maximum.accumulate([family.reach for family in given])
@@ -329,6 +331,11 @@ class Ladder:
         return cls.of_levels(family, level, names=getattr(problem, "class_names", None))
 
     @property
+    def by_step(self) -> bool:
+        """Whether kernels depend on the step."""
+        return self.features.layers > 1
+
+    @property
     def kind(self) -> str:
         """What the members are: "list" or "linear"."""
         return "list" if self.finite else "linear"
@@ -349,6 +356,7 @@ class Ladder:
 
     def value_evidence(self, known: Known, delta: float) -> ValueEvidence:
         """Return what weighs the classes by value rows."""
+        self.features.require_one_layer()
         return _value_evidence(self, known, delta)
 
     # Members of lists -----------------------------------------------------------------------------
@@ -387,7 +395,7 @@ class Ladder:
     def class_of(self, mdp: object) -> int | None:
         """Return m*, the first class that contains all kernels of a problem; None if none does."""
         truth = as_mdp(mdp)
-        if self.finite and self.features.rewards is not None:
+        if self.finite and (self.by_step or self.features.rewards is not None):
             return self._class_with_rewards(truth)
         needed = 1
         shape = (truth.states * truth.actions, truth.states)
@@ -411,9 +419,20 @@ class Ladder:
 
     def _class_with_rewards(self, truth: FiniteMDP) -> int | None:
         """Return the first class of a list that has a problem's outcomes with their rewards."""
+        if self.by_step:
+            if truth.horizon != self.features.layers:
+                return None
+            kernels = FiniteFamily([truth]).repeated(self.features.layers)
+            if self.features.rewards is None:
+                kernels.features.rewards = None
+            return self._class_of_members(kernels)
         rewards = truth.base_reward[truth.outcomes.pair] + truth.outcomes.bonus
         features = FeatureMap.of_matrix(truth.outcomes, truth.probability.T, truth.states, rewards)
         kernels = FiniteFamily(parameters=np.eye(len(truth.probability)), features=features)
+        return self._class_of_members(kernels)
+
+    def _class_of_members(self, kernels: FiniteFamily) -> int | None:
+        """Return the first class that contains all kernels of a list."""
         # Outcomes of one next state may differ in their rewards, so kernels alone say too little.
         members, targets = comparable([self.family, kernels])
         equal = match(targets, members)

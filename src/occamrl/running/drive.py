@@ -614,10 +614,9 @@ class LearnerDriver:
             value = unit.to_unit(require_number("reward", reward, -np.inf, np.inf))
         base = float(known.base_reward[s, a])
         listed = bonuses(known.transition_rewards, s * known.actions + a, next_s)
-        models = model_ladder(self.algorithm)
-        if models is not None and models.model.by_step and known.rewards_known:
+        outcomes = listed_outcomes(self.algorithm, known)
+        if outcomes is not None and outcomes.start.size > known.base_reward.size + 1:
             # a reward of another step is not one of this
-            outcomes = models.model.layout
             listed = bonuses(outcomes, known.pair_in(outcomes, self.step, s, a), next_s)
         if not known.rewards_known or not listed.size:  # nobody knows what this pays
             if known.rewards_known and reward is None:
