@@ -569,7 +569,12 @@ BAD: dict[str, Mistake] = {
         (1,),
         lambda: FeatureMap.of_simulators([problem(UNIFORM), SIMULATOR]),
     ),
-    "per step": (ShapeError, "simulators", (0,), lambda: FeatureMap.of_simulators([PER_STEP])),
+    "other steps": (
+        ShapeError,
+        "simulators",
+        (0,),
+        lambda: FeatureMap.of_simulators([problem(UNIFORM, horizon=5), PER_STEP]),
+    ),
     "no member": (ShapeError, "kernels", None, lambda: FiniteFamily([])),
     "one kernel": (ShapeError, "kernels", None, lambda: FiniteFamily(UNIFORM)),
     "a sum": (

@@ -534,10 +534,12 @@ class FeatureMap:
         return np.ascontiguousarray((self.matrix @ theta[:, 0].T).T)
 
     def kernel(self, theta: ArrayLike) -> Floats:
-        """Return P_theta as a dense array [S, A, S]."""
+        """Return P_theta as a dense array [S, A, S], or [H, S, A, S] if it depends on the step."""
         cell = self.outcomes.pair * self.states + self.outcomes.next_state
         entries = np.bincount(cell, self.probabilities(theta), self.group.size * self.states)
-        return np.asarray(entries, dtype=np.float64).reshape(self.states, self.actions, -1)
+        sizes = (self.states, self.actions, self.states)
+        layers = () if self.layers == 1 else (self.layers,)
+        return np.asarray(entries, dtype=np.float64).reshape(*layers, *sizes)
 
     # Rewards of a problem -------------------------------------------------------------------------
 
