@@ -85,7 +85,8 @@ def small_table(draw: np.random.Generator, states: int = 3, actions: int = 2) ->
     next_state = np.tile(np.arange(states), (states * actions, 1))
     bonus = draw.random((states * actions, states))
     listed = np.ones(bonus.shape, bool)
-    return Table(laws[None], next_state, bonus, listed[None], draw.random(states * actions), 1.0)
+    rewards = draw.random(states * actions)
+    return Table(laws[None], next_state[None], bonus[None], listed[None], rewards, 1.0)
 
 
 def returns(table: Table, laws: Floats, policy: np.ndarray, horizon: int) -> Floats:
@@ -93,7 +94,7 @@ def returns(table: Table, laws: Floats, policy: np.ndarray, horizon: int) -> Flo
     states = int(table.next_state.max()) + 1
     values = np.zeros(states)
     for h in reversed(range(horizon)):
-        target = table.bonus + values[table.next_state]
+        target = table.bonus[0] + values[table.next_state[0]]
         q = (table.reward + (laws * target).sum(axis=1)).reshape(states, -1)
         if policy.ndim == 2:
             values = q[np.arange(states), policy[h]]

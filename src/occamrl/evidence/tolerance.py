@@ -522,7 +522,7 @@ def least_gains(
     for h in reversed(range(horizon)):
         own = least_lookahead(table, h, ours[h + 1], tolerance, sign)[every, policy[h]]
         other = least_lookahead(table, h, theirs[h + 1], tolerance, -sign)
-        target = table.discount * gains[table.next_state[h % len(table.next_state)]]
+        target = table.discount * gains[table.next_state[h % len(table.laws)]]
         mean = _mean_at(table, h, target, tolerance).reshape(states, -1)
         # apart: what each gets from here on; together: what parting later brings
         parted = own[:, None] + other
