@@ -1,23 +1,43 @@
-"""Defaults: regret of selectors by scope, beside the same algorithm told the class.
+"""Defaults: what scope and acting cost, like for like.
 
-    python -m studies.defaults --seeds 8 --episodes 300
+    python -m studies.figures --part defaults:lists
+    python -m studies.figures --part defaults:large
+    python -m studies.figures --part defaults:real
+    python -m studies.figures --part defaults:week
 
-"smallest" is the paper's scope with optimism; "told" and "largest" are the same algorithm, with its
-defaults, on one class alone. All of them act at the falling level (B13).
+For docs/occam.md (:mod:`studies.figures`). In a row all runs are of Occam on one truth. The first
+four columns act alike, as is the default for the ladder, so that they differ only in the classes
+they play: the smallest that is left, all that are left (the default), the class of the truth alone,
+the largest alone. The last column plays all and acts the other way. Seeds from 20,000 on, which
+nothing was tuned on.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import occamrl as orl
+from occamrl.problems.lakes import FrozenLake, PatchyIce
+from occamrl.problems.mixtures import ReferenceLadder, SparseLadder
+from occamrl.problems.operations import (
+    LostSales,
+    MachineReplacement,
+    PracticalProblem,
+    Pricing,
+    QueueAdmission,
+    WeekdayInventory,
+)
+from occamrl.protocols import Floats
+from studies.figures import Size, each, number, ratio, table
 
-LISTS = ("patchy-ice", "sparse-ladder", "reference-ladder", "pricing")
-REAL = ("lost-sales", "weekday-inventory", "queue-admission", "machine-replacement")
+FIRST_SEED = 20_000
+SEEDS = 40
+FEWER_SEEDS = 10  # of large ladders, and of real parameters
+EPISODES = 10_000
+EARLY = 1_000  # episodes after which regret is shown, too
 _LOST = 0.1  # of the optimal value, in each episode of the second half
 
 
@@ -55,24 +75,61 @@ def levers(chances: list[float], prices: list[float], steps: int) -> orl.FiniteM
     return orl.FiniteMDP(transition=transition, reward=reward, horizon=steps + 1)
 
 
-def fooling(ladder: Fooling) -> tuple[orl.FiniteMDP, orl.Ladder]:
-    """Return the truth and the ladder."""
+class Instance(NamedTuple):
+    """A truth and its ladder."""
+
+    name: str
+    mdp: orl.FiniteMDP
+    ladder: Any
+
+
+def fooling(name: str) -> Instance:
+    """Return a ladder of two lists in which a wrong class confirms itself."""
+    ladder = FOOLING[name]
     kernels = []
     for chances in [*ladder.small, *ladder.added]:
         kernels.append(levers(chances, ladder.prices, ladder.steps).kernel())
     small = orl.FiniteFamily(np.array(kernels[: len(ladder.small)]))
     truth = levers(ladder.added[0], ladder.prices, ladder.steps)
-    return truth, orl.Ladder([small, orl.FiniteFamily(np.array(kernels))])
+    return Instance(name, truth, orl.Ladder([small, orl.FiniteFamily(np.array(kernels))]))
 
 
-def instances(names: list[str]) -> Iterator[tuple[str, orl.FiniteMDP, Any]]:
-    """Yield a name, a truth and its ladder."""
-    for name in names:
-        if name in FOOLING:
-            yield (name, *fooling(FOOLING[name]))
-        else:
-            problem: Any = orl.make_problem(name)
-            yield name, problem.mdp, orl.Ladder.of_problem(problem)
+def named(problems: Mapping[str, Any]) -> Iterator[Instance]:
+    """Yield the ladders of problems."""
+    for name, problem in problems.items():
+        yield Instance(name, problem.mdp, orl.Ladder.of_problem(problem))
+
+
+def list_instances() -> Iterator[Instance]:
+    """Yield the ladders that fool, and small ladders of lists that come with the package."""
+    for name in FOOLING:
+        yield fooling(name)
+    yield from named(
+        {
+            "sparse ladder": SparseLadder(),
+            "reference ladder": ReferenceLadder(nonzero=1),
+            "lake 4x4": FrozenLake(slip=(6, 6)),
+            "pricing, 3 prices": Pricing(**Pricing.small[0]),
+        }
+    )
+
+
+def large_instances() -> Iterator[Instance]:
+    """Yield the ladders with thousands of members."""
+    yield from named(
+        {
+            "patchy ice": PatchyIce(),
+            "patchy ice, slippery": PatchyIce(slip=(0.1, 0.0)),
+            "pricing": Pricing(),
+        }
+    )
+
+
+def real_instances(kinds: Mapping[str, type[PracticalProblem]]) -> Iterator[Instance]:
+    """Yield, for each practical problem with real parameters, a truth that needs each class."""
+    for name, kind in kinds.items():
+        for problem in kind.truths():
+            yield Instance(f"{name}, {problem.mdp.known.unit_name}", problem.mdp, problem.ladder)
 
 
 def alone(ladder: Any, m: int) -> Any:
@@ -82,58 +139,102 @@ def alone(ladder: Any, m: int) -> Any:
     return ladder.only(m)
 
 
-class Regret(NamedTuple):
+class Runs(NamedTuple):
     """What runs of an agent lost."""
 
-    mean: float
-    worst: float
+    early: Floats  # the regret after EARLY episodes
+    regrets: Floats  # after all
     lost: int  # runs that lost everything
 
+    def cell(self) -> str:
+        """Return the mean regrets, the largest, and how many runs lost everything."""
+        early = number(float(self.early.mean()))
+        mean = float(self.regrets.mean())
+        largest = number(float(self.regrets.max()), mean)
+        lost = f"; {self.lost} lost" if self.lost else ""
+        return f"{early}, {number(mean)} ({largest}{lost})"
 
-def measured(agent: orl.Learner, mdp: orl.FiniteMDP, episodes: int, seeds: int) -> Regret:
-    """Play."""
+
+def played(size: Size, agent: orl.Learner, mdp: orl.FiniteMDP, seeds: int, label: str) -> Runs:
+    """Play an agent; a run that loses much in every late episode has lost everything."""
     assert mdp.known.initial is not None  # noqa: S101  # of problems with a known start
-    optimal = float(mdp.known.initial @ mdp.optimal_values[0])
-    half = episodes // 2
-    regrets = []
-    lost = 0
-    for seed in range(seeds):
-        result = orl.run(agent, mdp, episodes=episodes, seed=seed, progress=False)
-        late = result.total_regret - float(result.regret_at(half))
-        late /= mdp.known.unit.scale  # regret is in the user's unit, values are not
-        lost += late > _LOST * optimal * (episodes - half)
-        regrets.append(result.total_regret)
-    return Regret(float(np.mean(regrets)), max(regrets), lost)
+    optimal = abs(mdp.known.unit.scale * float(mdp.known.initial @ mdp.optimal_values[0]))
+    length = size.episodes(EPISODES)
+    half = length // 2
+
+    def job(i: int) -> tuple[float, float, float]:
+        result = orl.run(agent, mdp, episodes=length, seed=FIRST_SEED + i, progress=False)
+        early, middle = result.regret_at([min(EARLY, length), half]).tolist()
+        return early, middle, result.total_regret
+
+    early, middle, total = np.array(each(size, size.seeds(seeds), job, label)).T
+    lost = int((total - middle > _LOST * optimal * (length - half)).sum())
+    return Runs(early, total, lost)
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=40)
-    parser.add_argument("--episodes", type=int, default=1_000)
-    parser.add_argument("--only", nargs="*", default=[*FOOLING, *LISTS, *REAL])
-    options = parser.parse_args()
-    print("| mean regret (worst, lost) | smallest | default | told | largest | default / told |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for name, mdp, ladder in instances(options.only):
-        m = ladder.class_of(mdp) or ladder.classes
-        agents = {
-            "smallest": orl.Occam(ladder=ladder, acting="optimism", scope="smallest"),
-            "default": orl.Occam(ladder=ladder),
-            "told": orl.Occam(ladder=alone(ladder, m)),
-            "largest": orl.Occam(ladder=alone(ladder, ladder.classes)),
-        }
-        cells = [f"{name}, class {m} of {ladder.classes}"]
-        means = {}
-        for label, agent in agents.items():
-            regret = measured(agent, mdp, options.episodes, options.seeds)
-            means[label] = regret.mean
-            cells.append(f"{regret.mean:.3g} ({regret.worst:.3g}, {regret.lost})")
-        price = "-"
-        if means["told"] > 0.0:
-            price = f"{means['default'] / means['told']:.2f}"
-        print(f"| {' | '.join([*cells, price])} |", flush=True)
+HEAD = (
+    "class of the truth",
+    "acting",
+    "the smallest left",
+    "all left, the default",
+    "told the class",
+    "the largest",
+    "default / told",
+    "all left, acting otherwise",
+)
+_OTHER = {"optimism": "sampling", "sampling": "optimism"}
 
 
-if __name__ == "__main__":
-    main()
+def line(size: Size, instance: Instance, seeds: int) -> list[str]:
+    """Return the regret of one truth by scope and acting."""
+    name, mdp, ladder = instance
+    m = ladder.class_of(mdp) or ladder.classes
+    default = orl.Occam(ladder=ladder)
+    agents = {
+        "smallest": orl.Occam(ladder=ladder, scope="smallest"),
+        "default": default,
+        "told": orl.Occam(ladder=alone(ladder, m)),
+        "largest": orl.Occam(ladder=alone(ladder, ladder.classes)),
+        "otherwise": orl.Occam(ladder=ladder, acting=_OTHER[default.acts]),
+    }
+    runs: dict[str, Runs] = {}
+    for label, agent in agents.items():
+        runs[label] = played(size, agent, mdp, seeds, f"{name} {m}, {label}")
+    price = ""
+    if runs["told"].regrets.any():
+        price = ratio(runs["default"].regrets, runs["told"].regrets)
+    cells = [runs[label].cell() for label in ("smallest", "default", "told", "largest")]
+    other = runs["otherwise"].cell()
+    return [name, f"{m} of {ladder.classes}", default.acts, *cells, price, other]
+
+
+def measured(size: Size, instances: Iterable[Instance], seeds: int) -> str:
+    """Return the table of some instances."""
+    rows = [line(size, instance, seeds) for instance in size.some(instances)]
+    title = f"regret after {EARLY:,} and {EPISODES:,} episodes, mean (largest) of {seeds} seeds"
+    return table([title, *HEAD], rows)
+
+
+def lists(size: Size) -> str:
+    """Measure small ladders of lists, and those that fool."""
+    return measured(size, list_instances(), SEEDS)
+
+
+def large(size: Size) -> str:
+    """Measure ladders of thousands of members."""
+    return measured(size, large_instances(), FEWER_SEEDS)
+
+
+def real(size: Size) -> str:
+    """Measure classes with real parameters."""
+    kinds = {
+        "lost sales": LostSales,
+        "queue admission": QueueAdmission,
+        "machine replacement": MachineReplacement,
+    }
+    return measured(size, real_instances(kinds), FEWER_SEEDS)
+
+
+def week(size: Size) -> str:
+    """Measure the slowest of them."""
+    return measured(size, real_instances({"weekday inventory": WeekdayInventory}), FEWER_SEEDS)

@@ -58,6 +58,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 OTHERS = (  # parts that are not written into a page: baselines and real_log need packages of others
     *(f"control:{name}" for name in ("controls", "baselines", "real_log", "cost")),
     *(f"comparing:{name}" for name in ("errors", "power")),
+    *(f"defaults:{name}" for name in ("lists", "large", "real", "week")),
     *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
     *(
         f"linear:{name}"

@@ -792,6 +792,36 @@ def test_a_generation_leaves_the_mixture_as_it_is_and_leaving_points_out_lowers_
     assert max(by.gaps) < 1e-9
 
 
+def class_weights(by: ParametricEvidence, state: ParametricState) -> Floats:
+    """Return the shares of the classes in the evidence of all points [M]."""
+    terms = np.exp(state["log_mass"] + by.weigh(state).likelihoods - by.log_mixture(state))
+    shares: Floats = np.bincount(state["level"], terms, by.classes)
+    return shares
+
+
+def test_a_generation_leaves_the_classes_their_weights_but_for_an_equal_part() -> None:
+    class Watched(ParametricEvidence):
+        seen: int = 0
+
+        def _renew(self, state: ParametricState) -> None:
+            before = class_weights(self, state)
+            alive = state["rejected"] == 0
+            equal = 1.0 / (state["generations"] + 2.0) ** 2
+            super()._renew(state)
+            expected = (1.0 - equal) * before + equal * alive / alive.sum()
+            assert class_weights(self, state) == pytest.approx(expected, abs=1e-9)
+            self.seen += 1
+
+    truth = ladder().model.mdp(rate=0.25, rush=0.3)
+    by = Watched(ladder(), truth.known, 0.05)
+    state = by.begin()
+    for seed in range(8):
+        log = simulate_log(truth, episodes=2**seed, seed=seed)
+        for flow in log.flows(by.known, by.model.layout):
+            by.add(state, flow)
+    assert by.seen >= 6
+
+
 def test_pieces_of_a_range_are_apart_where_its_modes_are() -> None:
     def mirrored(state: int, action: int, *, x: float) -> Iterator[Any]:
         chance = 0.1 + 1.6 * abs(x - 0.5)

@@ -12,10 +12,12 @@ were :math:`\ell^0`, has a mass :math:`e^{b_i}` in
     \qquad b_i = \log \mu_i - \ell^0(\theta_i),
 
 Q_KT being the evidence of the counts alone. At first the counts and each class have 1/(M + 1),
-spread evenly over the cloud. Generation j = 0, 1, ... has :math:`\sum_i \mu_i = a e^Z`, :math:`a =
-1/(j + 2)`, and all other masses are multiplied by 1 - a, so that Z stays as it is: what is made
-after a block predicts the next ones only. What is fixed before an outcome may depend on everything
-before, and to leave out points lowers Z. So by Ville's inequality :math:`Z \le \ell(P^*) +
+spread evenly over the cloud. At generation j = 0, 1, ... a share a = 1/(j + 2) of the evidence
+:math:`e^{Z_m}` of each class goes from its points to new ones, so that classes keep the weights
+that a posterior would give them, and a share a^2 of all evidence to the classes alive in equal
+parts, so that none is for ever without a weight. Z stays as it is: what is made after a block
+predicts the next ones only. What is fixed before an outcome may depend on everything before, and to
+leave out points lowers Z. So by Ville's inequality :math:`Z \le \ell(P^*) +
 \log(1/\delta)` at all times at once with probability :math:`1 - \delta`.
 
 **The test.** Class m is ruled out while :math:`\max_{\Theta_m} \ell < Z - \log(1/\delta)`; and
@@ -23,8 +25,7 @@ before, and to leave out points lowers Z. So by Ville's inequality :math:`Z \le 
 projections are intervals for the parameters (:mod:`occamrl.evidence.region`). One point of the
 region keeps its class: a witness suffices. What is in a class is in every class that frees its
 parameters. Before a class is ruled out, a search looks for a witness. A class that is ruled out has
-generations, too, without a mass: they go on searching, and where one finds a witness the class is
-alive again.
+generations, too: they go on searching, and where one finds a witness the class is alive again.
 
 **Acting.** By *sampling*: a point by its weight in Z, which is what a posterior would give it; by
 *optimism*, the largest value among points inside; by the best *fit*. What is inside for acting is
@@ -114,6 +115,14 @@ class Weighed(NamedTuple):
     data: Counts
     likelihoods: Floats  # [n]
     mixture: float  # Z
+
+
+class RenewedMasses(NamedTuple):
+    """Logarithms of what a generation does to the masses of a mixture."""
+
+    points: float  # by which those of all points are multiplied
+    counts: float  # by which that of the counts is multiplied
+    classes: Floats  # [M] the evidence with which the generation of each class enters
 
 
 class Evaluated(NamedTuple):
@@ -355,21 +364,22 @@ class ParametricEvidence:
     def _renew(self, state: ParametricState) -> None:
         """Make a generation in every class; in those that are ruled out it goes on searching."""
         weighed = self.weigh(state)
-        alive = np.flatnonzero(state["rejected"] == 0)
         number = state["generations"]
         state["generations"] = number + 1
         state["renewed"] = int(state["count"].sum())
-        share = 1.0 / (number + 2.0) if alive.size else 0.0
-        log_mass = state["log_mass"]
+        masses = self._renewed_masses(state, 1.0 / (number + 2.0))
         made = []
         for m in range(self.classes):
             inside = self._of_class(state, m)
-            masses = log_mass[inside]
-            if np.isfinite(masses).any():
-                inside &= np.isfinite(log_mass)
+            log_mass = state["log_mass"][inside]
+            if np.isfinite(log_mass).any():
+                inside &= np.isfinite(state["log_mass"])
+                log_mass = state["log_mass"][inside]
+            else:
+                log_mass = np.zeros(log_mass.size)
             generation = next_generation(
                 state["points"][inside],
-                np.where(np.isfinite(log_mass[inside]), log_mass[inside], 0.0),
+                log_mass,
                 weighed.likelihoods[inside],
                 self.free[m],
                 lambda steps: self.points.likelihoods(steps, weighed.data),
@@ -377,20 +387,34 @@ class ParametricEvidence:
             )
             made.append(generation)
             state["searched"] = state["searched"] + np.array([generation.evaluated, 0, 0])
-        state["log_mass"] = log_mass + math.log1p(-share)
-        state["counted_mass"] += math.log1p(-share)
+        state["log_mass"] = state["log_mass"] + masses.points
+        state["counted_mass"] += masses.counts
         for m, generation in enumerate(made):
-            masses = np.full(len(generation.points), -np.inf)
-            if not state["rejected"][m]:
-                total = math.log(share / alive.size) + weighed.mixture
-                masses = self.entering(total, generation.log_weights, generation.likelihoods)
-            self._add_points(state, m, generation.points, masses)
+            # what its points would have predicted before they were made does not count
+            entering = masses.classes[m] + generation.log_weights - generation.likelihoods
+            self._add_points(state, m, generation.points, entering)
         state["searched"] = state["searched"] + np.array([0, 1, 0])
         self.points.keep(state["points"])
 
-    def entering(self, total: float, log_weights: Floats, likelihoods: Floats) -> Floats:
-        """Return b of the points of a generation: what they would have predicted does not count."""
-        return total + log_weights - likelihoods
+    def _renewed_masses(self, state: ParametricState, share: float) -> RenewedMasses:
+        """Return what a generation does to the masses; Z stays as it is.
+
+        A share of the evidence of each class goes to its own generation, so that classes keep their
+        weights; the square of that share of all evidence goes to the classes alive in equal parts,
+        so that none is for ever without a weight.
+        """
+        weighed = self.weigh(state)
+        alive = state["rejected"] == 0
+        between = share**2 if alive.any() else 0.0
+        totals = np.empty(self.classes)
+        for m in range(self.classes):
+            own = state["level"] == m
+            evidence = log_sum(state["log_mass"][own] + weighed.likelihoods[own])
+            totals[m] = math.log(share - between) + evidence
+        if between:
+            equal = math.log(between / alive.sum()) + weighed.mixture
+            totals[alive] = np.logaddexp(totals[alive], equal)
+        return RenewedMasses(math.log1p(-share), math.log1p(-between), totals)
 
     # Judging --------------------------------------------------------------------------------------
 
