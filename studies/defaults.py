@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import occamrl as orl
+from occamrl.evidence.worlds import Acting
 from occamrl.problems.lakes import FrozenLake, PatchyIce
 from occamrl.problems.mixtures import ReferenceLadder, SparseLadder
 from occamrl.problems.operations import (
@@ -182,7 +183,7 @@ HEAD = (
     "default / told",
     "all left, acting otherwise",
 )
-_OTHER = {"optimism": "sampling", "sampling": "optimism"}
+_OTHER: dict[str, Acting] = {"optimism": "sampling", "sampling": "optimism"}
 
 
 def line(size: Size, instance: Instance, seeds: int) -> list[str]:
@@ -227,7 +228,7 @@ def large(size: Size) -> str:
 
 def real(size: Size) -> str:
     """Measure classes with real parameters."""
-    kinds = {
+    kinds: dict[str, type[PracticalProblem]] = {
         "lost sales": LostSales,
         "queue admission": QueueAdmission,
         "machine replacement": MachineReplacement,

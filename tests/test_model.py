@@ -795,8 +795,7 @@ def test_a_generation_leaves_the_mixture_as_it_is_and_leaving_points_out_lowers_
 def class_weights(by: ParametricEvidence, state: ParametricState) -> Floats:
     """Return the shares of the classes in the evidence of all points [M]."""
     terms = np.exp(state["log_mass"] + by.weigh(state).likelihoods - by.log_mixture(state))
-    shares: Floats = np.bincount(state["level"], terms, by.classes)
-    return shares
+    return np.asarray(np.bincount(state["level"], terms, by.classes), dtype=np.float64)
 
 
 def test_a_generation_leaves_the_classes_their_weights_but_for_an_equal_part() -> None:
