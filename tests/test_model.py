@@ -839,3 +839,18 @@ def test_pieces_of_a_range_are_apart_where_its_modes_are() -> None:
     (low, middle), (other, high) = evidence.parameters(answer.state, 0)["x"].pieces
     ends = [inside[0], inside[inside < 0.5][-1], inside[inside > 0.5][0], inside[-1]]
     np.testing.assert_allclose([low, middle, other, high], ends, atol=2e-3)
+
+
+def test_answers_take_large_models_that_end_in_one_state_in_two_ways() -> None:
+    def walk(place: int, action: int, *, up: float) -> Iterator[Any]:
+        following = min(place + 1, 400)
+        yield up, following, 1.0, False
+        yield 0.5 - up, following, 0.5, False  # the same place, another reward
+        yield 0.5, max(place - 1, 0), 0.0, False
+
+    model = orl.Model(walk, start=0, actions=[0], horizon=6, parameters={"up": (0.1, 0.4)})
+    truth = model.mdp(up=0.3)
+    assert not isinstance(truth.kernels[0].matrix, np.ndarray)  # large enough to be sparse
+    answer = orl.select(simulate_log(truth, episodes=20), model.ladder({"walk": ["up"]}))
+    assert answer.status == "decided"
+    assert str(answer)

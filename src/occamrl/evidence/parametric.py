@@ -93,6 +93,7 @@ _FEWEST = 16  # points of a class that are always kept, so that generations go o
 _WORTHWHILE = 0.8  # points are left out when no more than this share stays
 _OPTIMISTIC = 48  # points of the region that optimism looks at
 _SOLVED = 4096  # points whose values are kept
+_REMEMBERED = 2**21  # probabilities of points that are kept: searches come back to points
 
 
 class ParametricState(CountState, DatedState):
@@ -126,9 +127,8 @@ class RenewedMasses(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """The probabilities of the point that was evaluated last."""
+    """The probabilities of a point that was evaluated."""
 
-    point: bytes
     done: Bools  # [pairs]
     probability: Floats  # of the model's outcomes
 
@@ -151,7 +151,7 @@ class ParametricEvidence:
         self._weighed: Weighed | None = None  # the last
         self._fits: dict[int, Floats] = {}  # of its counts, by class
         self._values: dict[bytes, Floats] = {}  # of the first step, by point
-        self._evaluated = Evaluated(b"", np.zeros(0, bool), np.zeros(0))
+        self._evaluated: dict[bytes, Evaluated] = {}  # by point, the last at the end
 
     def _require_model_of(self, known: Known) -> None:
         """Refuse a problem whose states, actions or rewards are not the model's."""
@@ -230,19 +230,21 @@ class ParametricEvidence:
         A point is asked for its visited pairs, then for the others: models are slow.
         """
         key = theta.tobytes()
-        last = self._evaluated
         pairs = len(self.model.pairs)
-        if last.point != key:
-            last = Evaluated(key, np.zeros(pairs, bool), np.zeros(self.model.reward.size))
+        point = self._evaluated.pop(key, None)
+        if point is None:
+            point = Evaluated(np.zeros(pairs, bool), np.zeros(self.model.reward.size))
         wanted = np.arange(pairs) if rows is None else np.asarray(rows, dtype=np.int64)
-        missing = wanted[~last.done[wanted]]
+        missing = wanted[~point.done[wanted]]
         if missing.size:
             added = self.model.probability(self.point(theta), missing.tolist())
-            done = last.done.copy()
+            done = point.done.copy()
             done[missing] = True
-            last = Evaluated(key, done, last.probability + added)
-        self._evaluated = last
-        return last.probability
+            point = Evaluated(done, point.probability + added)
+        self._evaluated[key] = point
+        if len(self._evaluated) * self.model.reward.size > _REMEMBERED and len(self._evaluated) > 1:
+            del self._evaluated[next(iter(self._evaluated))]
+        return point.probability
 
     def counts_of(self, state: CountState) -> Counts:
         """Return what was seen."""

@@ -92,6 +92,12 @@ class CountedEvidence(FiniteEvidence, Protocol):
         """Return pair and outcome of a step; -1 for what is not listed, or where nothing moves."""
 
 
+def _positive(kernel: bellman.Kernel) -> Any:  # a matrix of bool, dense or sparse
+    """Return which entries of a kernel are positive."""
+    # SciPy adds up entries of one place where they are, and a kernel's cannot be written
+    return kernel.matrix.copy() > 0.0
+
+
 class FiniteWorlds:
     """The finite models that are possible, most of them given by number, others by a search.
 
@@ -224,11 +230,11 @@ class FiniteWorlds:
     @cached_property
     def _support(self) -> list[Any]:  # matrices of bool, dense or sparse
         """Which states [S*A, S] may follow a pair in some possible world: once, or by step."""
-        support: list[Any] = [kernel.matrix > 0.0 for kernel in self._chosen.kernels]
+        support = [_positive(kernel) for kernel in self._chosen.kernels]
         if not self.judgement.misspecified:
             for index in range(self.levels.size):
                 for t, kernel in enumerate(self.kernels(index)):
-                    support[t] = support[t] + (kernel.matrix > 0.0)
+                    support[t] = support[t] + _positive(kernel)
         return support
 
     def reached(self, policy: Ints | None = None) -> Bools:

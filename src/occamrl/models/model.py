@@ -477,6 +477,8 @@ class Model:
         self.row = rank[row][order]
         self.next_state = next_state[order]
         self.reward = reward[order]
+        # of a row, what its function yielded last, and which outcomes [O] these are
+        self._yielded: dict[int, tuple[list[Any], Ints]] = {}
         discovered = [self._indices[i] for i in by_number]
         self._indices = []
         for indices in discovered:
@@ -606,22 +608,32 @@ class Model:
 
     def _one_by_one(self, point: Point, rows: Sequence[int]) -> Floats:
         """Return the probabilities from a call for each row."""
-        probability = np.zeros(self.reward.size)
+        indices = [np.zeros(0, np.int64)]
+        shares: list[float] = []
         for row in rows:
             s, a = self.pairs[row]
-            indices = self._indices[row]
             arguments = self._at_step(point, int(self.layer[row]))
-            for outcome in self.function(self.states[s], self.actions[a], **arguments):
-                index = indices.get(tuple(outcome[1:]), -1)
-                if index >= 0:
-                    probability[index] += outcome[0]
-        return probability
+            yielded = list(self.function(self.states[s], self.actions[a], **arguments))
+            shares += [outcome[0] for outcome in yielded]
+            keys = [outcome[1:] for outcome in yielded]
+            last = self._yielded.get(row)
+            # mostly a row has the same outcomes in the same order at every point
+            if last is None or last[0] != keys:
+                listed = [self._indices[row].get(tuple(key), -1) for key in keys]
+                last = keys, np.array(listed, np.int64)
+                self._yielded[row] = last
+            indices.append(last[1])
+        return self._summed(np.concatenate(indices), np.array(shares))
+
+    def _summed(self, index: Ints, shares: Floats) -> Floats:
+        """Return the sums of shares by outcome [O]; the index -1 is none of them."""
+        listed = index >= 0
+        return np.bincount(index[listed], shares[listed], self.reward.size).astype(np.float64)
 
     def _at_once(self, point: Point, rows: Sequence[int]) -> Floats:
         """Return the probabilities from the user's array of them."""
-        probability = np.zeros(self.reward.size)
         if self.vectorised is None or not len(rows):
-            return probability
+            return np.zeros(self.reward.size)
         pairs = []
         for row in rows:
             s, a = self.pairs[row]
@@ -637,8 +649,7 @@ class Model:
                 got=f"shape {shares.shape}",
                 expected=f"{index.size:,} numbers: what outcomes(...) yields for each pair in turn",
             )
-        np.add.at(probability, index[index >= 0], shares[index >= 0])
-        return probability
+        return self._summed(index, shares)
 
     @cached_property
     def _sequences(self) -> list[Ints]:
