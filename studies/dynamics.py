@@ -3,29 +3,30 @@
     python -m studies.dynamics --part validity      one table of docs/dynamics.md
     python -m studies.dynamics --part data          writes docs/data/cart.csv
 
-Each part prints a table; ``chaos`` needs ``pip install --no-deps dysts==0.1``. Noise, starts and
-actions have addresses, so that a part prints the same numbers everywhere but for digits that
-rounding decides.
+Each part prints a table; ``chaos`` needs ``pip install --no-deps dysts==0.1``, ``sindy`` pysindy.
+Noise, starts and actions have addresses, so that a part prints the same numbers everywhere but for
+digits that rounding decides.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import copy
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 import occamrl as orl
 from occamrl.addresses import Address
 from occamrl.evidence.regression import RegressionEvidence, RegressionState
 from occamrl.evidence.regression_fits import Predictor
+from occamrl.evidence.regression_report import hints_of
+from occamrl.evidence.simulator_worlds import mean_interval
 from occamrl.protocols import Floats, Transition
 from studies.figures import DOCS, Size, each, table
 
@@ -244,9 +245,9 @@ def criteria(evidence: RegressionEvidence, state: RegressionState) -> dict[str, 
     """Return the classes, from 0, that AIC and BIC choose by their largest likelihoods."""
     steps = state["steps"] - state["burned"]
     scores: dict[str, list[float]] = {"AIC": [], "BIC": []}
-    for m, size in enumerate(evidence.ladder.sizes):  # type: ignore[attr-defined]  # a ladder's
+    for m, size in enumerate(evidence.ladder.sizes):
         best = float(evidence._likelihoods(state, m).sum(axis=2).max(axis=0)[0])
-        free = size + evidence.n
+        free = (size or 0) + evidence.n
         scores["AIC"].append(2 * free - 2 * best)
         scores["BIC"].append(np.log(steps) * free - 2 * best)
     return {name: int(np.argmin(values)) for name, values in scores.items()}
@@ -280,6 +281,54 @@ def power(size: Size) -> str:
         rows.append((name, "never" if np.isinf(when) else f"{when:.0f}", *cells))
     header = ("right class", "steps until all smaller are out", "right at 200", "AIC", "BIC")
     return table((*header, "right at 1,000", "AIC", "BIC"), rows)
+
+
+THRESHOLDS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
+
+
+def sindy(size: Size) -> str:
+    """Count how often pysindy finds the class, by its threshold, in the runs of ``power``.
+
+    Of the bowls its class is the degree of the terms that it keeps. Of the carts it is offered the
+    terms of all classes, for place, speed and action, and its class is the smallest that has all
+    that it keeps of the change of speed.
+    """
+    import pysindy  # type: ignore[import-not-found, unused-ignore]  # not one of our tools
+
+    held = [{"u"}, {"u", "v"}, {"u", "v", "dry v"}]
+
+    def chosen(name: str, run: dict[str, Any], threshold: float) -> int:
+        library = pysindy.PolynomialLibrary(degree=3)
+        if name.startswith("cart"):
+            terms = [lambda value: value, lambda value: np.tanh(value / 0.05)]
+            names = [lambda of: of, lambda of: f"dry {of}"]
+            library = pysindy.CustomLibrary(library_functions=terms, function_names=names)
+        optimizer = pysindy.STLSQ(threshold=threshold, alpha=1e-6)
+        model = pysindy.SINDy(optimizer=optimizer, feature_library=library)
+        changes = run["next_states"] - run["states"]
+        model.fit(
+            run["states"], t=1.0, x_dot=changes, u=run["actions"], feature_names=["x", "v", "u"]
+        )
+        kept = np.array(model.coefficients()) != 0.0
+        if name.startswith("cart"):
+            terms_kept = set(np.array(model.get_feature_names())[kept[1]])
+            return next((m for m, terms in enumerate(held) if terms_kept <= terms), -1)
+        degrees = np.asarray(library.powers_).sum(axis=1)
+        return int(degrees[kept.any(axis=0)].max(initial=0)) - 1
+
+    rows = []
+    count = size.seeds(10)
+    for name in size.some(CASES):
+        case = CASES[name]
+        for steps in (200, 1000):
+
+            def one(seed: int, case: Case = case, name: str = name, steps: int = steps) -> Any:
+                run = log_of(rolled(case.truth, seed, size.episodes(1000))[:steps])
+                return [chosen(name, run, threshold) == case.right for threshold in THRESHOLDS]
+
+            right = np.array(each(size, count, one, name)).sum(axis=0)
+            rows.append((name, steps, *(f"{number}" for number in right)))
+    return table(("right class", "steps", *(f"{threshold:g}" for threshold in THRESHOLDS)), rows)
 
 
 def lists(size: Size) -> str:
@@ -627,39 +676,76 @@ class Quiet(np.random.Generator):
 # Spoiled logs -------------------------------------------------------------------------------------
 
 
+def spoiled_log(kind: str, seed: int, steps: int) -> dict[str, Any]:
+    """Return a log of the cart with friction in which something is wrong, and its clock."""
+    rng = np.random.default_rng(seed)
+    state = np.zeros(2)
+    states, actions = [], []
+    drift = 0.0
+    action = np.zeros(1)
+    clock = [0.0]
+    for step in range(steps):
+        if step % 3 == 0:
+            action = rng.uniform(-2, 2, 1)
+        states.append(state)
+        actions.append(action)
+        drift = 0.98 * drift + 0.05 * rng.normal()
+        pushed = action + (drift if kind == "slow disturbance" else 0.0)
+        after = cart(state[None], pushed[None], mass=1.37, viscous=0.6)[0]
+        late = 1.0
+        if kind == "jitter":
+            late = rng.uniform(0.7, 1.3)
+            after = state + (after - state) * late
+        clock.append(clock[-1] + SMOOTH * late)
+        state = after + 0.01 * rng.normal(size=2)
+        if kind == "a limit":
+            state[1] = np.clip(state[1], -0.5, 0.5)
+    log = {"states": np.array(states), "actions": np.array(actions), "time": np.array(clock[:-1])}
+    if kind == "sensor noise":
+        log["states"] = log["states"] + 0.05 * rng.normal(size=log["states"].shape)
+    if kind == "lost rows":
+        kept = rng.random(len(states)) > 0.1
+        log = {name: column[kept] for name, column in log.items()}
+    return log
+
+
 def spoiled(size: Size) -> str:
-    """Say what is said of logs with errors of measurement, gaps and more."""
+    """Count what is said of logs with errors of measurement, gaps and more, and of their clocks."""
     rows = []
+    count = size.seeds(5)
     kinds = ("nothing", "sensor noise", "lost rows", "jitter", "slow disturbance", "a limit")
     for kind in size.some(kinds):
-        rng = np.random.default_rng(0)
-        state = np.zeros(2)
-        states, actions = [], []
-        drift = 0.0
-        action = np.zeros(1)
-        for step in range(size.episodes(1200)):
-            if step % 3 == 0:
-                action = rng.uniform(-2, 2, 1)
-            states.append(state)
-            actions.append(action)
-            drift = 0.98 * drift + 0.05 * rng.normal()
-            pushed = action + (drift if kind == "slow disturbance" else 0.0)
-            after = cart(state[None], pushed[None], mass=1.37, viscous=0.6)[0]
-            if kind == "jitter":
-                after = state + (after - state) * rng.uniform(0.7, 1.3)
-            state = after + 0.01 * rng.normal(size=2)
-            if kind == "a limit":
-                state[1] = np.clip(state[1], -0.5, 0.5)
-        log = {"states": np.array(states), "actions": np.array(actions)}
-        if kind == "sensor noise":
-            log["states"] = log["states"] + 0.05 * rng.normal(size=log["states"].shape)
-        if kind == "lost rows":
-            kept = rng.random(len(states)) > 0.1
-            log = {name: column[kept] for name, column in log.items()}
-        answer = orl.select(log, CASES["cart, friction"].dynamics)
-        hints = [s.split(": ", 1)[1] for s in answer.sentences if s.startswith("Hint")]
-        rows.append((kind, answer.model or "none fits", "; ".join(hints) or "no hint"))
-    return table(("what is wrong", "class", "hints"), rows)
+
+        def one(seed: int, kind: str = kind) -> tuple[str, list[str], str]:
+            log = spoiled_log(kind, seed, size.episodes(1200))
+            clock = log.pop("time")
+            answer = orl.select(log, CASES["cart, friction"].dynamics)
+            evidence: Any = answer.weigher
+            hints = {hint.of for hint in hints_of(evidence, answer.state, answer.chosen - 1)}
+            columns = {
+                "time": clock, "x": log["states"][:, 0], "v": log["states"][:, 1],
+                "u": log["actions"][:, 0],
+            }  # fmt: skip
+            named = {"episode": None, "time": "time", "state": ["x", "v"], "action": "u"}
+            try:
+                read = orl.read_log(columns, named, every=SMOOTH)
+                model = orl.select(read, CASES["cart, friction"].dynamics).model
+                gaps = [part for part in str(read).split("; ") if "gap" in part]
+                said = "; ".join([model or "none fits", *gaps])
+            except orl.InvalidInput as error:
+                said = f"refused: {str(error).split(':')[0]}"
+            return answer.model or "none fits", sorted(hints), said
+
+        results = each(size, count, one, kind)
+        cells = []
+        for said in (
+            [model for model, _, _ in results],
+            [h for _, hints, _ in results for h in hints],
+        ):
+            counts = [f"{name} ({said.count(name)} of {count})" for name in sorted(set(said))]
+            cells.append("; ".join(counts) or "none")
+        rows.append((kind, *cells, results[0][2]))
+    return table(("what is wrong", "class", "hints", "with the clock (first seed)"), rows)
 
 
 # Acting -------------------------------------------------------------------------------------------
@@ -676,54 +762,6 @@ def swing_start(rng: Rng) -> Floats:
     """Return a first state of Pendulum-v1."""
     angle = rng.uniform(-np.pi, np.pi)
     return np.array([np.cos(angle), np.sin(angle), rng.uniform(-1, 1)])
-
-
-def returns(size: Size) -> str:
-    """Compare returns on Pendulum-v1, the same starts for all."""
-    task: dict[str, Any] = {
-        "reward": swing_reward,
-        "horizon": 200,
-        "actions": orl.Box(-2, 2),
-        "start": swing_start,
-    }
-    box = GYMS["Pendulum-v1"][1]
-    classes = {"linear": orl.Polynomial(1), "quadratic": orl.Polynomial(2), "grey box": box}
-
-    def ladder(chosen: dict[str, Any]) -> orl.Dynamics:
-        names: Any = {"state": ["cos", "sin", "speed"], "action": ["u"]}
-        return orl.Dynamics(chosen, **names).system(**task)
-
-    def exact(states: Floats, actions: Floats, rng: Rng, **values: float) -> Floats:
-        return pendulum(states, actions, **values)
-
-    sides = itertools.product((0.8, 1.2), repeat=2)
-    listed = [partial(exact, mass=mass, length=length) for mass, length in sides]
-    agents: dict[str, Any] = {
-        "true simulator": orl.SimulatorLadder({"true": [partial(exact, mass=1, length=1)]}, **task),
-        "ladder": ladder(classes),
-        "linear alone": ladder({"linear": orl.Polynomial(1)}),
-        "network alone": ladder({"network": orl.Rival(Waves)}),
-        "list without the truth": orl.SimulatorLadder({"listed": listed}, **task),
-    }
-    rows = []
-    for name in size.some(agents):
-        controller = orl.OccamControl(ladder=agents[name], planner=QUICK)
-
-        def one(seed: int, controller: orl.OccamControl = controller) -> Floats:
-            episodes = 1 if size.tiny else 6
-            env = gym.make("Pendulum-v1", max_episode_steps=20 if size.tiny else 200)
-            result = orl.learn(controller, env, episodes=episodes, seed=seed, progress=False)
-            return np.asarray(result.returns)
-
-        earned = np.array(each(size, size.seeds(3), one, name))
-        rows.append(
-            (
-                name,
-                f"{earned[:, 0].mean():.0f}",
-                f"{earned[:, 1:].mean():.0f}" if earned.shape[1] > 1 else "-",
-            )
-        )
-    return table(("planner in", "first episode", "second to sixth"), rows)
 
 
 def room(states: Floats, actions: Floats, rng: Rng) -> Floats:
@@ -777,38 +815,98 @@ def common(size: Size) -> str:
     return table(("planner", "return", "difference"), rows)
 
 
+def crashes(size: Size) -> str:
+    """Say how often intervals of simulated worth hold, exactly: a crash costs 1, all else nothing.
+
+    All numbers of crashes among the episodes are gone through.
+    """
+    rows = []
+    for runs in size.some((8, 50, 400)):
+        for chance in size.some((0.004, 0.05, 0.3)):
+            cells = []
+            for bounds in (None, (-1.0, 0.0)):
+                held = 0.0
+                for count in range(runs + 1):
+                    drawn = np.repeat([-1.0, 0.0], [count, runs - count])
+                    low, high = mean_interval(drawn, bounds)
+                    if low <= -chance <= high:
+                        held += float(binom.pmf(count, runs, chance))
+                cells.append(f"{100 * held:.1f} %")
+            none, _ = mean_interval(np.zeros(runs), (-1.0, 0.0))
+            rows.append((runs, f"{100 * chance:g} %", *cells, f"{none + 0.0:.2g}"))
+    header = ("episodes", "crash", "Student's holds", "with bounds", "its low end without a crash")
+    return table(header, rows)
+
+
 def cost(size: Size) -> str:
-    """Measure CPU time a step of the evidence, 1,000 steps of a log and one by one."""
-    ladders: dict[str, dict[str, Any]] = {
+    """Measure CPU time a step: of the evidence, of a log and one by one, and of an action."""
+    five = {f"p{number}": (0.5, 2.0) for number in range(5)}
+
+    def chain(states: Floats, actions: Floats, **values: float) -> Floats:
+        p = [values[name] for name in five]
+        x, v = states.T
+        after = v + 0.1 * (p[0] * actions[:, 0] - p[1] * v - p[2] * np.sin(p[3] * x) - p[4] * x)
+        return np.stack([x + 0.1 * after, after], axis=1)
+
+    def drawn(states: Floats, actions: Floats, rng: Rng, mass: float) -> Floats:
+        noise: Floats = 0.02 * rng.normal(size=states.shape)
+        return cart(states, actions, mass=mass) + noise
+
+    task: dict[str, Any] = {
+        "reward": lambda s, a, after: -(after[:, 0] ** 2),
+        "horizon": 200,
+        "actions": orl.Box(-2, 2),
+        "start": [0.0, 0.0],
+    }
+    nets = [("net", "second", "third", "fourth")[:count] for count in (1, 2, 4)]
+    ladders: dict[str, Any] = {
         "linear (4 terms)": {"linear": orl.Polynomial(1)},
         "degree 3 (20 terms)": {"cubic": orl.Polynomial(3)},
         "degree 5 (56 terms)": {"quintic": orl.Polynomial(5)},
         "grey box, 1 parameter": {"free": CARTS["free"]},
         "grey box, 3 parameters": {"dry": CARTS["and dry"]},
-        "a rival": {"network": orl.Rival(Waves)},
+        "grey box, 5 parameters": {"chain": orl.GreyBox(chain, **five)},
+        "a rival": dict.fromkeys(nets[0], orl.Rival(Waves)),
+        "two rivals": dict.fromkeys(nets[1], orl.Rival(Waves)),
+        "four rivals": dict.fromkeys(nets[2], orl.Rival(Waves)),
+        "a list of 10 simulators": 10,
+        "a list of 50 simulators": 50,
     }
     rows = []
     steps = size.episodes(1000)
     run = rolled(CASES["cart, dry friction"].truth, 0, steps)
     for name in size.some(ladders):
-        dynamics = orl.Dynamics(ladders[name], state=["x", "v"], action=["u"])
+        ladder = ladders[name]
+        if isinstance(ladder, int):
+            members = [partial(drawn, mass=float(m)) for m in np.linspace(0.5, 3, ladder)]
+            ladder = orl.SimulatorLadder({"listed": members}, **task)
+        else:
+            ladder = orl.Dynamics(ladder, state=["x", "v"], action=["u"]).system(**task)
         cells = []
         for width in (steps, 1):
-            evidence = replace(dynamics).evidence(None, 0.05)
+            evidence = copy.copy(ladder).evidence(None, 0.05)
             state = evidence.begin()
             began = time.process_time()
             for first in range(0, steps, width):
                 evidence.add_steps(state, run[first : first + width])
             cells.append(f"{1e3 * (time.process_time() - began) / steps:.2f} ms")
+        agent = orl.Agent(orl.OccamControl(ladder=ladder))
+        for step in run[:100]:
+            agent.observe(step.state, step.action, None, step.next_state)
+        began = time.process_time()
+        for _ in range(10):
+            agent.act(run[100 % len(run)].state)
+        cells.append(f"{1e3 * (time.process_time() - began) / 10:.0f} ms")
         rows.append((name, *cells))
-    return table(("class, beside the memory", "of a log", "one by one"), rows)
+    header = ("class, beside the memory", "of a log", "one by one", "an action, planned by CEM()")
+    return table(header, rows)
 
 
 PARTS: dict[str, Callable[[Size], str]] = {
     part.__name__: part
     for part in (
-        data, validity, controls, power, lists, ranges, gymnasium, chaos, network, spoiled,
-        returns, common, cost,
+        data, validity, controls, power, sindy, lists, ranges, gymnasium, chaos, network, spoiled,
+        common, crashes, cost,
     )
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, multinomial
 
 import occamrl as orl
 from occamrl.addresses import Address
@@ -35,6 +35,7 @@ from occamrl.errors import (
 from occamrl.evidence import simulated
 from occamrl.evidence.simulator_contract import SimulatorError, check_simulator
 from occamrl.evidence.simulator_laws import fit_laws
+from occamrl.evidence.simulator_worlds import mean_interval
 from occamrl.logs.continuous import episodes_of
 from occamrl.protocols import Controller, Floats, Simulator, System, Transition
 from studies.control import peeking, reusing, shared
@@ -393,6 +394,7 @@ BAD_LADDERS: list[dict[str, Any]] = [
     {"actions": []},
     {"view": lambda s: s[:, 0]},
     {"coordinates": ["place"]},
+    {"returns": (0.0, 0.0)},
 ]
 
 
@@ -841,6 +843,49 @@ def test_worth_is_the_expected_return() -> None:
         expected -= 0.25 + t * variance + 0.01 * variance * squares
     # The range is Student's interval, two standard errors either way.
     assert abs(worth.value - expected) < worth.high - worth.low
+
+
+def coverage(law: dict[float, float], runs: int, bounds: tuple[float, float] | None) -> float:
+    """Return, over all samples from a law of returns, how often the interval holds the mean."""
+    mean = sum(value * chance for value, chance in law.items())
+    held = 0.0
+    for counts in itertools.product(range(runs + 1), repeat=len(law)):
+        if sum(counts) == runs:
+            low, high = mean_interval(np.repeat(list(law), counts), bounds)
+            if low - 1e-12 <= mean <= high + 1e-12:
+                held += float(multinomial.pmf(counts, runs, list(law.values())))
+    return held
+
+
+CRASHES = [{-1.0: chance, 0.0: 1 - chance} for chance in (0.004, 0.05, 0.3, 0.5, 0.9, 0.99)]
+LAWS_OF_RETURNS = [*CRASHES, {-1.0: 0.02, -0.4: 0.5, 0.0: 0.48}, {-1.0: 0.3, -0.1: 0.1, 0.0: 0.6}]
+
+
+def test_the_interval_of_a_mean_holds_for_every_law_between_bounds() -> None:
+    """Exactly, by all samples; Student's, the control, misses crashes that were not drawn."""
+    for law in LAWS_OF_RETURNS:
+        assert coverage(law, 8, (-1.0, 0.0)) >= 0.95
+    for law in CRASHES:
+        assert coverage(law, 40, (-1.0, 0.0)) >= 0.95
+    assert min(coverage(law, 8, None) for law in CRASHES) < 0.1
+    assert min(coverage(law, 40, None) for law in CRASHES) < 0.2
+
+
+def test_returns_outside_their_bounds_are_refused() -> None:
+    def still(states: Floats, step: int) -> Floats:
+        return np.zeros((len(states), 1))
+
+    def answer_of(low: float) -> orl.Answer:
+        ladder = ladder_of({"calm": [cart]}, horizon=10, returns=(low, 0.0))
+        return orl.Agent(orl.OccamControl(ladder=ladder, planner=QUICK)).answer
+
+    answer = answer_of(-30.0)
+    worth = answer.worth_of(still)
+    assert -30.0 < worth.low < worth.value < worth.high <= 0.0
+    twice = answer.compared_with(still)
+    assert -30.0 <= twice.low <= twice.value <= twice.high <= 30.0
+    with pytest.raises(ParameterError, match="returns"):
+        answer_of(-0.1).worth_of(still)
 
 
 def push(states: Floats, step: int) -> Floats:

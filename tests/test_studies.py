@@ -25,6 +25,7 @@ PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` r
     "control:views",
     "dynamics:cost",
     "dynamics:network",
+    "first_episodes:returns",
     "ladders:classes",
     "ladders:paper",
     "letter:coverage",

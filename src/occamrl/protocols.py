@@ -643,8 +643,11 @@ class Worlds(Protocol):
         may be subtracted one from the other.
         """
 
-    def extremes(self, worth: Worth) -> tuple[float, float]:
-        """Return the least and the largest mean over all worlds, errors of simulation included."""
+    def extremes(self, worth: Worth, *, differences: bool = False) -> tuple[float, float]:
+        """Return the least and the largest mean over all worlds, errors of simulation included.
+
+        ``differences`` says that it is what one policy earns more than another.
+        """
 
     def doubtful(self, policy: PolicyRule) -> list[DoubtfulPair]:
         """Return pairs that a policy does not take and that may be better; none without pairs."""
@@ -778,6 +781,7 @@ class System:
     coordinates: tuple[str, ...]  # names of the numbers of a state [n]
     unit: RewardMap = UNIT
     unit_name: str = ""  # of the reward
+    returns: tuple[float, float] | None = None  # between which an episode earns, if that is known
 
 
 @runtime_checkable

@@ -176,9 +176,14 @@ class Answer:
             return "not enough data" if self._hardly_anything else "decided"
         if self.chosen > 1 and self.ladder.nested:
             return "at least"
-        if not self.steps or (self.looked is not None and self.looked < _LOOKED):
+        if not self.steps or self.barely_looked:
             return "not enough data"
         return "enough so far"
+
+    @property
+    def barely_looked(self) -> bool:
+        """Whether the data rule out less than half of what the next class adds."""
+        return self.looked is not None and self.looked < _LOOKED
 
     @property
     def _nothing_else(self) -> bool:
@@ -525,10 +530,10 @@ class Answer:
         if isinstance(self.worlds, FiniteWorlds):
             low, high = self.worlds.range_of(rule, against)
         else:
-            low, high = self._extremes(worth)
+            low, high = self._extremes(worth, differences=against is not None)
         return Interval(guess, min(low, guess), max(high, guess))
 
-    def _extremes(self, worth: Worth) -> tuple[float, float]:
+    def _extremes(self, worth: Worth, *, differences: bool = False) -> tuple[float, float]:
         """Return the least and the largest worth; where that takes long, it says so."""
         if self.worlds.exact:  # of a search nobody knows how long it is
             bar = Progress("worth", None, None, "models")
@@ -540,7 +545,7 @@ class Answer:
             bar.update(bar.done + 1)
             return returns
 
-        extremes = self.worlds.extremes(shown)
+        extremes = self.worlds.extremes(shown, differences=differences)
         bar.close()
         return extremes
 

@@ -54,6 +54,8 @@ def dynamics_headline(answer: Answer) -> str:
         return f"Every class before {quoted(answer.model)} is ruled out; no test rules that out."
     if answer.status == "not enough data":
         return f"The data are not enough to tell ({count_of(answer.steps, 'step')})."
+    if answer.status == "at least":
+        return f"At least {quoted(answer.model)} is needed."
     return f"{quoted(answer.model)} is enough so far, where the data have been."
 
 
@@ -88,6 +90,11 @@ def _which(answer: Answer) -> list[str]:
         simplest = f"{quoted(answer.model)} is the simplest class that is left"
         looked = f"less than half of what {quoted(answer.next_class)} adds is ruled out"
         texts = [f"The data are not enough to tell: {simplest}, and {looked}, {where}."]
+    elif answer.status == "at least":
+        enough = "it is enough so far"
+        if answer.barely_looked:
+            enough = f"less than half of what {quoted(answer.next_class)} adds is ruled out"
+        texts = [f"At least {quoted(answer.model)} is needed, and {enough}, {where}."]
     else:
         texts = [f"{quoted(answer.model)} is enough so far, {where}."]
     texts += [*_parameters(answer), *_flat(answer), *_ruled_out(answer)]
@@ -100,7 +107,7 @@ def _visited(answer: Answer) -> str:
     steps = weigher.seen(state)
     ranges = []
     for name, values in zip(
-        weigher.inputs, np.hstack([steps.states, steps.actions]).T, strict=True
+        weigher.ladder.inputs, np.hstack([steps.states, steps.actions]).T, strict=True
     ):
         low = format_number(float(values.min()))
         ranges.append(f"{name} from {low} to {format_number(float(values.max()))}")
@@ -237,6 +244,8 @@ def _hints(answer: Answer) -> list[str]:
 
 def _hint(hint: Hint) -> str:
     name = hint.coordinate
+    if hint.of == "change":
+        return f"Hint: {quoted(name)} seems to return the change of the state, not the next state."
     if hint.of == "limit":
         share = f"{100.0 * hint.size:.2g} %"
         return f"Hint: {name} is exactly {format_number(hint.at)} in {share} of the steps: a limit?"
@@ -258,7 +267,7 @@ def _advice(answer: Answer) -> str:
         )
     if _is_rival(answer):
         return "look for a term that explains what it has learned; until then plan with it."
-    if answer.status == "not enough data":
+    if answer.barely_looked:
         return "collect data that would tell the classes apart: other actions, other places."
     if answer.valued:
         return "plan with it; later data are tested as they come."
@@ -274,11 +283,31 @@ def _assumed(answer: Answer) -> list[str]:
             "right is ruled out, or a range misses the truth, with probability at most "
             f"{answer.delta:g}, as far as parameters were searched."
         )
+    if len(answer.ladder.names) > 1:
+        texts.append(_nesting(answer))
+    if answer.judgement.search is not None:
+        texts.append(
+            "Grey boxes that are ruled out are searched again whenever the data have grown by half "
+            "since, and are back if parameters explain them."
+        )
     texts.append(
         "The state is seen whole and without error, at even times, and actions were chosen by what "
         "the data show."
     )
     return texts
+
+
+def _nesting(answer: Answer) -> str:
+    """Say which classes hold which, as far as their forms show it."""
+    weigher, _ = _weigher(answer)
+    apart = weigher.ladder.apart
+    if apart is None:
+        return "Each class holds the one before it, rivals left aside."
+    simpler, richer = map(quoted, apart)
+    return (
+        f"Whether {richer} holds {simpler} does not show in their forms, so that the one may be "
+        "right where the other is ruled out."
+    )
 
 
 def dynamics_sections(answer: Answer) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from occamrl.evidence.simulator_worlds import unseen
+from occamrl.evidence.simulator_worlds import SimulatorWorlds, unseen
 from occamrl.naming import describe_states, printable, printable_name, quoted, spoken
 from occamrl.protocols import (
     DoubtfulPair,
@@ -910,13 +910,29 @@ def simulated(answer: Answer) -> list[Sentence]:
         worth = earns(answer, answer.worth)
     earned = f"The planner {worth} per {answer.labels.episode}, {where}."
     sentences.append(Sentence("worth", earned))
-    rests = f"That rests on {answer.runs} simulated episodes in each"
-    rare = f"fewer than {100.0 * unseen(answer.runs):.2g} % of episodes"
-    sentences.append(Sentence("worth", f"{rests}: what happens in {rare} may not be among them."))
+    sentences.append(Sentence("worth", _rests_on(answer)))
     for name, price in answer.price_of_simplicity.items():
         loss = f"Planning with {quoted(name)} alone would {_loss(answer, price)}."
         sentences.append(Sentence("matter", loss))
     return sentences
+
+
+def _rests_on(answer: Answer) -> str:
+    """Say on how many simulated episodes a worth rests, and what may not be among them."""
+    worlds = answer.worlds
+    assert isinstance(worlds, SimulatorWorlds)  # noqa: S101  # of a ladder of this kind
+    rests = f"That rests on {count_of(answer.runs, 'simulated episode')} in each"
+    if worlds.system.returns is not None:
+        low, high = worlds.system.returns
+        return (
+            f"{rests}, and on every episode earning {format_number(low)} to {money(answer, high)}."
+        )
+    share = f"at most {100.0 * unseen(answer.runs):.2g} % of episodes"
+    worst = money(answer, worlds.worst(answer.policy))
+    return (
+        f"{rests}, as if what they earn were nearly normal; in any case {share} earn less than "
+        f"the worst of them, {worst} (chance of error 0.05)."
+    )
 
 
 def _loss(answer: Answer, price: Interval) -> str:

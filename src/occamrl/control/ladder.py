@@ -17,7 +17,7 @@ import numpy as np
 from occamrl.addresses import generator
 from occamrl.control.planners import CEM
 from occamrl.control.system import Actions, Box, Choices
-from occamrl.errors import ParameterError, ShapeError, as_floats, require_integer
+from occamrl.errors import ParameterError, ShapeError, as_floats, require_integer, require_range
 from occamrl.evidence.simulated import SimulatedEvidence, label_of
 from occamrl.evidence.simulator_contract import call_checked, check_simulator, step_checked
 from occamrl.evidence.simulator_errors import ErrorFeatures
@@ -71,6 +71,9 @@ class SimulatorLadder:
     coordinates : list of str, optional
         Names of the coordinates of the state, for sentences and pictures; ``state[0]``, ... by
         default.
+    returns : (float, float), optional
+        Between which an episode earns, if you know: what policies are worth is then said with
+        ranges that hold for every law of returns, rare crashes included.
     check : bool
         Run :func:`check_simulator` on every member.
     """
@@ -92,6 +95,7 @@ class SimulatorLadder:
         resolution: Any = None,
         draws: int = 39,
         coordinates: Sequence[str] = (),
+        returns: tuple[float, float] | None = None,
         check: bool = True,
     ) -> None:
         _require_classes(classes)
@@ -107,6 +111,7 @@ class SimulatorLadder:
         self.view = view or _as_it_is
         self.start = start
         self.horizon = require_integer("horizon", horizon, 1)
+        self.returns = None if returns is None else require_range("returns", returns)
         self.draws = require_integer("draws", draws, 4)
         self.actions: Actions = actions if isinstance(actions, Box) else Choices(actions)
 
@@ -144,6 +149,7 @@ class SimulatorLadder:
             reward=self.reward,
             first_state=self.first_state,
             coordinates=self.coordinates,
+            returns=self.returns,
         )
 
     def evidence(

@@ -22,8 +22,10 @@ not paid for. Half of each level is for the coordinates together, half for them 
 are tested at times that grow by a twentieth.
 
 **The search.** The likelihood of a grey box has to be searched for its maximum. It is climbed from
-the last fit; only when that lies below, also from the best of a cloud, and a class is ruled out
-when none of these explains the data. A narrow peak that nothing leads to is missed.
+the last fit, and whenever the data have grown by half also from the best of a cloud. Before a class
+is ruled out it is climbed from more of them, for the steps and coordinates that speak against it.
+A narrow peak that nothing leads to may be missed: a class that is out is searched again as the data
+grow, and a witness, parameters that explain them, brings it back.
 
 **Scales** of states, actions and changes are those of the first steps (at least 16), which are not
 scored. Changes get a normal dither of 1e-4 of their spread there, so that deterministic systems
@@ -34,10 +36,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from scipy.special import logsumexp
@@ -59,7 +61,7 @@ from occamrl.evidence.regression_fits import (
 )
 from occamrl.evidence.simulator_worlds import SimulatedWorld, SimulatorWorlds
 from occamrl.models.dynamics import (
-    DynamicsClass,
+    DynamicsClasses,
     GreyBox,
     Polynomial,
     Regressor,
@@ -86,6 +88,7 @@ _LATEST = 64  # steps after which scales are set even if a coordinate has not mo
 DITHER = 1e-4  # of the spread of changes
 _FIRST_RESTART = 16
 _GROWTH = 1.05  # of the time between tests
+_GROWN = 1.5  # of the data, after which boxes are searched anew
 _FIRST_RIVAL = 32  # steps that rivals are fitted to first
 _FORGET = 0.25  # of what is known of a rival's errors, kept when it is fitted again
 _LARGEST_INPUT = 1e3  # in standard units
@@ -98,47 +101,7 @@ _WITNESSES = 5  # kept, beside the fit
 _DRAWS = 3  # of parameters of each class, in worlds
 _LARGEST_CHANGE = 3.0  # of those seen, to which predictions are cut
 _MOST_FITTED = 12  # rivals that are remembered
-_HALVINGS = 12  # of an interval that holds the end of a range
-
-
-class DynamicsClasses(Protocol):
-    """What the evidence needs to know of a ladder of dynamics."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the classes are called."""
-
-    @property
-    def classes(self) -> tuple[DynamicsClass, ...]:
-        """The classes, simplest first."""
-
-    @property
-    def state(self) -> Sequence[str]:
-        """The names of what is predicted [n]."""
-
-    @property
-    def exogenous(self) -> Sequence[str]:
-        """The names of what is not [e]."""
-
-    @property
-    def action(self) -> Sequence[str]:
-        """The names of the numbers of an action [m]."""
-
-    @property
-    def angles(self) -> tuple[str, ...]:
-        """Coordinates of which changes are taken the short way round."""
-
-    @property
-    def tolerance(self) -> Mapping[str, float]:
-        """Errors of predictions that are good enough, by coordinate; of some."""
-
-    @property
-    def forecast(self) -> Callable[[Floats], Floats]:
-        """What follows of what is not predicted [N, e], a step ahead."""
-
-    @property
-    def fitted(self) -> dict[tuple[int, str], Regressor]:
-        """Rivals that were fitted, by class and digest of the data."""
+_HALVINGS = 16  # of an interval that holds the end of a range
 
 
 class Steps(NamedTuple):
@@ -182,6 +145,7 @@ class RegressionState(TypedDict):
     restarts: list[tuple[int, Floats]]  # scored steps, and the scores then
     points: list[Floats]  # of each grey box [W, p] shares of its box: the fit, then witnesses
     next_check: int
+    explored: int  # scored steps when the boxes of grey boxes were last searched anew
     fitted: tuple[int, str]  # steps that rivals were fitted to, and a digest of these
     peak: Floats  # [M] the largest evidence against each class so far
     rejected: Ints  # [M] after how many steps; -1 if it is not
@@ -205,11 +169,6 @@ class RegressionEvidence:
     def n(self) -> int:
         """How many coordinates are predicted."""
         return len(self.ladder.state)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The names of states, what is exogenous, and actions [d]."""
-        return (*self.ladder.state, *self.ladder.exogenous, *self.ladder.action)
 
     @cached_property
     def _angles(self) -> Floats:
@@ -255,7 +214,7 @@ class RegressionEvidence:
             "steps": 0,
             "history": [],
             "reward_gap": 0.0,
-            "table": np.zeros((0, len(self.inputs) + 2 * self.n + 1)),
+            "table": np.zeros((0, len(self.ladder.inputs) + 2 * self.n + 1)),
             "scales": Scales(np.zeros(0), np.zeros(0), np.zeros(0)),
             "burned": 0,
             "predictors": [],
@@ -264,6 +223,7 @@ class RegressionEvidence:
             "restarts": [],
             "points": points,
             "next_check": 1,
+            "explored": 0,
             "fitted": (0, ""),
             "peak": np.full(classes, -np.inf),
             "rejected": np.full(classes, -1),
@@ -371,8 +331,11 @@ class RegressionEvidence:
         if steps == self._next_fit(draft):
             self._fit_rivals(draft)
         if scored == draft["next_check"]:
-            self._fit_boxes(draft, doubled=scored & (scored - 1) == 0)
-            self._test(draft)
+            anew = scored >= _GROWN * draft["explored"]
+            if anew:
+                draft["explored"] = scored
+            self._fit_boxes(draft, anew)
+            self._test(draft, anew)
             draft["next_check"] = max(scored + 1, math.ceil(_GROWTH * scored))
         if scored == _next_restart(scored - 1):
             draft["restarts"] = [*draft["restarts"], (scored, draft["scores"].copy())]
@@ -391,14 +354,14 @@ class RegressionEvidence:
         change = np.where(change > 0.0, change, size[: self.n])
         draft["scales"] = Scales(raw.mean(axis=0), size, change)
         draft["burned"] = len(rows)
-        memory = draft["memory"].size + 1 + len(self.inputs)
+        memory = draft["memory"].size + 1 + len(self.ladder.inputs)
         predictors = []
         for kind, features in zip(self.ladder.classes, self._features(draft, steps), strict=True):
             ridges = RIDGES if isinstance(kind, (Polynomial, Terms)) else RIDGES[:1]
             predictors.append(Predictor.begin(features.shape[1], self.n, ridges))
         predictors.append(Predictor.begin(memory, self.n, RIDGES))
         draft["predictors"] = predictors
-        self._fit_boxes(draft, doubled=True)
+        self._fit_boxes(draft, anew=True)
         self._predict(draft, rows, scored=False)
         draft["restarts"] = [(0, draft["scores"].copy())]
 
@@ -413,7 +376,7 @@ class RegressionEvidence:
             return np.zeros((steps.size, 0))
         scaling = Scaling(scales.center, scales.spread)
         with np.errstate(all="ignore"):
-            return finite(kind.features(steps.states, steps.actions, self.inputs, scaling))
+            return finite(kind.features(steps.states, steps.actions, self.ladder.inputs, scaling))
 
     def _offsets(self, draft: RegressionState, m: int, steps: Steps) -> Floats:
         """Return what class m predicts beside its features, in standard units [N, n]."""
@@ -484,12 +447,7 @@ class RegressionEvidence:
 
     def _fit_rivals(self, draft: RegressionState) -> None:
         """Fit the rivals to all steps; what is known of their errors is partly forgotten."""
-        if not any(isinstance(kind, Rival) for kind in self.ladder.classes):
-            draft["fitted"] = (draft["steps"], "")
-            return
-        rows = draft["table"][: draft["steps"]]
-        digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16).hexdigest()
-        draft["fitted"] = (draft["steps"], digest)
+        draft["fitted"] = (draft["steps"], digest_of(draft["table"][: draft["steps"]]))
         predictors = list(draft["predictors"])
         for m, kind in enumerate(self.ladder.classes):
             if isinstance(kind, Rival):
@@ -509,19 +467,28 @@ class RegressionEvidence:
         if (m, digest) not in self.ladder.fitted:
             while len(self.ladder.fitted) >= _MOST_FITTED:
                 self.ladder.fitted.pop(next(iter(self.ladder.fitted)))
-            rows = state["table"][:size]
-            self.ladder.fitted[m, digest] = self.fit_rival(
-                m, scales, self.steps_of(rows), self._targets(rows, scales)
-            )
-        return partial_prediction(self, m, self.ladder.fitted[m, digest], scales)
+            self.ladder.fitted[m, digest] = self._fit_rival(state, m, size)
+        regressor = self.ladder.fitted[m, digest]
 
-    def fit_rival(self, m: int, scales: Scales, steps: Steps, targets: Floats) -> Regressor:
-        """Return a rival fitted to steps; what it raises names it."""
+        def predict(steps: Steps) -> Floats:
+            predicted = np.asarray(regressor.predict(self.standard(scales, steps)), float)
+            if predicted.size != steps.size * self.n:
+                got = f"{list(predicted.shape)} for {steps.size} rows"
+                name = self.ladder.names[m]
+                raise ParameterError(name, got=got, expected=f"predictions [N, {self.n}]")
+            return predicted.reshape(steps.size, self.n)
+
+        return predict
+
+    def _fit_rival(self, state: RegressionState, m: int, size: int) -> Regressor:
+        """Return a rival fitted to the first steps; what it raises names it."""
         kind = self.ladder.classes[m]
         assert isinstance(kind, Rival)  # noqa: S101  # asked for a rival
+        rows = state["table"][:size]
+        targets = self._targets(rows, state["scales"])
         try:
             regressor = kind.factory()
-            inputs = self.standard(scales, steps)
+            inputs = self.standard(state["scales"], self.steps_of(rows))
             regressor.fit(inputs, targets[:, 0] if self.n == 1 else targets)
         except InvalidInput:
             raise
@@ -531,27 +498,18 @@ class RegressionEvidence:
             raise ParameterError(self.ladder.names[m], got=got, expected=expected) from error
         return regressor
 
-    def rival_changes(self, m: int, regressor: Regressor, scales: Scales, steps: Steps) -> Floats:
-        """Return the changes that a fitted rival predicts, in standard units [N, n]."""
-        predicted = np.asarray(regressor.predict(self.standard(scales, steps)), float)
-        if predicted.size != steps.size * self.n:
-            got = f"{list(predicted.shape)} for {steps.size} rows"
-            name = self.ladder.names[m]
-            raise ParameterError(name, got=got, expected=f"predictions [N, {self.n}]")
-        return predicted.reshape(steps.size, self.n)
-
     # Grey boxes -----------------------------------------------------------------------------------
 
-    def _fit_boxes(self, draft: RegressionState, doubled: bool) -> None:
-        """Let the fits of grey boxes follow the data, from the cloud when these have doubled."""
+    def _fit_boxes(self, draft: RegressionState, anew: bool) -> None:
+        """Let the fits of grey boxes follow the data, or search for them anew in the cloud."""
         points = list(draft["points"])
         predictors = list(draft["predictors"])
         for m, kind in enumerate(self.ladder.classes):
-            if not isinstance(kind, GreyBox) or draft["rejected"][m] >= 0:
+            if not isinstance(kind, GreyBox) or (draft["rejected"][m] >= 0 and not anew):
                 continue
             unexplained = self.unexplained_by(draft, m)
             best = climb(unexplained, points[m][0], _STEPS)
-            if doubled:
+            if anew:
                 for start in self._cloud(m, unexplained, draft)[:2]:
                     other = climb(unexplained, start, _CLIMB)
                     if other.loss < best.loss:
@@ -637,25 +595,34 @@ class RegressionEvidence:
         evidence = np.column_stack([joint - best_joint, single - best_single])
         return evidence - self._allowance(len(evidence))
 
-    def _test(self, draft: RegressionState) -> None:
-        """Test every class that is left, and take note of what is ruled out."""
+    def _test(self, draft: RegressionState, anew: bool) -> None:
+        """Test every class that is left, and take note of what is ruled out.
+
+        A grey box that is ruled out is tested again, ``anew``: a search may have missed what
+        explains the data, and one witness is enough to have it back.
+        """
         limit = math.log(1.0 / self.delta)
         peak = draft["peak"].copy()
         rejected = draft["rejected"].copy()
         for m, kind in enumerate(self.ladder.classes):
-            if rejected[m] >= 0 or isinstance(kind, Rival):
+            out = rejected[m] >= 0
+            if isinstance(kind, Rival) or (out and not (anew and isinstance(kind, GreyBox))):
                 continue
             excess = self._excess(draft, m)
             if isinstance(kind, GreyBox):
                 excess = self._searched_excess(draft, m, excess, limit)
-            peak[m] = max(peak[m], float(excess.max()))
-            if excess.max() > limit:
+            evidence = float(excess.max())
+            if evidence > limit and not out:
                 rejected[m] = draft["steps"]
+            elif evidence <= limit and out:
+                rejected[m] = -1
+                peak[m] = evidence  # what was found before was not the largest likelihood
+            peak[m] = max(peak[m], evidence)
         draft["peak"] = peak
-        fell = bool((rejected != draft["rejected"]).any())
+        changed = bool((rejected != draft["rejected"]).any())
         draft["rejected"] = rejected
         steps = draft["steps"]
-        if fell or not draft["history"] or steps >= 1.02 * draft["history"][-1][0]:
+        if changed or not draft["history"] or steps >= 1.02 * draft["history"][-1][0]:
             draft["history"].append([float(steps), *np.maximum(peak, -1e6).tolist()])
 
     def _searched_excess(
@@ -671,7 +638,7 @@ class RegressionEvidence:
             first = draft["burned"] + draft["restarts"][r][0]
             unexplained = self.unexplained_by(draft, m, first, None if test == 0 else int(test) - 1)
             starts = [*draft["points"][m], *self._cloud(m, unexplained, draft)]
-            best = min((climb(unexplained, start, _CLIMB) for start in starts), key=_loss)
+            best = lowest(climb(unexplained, start, _CLIMB) for start in starts)[0]
             points = list(draft["points"])
             witnesses = points[m][1:][-(_WITNESSES - 1) :]
             points[m] = np.concatenate([points[m][:1], witnesses, best.share[None]])
@@ -755,7 +722,7 @@ class RegressionEvidence:
         first = state["burned"] + state["restarts"][restart][0]
         unexplained = self.unexplained_by(state, m, first)
         starts = [*state["points"][m], *self._cloud(m, unexplained, dict(state))]  # type: ignore[arg-type]  # a copy, whose count of points is thrown away
-        modes = sorted((climb(unexplained, start, _CLIMB) for start in starts), key=_loss)
+        modes = lowest(climb(unexplained, start, _CLIMB) for start in starts)
         best = modes[0]
         size = state["steps"] - first
         top = -best.loss - 0.5 * size * self.n * (math.log(2 * math.pi / max(size, 1)) + 1.0)
@@ -767,15 +734,12 @@ class RegressionEvidence:
         fit = climb(self.unexplained_by(state, m), best.share, _CLIMB)
         ranges = {}
         for p, (name, (low, high)) in enumerate(kind.box.items()):
-            ends = [
-                self._end(unexplained, mode, p, limit, toward)
-                for mode in (min(inside, key=_share_at(p)), max(inside, key=_share_at(p)))
-                for toward in (0.0, 1.0)
-            ]
+            shares = [mode.share[p] for mode in inside]
+            least = self._end(unexplained, inside[int(np.argmin(shares))], p, limit, 0.0)
+            most = self._end(unexplained, inside[int(np.argmax(shares))], p, limit, 1.0)
             value = low + (high - low) * float(fit.share[p])
-            lowest = min(value, low + (high - low) * min(ends))
-            highest = max(value, low + (high - low) * max(ends))
-            ranges[name] = ParameterRange(value, ((lowest, highest),))
+            ends = min(value, low + (high - low) * least), max(value, low + (high - low) * most)
+            ranges[name] = ParameterRange(value, (ends,))
         return ranges
 
     def _end(
@@ -793,21 +757,11 @@ class RegressionEvidence:
             moved[p] = at
             return climb(unexplained, moved, _CLIMB, fixed=p)
 
-        edge = profile(toward, mode.share)
-        if edge.loss <= limit:
+        if profile(toward, mode.share).loss <= limit:
             return toward
         inside = float(mode.share[p])
         outside = toward
         share = mode.share
-        # The first guess is a parabola's.
-        bend = _profile_curvature(mode.curvature, p)
-        if bend > 0.0:
-            width = math.sqrt(2.0 * max(limit - mode.loss, 0.0) / bend)
-            guess = inside + math.copysign(2.0 * width, toward - inside)
-            if min(inside, toward) < guess < max(inside, toward):
-                trial = profile(guess, share)
-                if trial.loss > limit:
-                    outside = guess
         for _ in range(_HALVINGS):
             middle = 0.5 * (inside + outside)
             trial = profile(middle, share)
@@ -977,11 +931,9 @@ class RegressionEvidence:
         return SimulatorWorlds(self.system, self.planner, possible, heaviest)
 
 
-def partial_prediction(
-    evidence: RegressionEvidence, m: int, regressor: Regressor, scales: Scales
-) -> Callable[[Steps], Floats]:
-    """Return what a fitted rival predicts, as a function of steps."""
-    return lambda steps: evidence.rival_changes(m, regressor, scales, steps)
+def digest_of(rows: Floats) -> str:
+    """Return a name of some rows of the table."""
+    return hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16).hexdigest()
 
 
 def values_of(kind: GreyBox, share: Floats) -> Floats:
@@ -1013,27 +965,14 @@ def _identified(names: tuple[str, ...], direction: Floats) -> str:
     return "*".join(names) if len(names) == 2 else ""
 
 
+def lowest(climbs: Iterable[Climb]) -> list[Climb]:
+    """Return where climbs came to, the best first."""
+    return sorted(climbs, key=lambda climbed: climbed.loss)
+
+
 def _next_restart(scored: int) -> int:
     """Return the first restart after that many scored steps."""
     restart = _FIRST_RESTART
     while restart <= scored:
         restart *= 2
     return restart
-
-
-def _loss(climbed: Climb) -> float:
-    return climbed.loss
-
-
-def _share_at(p: int) -> Callable[[Climb], float]:
-    return lambda climbed: float(climbed.share[p])
-
-
-def _profile_curvature(curvature: Floats, p: int) -> float:
-    """Return how the loss bends along parameter p, the others following at their best."""
-    nuisance = np.flatnonzero(np.arange(len(curvature)) != p)
-    bend = float(curvature[p, p])
-    if nuisance.size and curvature.any():
-        cross = curvature[p, nuisance]
-        bend -= float(cross @ np.linalg.lstsq(curvature[np.ix_(nuisance, nuisance)], cross)[0])
-    return bend

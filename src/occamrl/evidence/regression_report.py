@@ -5,18 +5,18 @@ step ahead, and 20 steps ahead with the actions and exogenous inputs that came.
 
 **Hints** are no tests. Errors of measurement make successive residuals alternate (a lag correlation
 of about -1/2), a slow disturbance makes them alike, a delay makes them depend on the last action,
-and a limit shows as a coordinate that stays exactly at its extreme.
+and a limit shows as a coordinate that stays exactly at its extreme. A grey box that is taken for
+the change of the state, and then errs much less, seems to return that.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from occamrl.evidence.regression import RegressionEvidence, RegressionState, Steps
+from occamrl.evidence.regression import RegressionEvidence, RegressionState, Steps, digest_of
 from occamrl.evidence.regression_fits import climb
 from occamrl.models.dynamics import GreyBox, Rival
 from occamrl.protocols import Floats, Ints
@@ -32,6 +32,7 @@ _ALTERNATING = -0.25
 _ALIKE = 0.3
 _DELAYED = 0.15  # of the variance of residuals
 _STUCK = 0.01  # of the steps
+_CHANGE = 0.01  # of the squares of residuals, left where what is returned is taken for a change
 _TIMES = 8  # that a limit is hit at least
 
 
@@ -57,8 +58,8 @@ class Quality(NamedTuple):
 class Hint(NamedTuple):
     """What residuals look like, of which coordinate."""
 
-    of: Literal["sensor noise", "slow disturbance", "delay", "limit"]
-    coordinate: str
+    of: Literal["sensor noise", "slow disturbance", "delay", "limit", "change"]
+    coordinate: str  # of "change" the name of the class
     size: float  # a correlation, a share of variance, or a share of the steps
     at: float = 0.0  # the limit
 
@@ -100,8 +101,7 @@ def _fitted_before(
     kind = evidence.ladder.classes[m]
     scales = draft["scales"]
     if isinstance(kind, Rival):
-        rows = draft["table"][: draft["steps"]]
-        digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16).hexdigest()
+        digest = digest_of(draft["table"][: draft["steps"]])
         return evidence.rival(draft, m, (draft["steps"], digest))
     if isinstance(kind, GreyBox):
         share = climb(evidence.unexplained_by(draft, m), draft["points"][m][0], _CLIMB).share
@@ -159,6 +159,12 @@ def hints_of(evidence: RegressionEvidence, state: RegressionState, m: int) -> li
         return []
     steps = evidence.seen(state)
     residuals = evidence.targets(state) - evidence.predictor(state, m)(steps)
+    if isinstance(evidence.ladder.classes[m], GreyBox):
+        # What it returned is y less residuals, plus the state.
+        taken_for_change = residuals - steps.states[:, : evidence.n] / state["scales"].change
+        share = float((taken_for_change**2).sum() / max((residuals**2).sum(), 1e-300))
+        if share < _CHANGE:
+            return [Hint("change", evidence.ladder.names[m], share)]
     inside = np.flatnonzero(steps.begins == 0.0)
     inside = inside[inside > 0]
     if inside.size < _LEAST:

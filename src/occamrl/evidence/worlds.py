@@ -212,7 +212,7 @@ class FiniteWorlds:
 
         return self.extremes(worth)
 
-    def extremes(self, worth: Worth) -> tuple[float, float]:
+    def extremes(self, worth: Worth, *, differences: bool = False) -> tuple[float, float]:
         """Return the least and the largest mean of a worth over the worlds."""
 
         def mean(kernels: bellman.Kernels) -> float:

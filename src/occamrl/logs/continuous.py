@@ -13,7 +13,7 @@ from occamrl.answers.answer import Answer
 from occamrl.control.dynamics import Dynamics
 from occamrl.control.ladder import SimulatorLadder
 from occamrl.control.system import Choices
-from occamrl.errors import Interrupted, ShapeError, as_floats
+from occamrl.errors import Interrupted, ParameterError, ShapeError, as_floats
 from occamrl.logs.log import Log, read_log
 from occamrl.logs.table import LogError, open_table, refuse
 from occamrl.progress import Progress, ctrl_c
@@ -44,12 +44,22 @@ def transitions_of(log: Any, system: System, seed: int = 0) -> Iterator[Transiti
     return _steps(episodes, system.horizon, seed)
 
 
+def _require_places(log: Log, ladder: Dynamics) -> None:
+    """Refuse names of coordinates that are those of other columns of a log."""
+    for role, names in (("state", (*ladder.state, *ladder.exogenous)), ("action", ladder.action)):
+        columns = tuple(log.roles[role])
+        for name, column in zip(names, columns, strict=False):
+            if name != column and name in columns:
+                expected = f"the order of the log's columns, {', '.join(columns)}"
+                raise ParameterError(role, got=list(names), expected=expected)
+
+
 def _require_sizes(episode: ContinuousEpisode, system: System) -> None:
     """Refuse an episode of other sizes, or with actions that are not on the system's list."""
     sizes = episode.states.shape[1], episode.actions.shape[1]
     if sizes != (system.dimension, system.actions.dimension):
         got = f"{sizes[0]} coordinates of the state and {sizes[1]} of the action"
-        expected = f"{system.dimension} and {system.actions.dimension}, as the simulators have"
+        expected = f"{system.dimension} and {system.actions.dimension}, as the ladder has"
         raise ShapeError("log", got=got, expected=expected)
     if isinstance(system.actions, Choices):
         same = (episode.actions[:, None] == system.actions.values).all(axis=2)
@@ -160,6 +170,8 @@ def select_continuous(
     ``Interrupted``, which Ctrl-C raises, has the answer so far as its ``result``.
     """
     system = ladder.known
+    if isinstance(log, Log) and isinstance(ladder, Dynamics):
+        _require_places(log, ladder)
     evidence = ladder.evidence(system, delta)
     state: State = evidence.begin()
     # An episode of a log may be longer than one of the task.

@@ -6,15 +6,16 @@ grey box the next state. States are arrays [N, n], the exogenous coordinates las
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integer, require_range
+from occamrl.errors import ParameterError, require_integer, require_number, require_range
 from occamrl.protocols import Floats, Ints
 
 _MOST_TERMS = 400  # of a library
@@ -159,6 +160,14 @@ class GreyBox:
         if not callable(function):
             expected = "a function of states, actions and parameters"
             raise ParameterError("function", got=f"{function!r:.80}", expected=expected)
+        named = _parameters(function)
+        anything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in named.values())
+        for name in box:
+            if named and name not in named and not anything:
+                expected = (
+                    f"a parameter of the function: {', '.join([*named][2:]) or 'it has none'}"
+                )
+                raise ParameterError("box", got=repr(name), expected=expected)
         self.function = function
         self.box = {name: require_range(name, ends) for name, ends in box.items()}
 
@@ -172,6 +181,14 @@ class GreyBox:
             name = str(getattr(self.function, "__name__", type(self.function).__name__))
             raise ParameterError(name, got=got, expected=f"the mean of the next state: [N, {n}]")
         return following
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function; none where Python does not know them."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of some functions that are not written in Python
+        return {}
 
 
 class Regressor(Protocol):
@@ -211,3 +228,136 @@ class Rival:
 
 Library = Polynomial | Terms
 DynamicsClass = Polynomial | Terms | GreyBox | Rival
+
+
+def holds(richer: DynamicsClass, simpler: DynamicsClass) -> bool:
+    """Return whether the forms of two classes show that one holds the other."""
+    if isinstance(richer, Polynomial) and isinstance(simpler, Polynomial):
+        return richer.degree >= simpler.degree and set(richer.trig) == set(simpler.trig)
+    if isinstance(richer, Terms) and isinstance(simpler, Terms):
+        return all(term in richer.terms.values() for term in simpler.terms.values())
+    if not isinstance(richer, GreyBox) or not isinstance(simpler, GreyBox):
+        return False
+    if richer.function != simpler.function or not set(simpler.box) <= set(richer.box):
+        return False
+    parameters = _parameters(richer.function)
+    for name, (low, high) in richer.box.items():
+        default = parameters[name].default if name in parameters else None
+        ends = simpler.box.get(name, (default, default))
+        if not all(isinstance(end, (int, float)) and low <= end <= high for end in ends):
+            return False
+    return True
+
+
+def unchanged(exogenous: Floats) -> Floats:
+    """Return exogenous coordinates as they are: the forecast by default."""
+    return exogenous
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicsClasses:
+    """Classes of dynamics, simplest first, and the names of coordinates: see Dynamics."""
+
+    classes_by_name: Mapping[str, DynamicsClass]
+    state: Sequence[str] = field(kw_only=True)
+    action: Sequence[str] = field(kw_only=True)
+    tolerance: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+    exogenous: Sequence[str] = field(default=(), kw_only=True)
+    forecast: Callable[[Floats], Floats] = field(default=unchanged, kw_only=True)
+    # Rivals that were fitted, by class and digest of the data.
+    fitted: dict[tuple[int, str], Regressor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.classes_by_name, Mapping) or not self.classes_by_name:
+            expected = "a dict: names, and Polynomial, Terms, GreyBox or Rival"
+            raise ParameterError("classes", got=f"{self.classes_by_name!r:.80}", expected=expected)
+        for name, kind in self.classes_by_name.items():
+            if not isinstance(kind, (Polynomial, Terms, GreyBox, Rival)):
+                expected = "orl.Polynomial, orl.Terms, orl.GreyBox or orl.Rival"
+                got = f"{kind!r:.80}"
+                raise ParameterError(f"classes[{name!r}]", got=got, expected=expected)
+        for column in ("state", "action", "exogenous"):
+            names = getattr(self, column)  # one of the fields above
+            if isinstance(names, str):
+                raise ParameterError(column, got=repr(names), expected=f"a list: [{names!r}]")
+            object.__setattr__(self, column, tuple(names))
+        if not self.state or len(set(self.inputs)) < len(self.inputs):
+            expected = "different names, at least one"
+            raise ParameterError("state", got=list(self.inputs), expected=expected)
+        for name, size in self.tolerance.items():
+            if name not in self.state:
+                expected = f"one of {', '.join(self.state)}"
+                raise ParameterError("tolerance", got=repr(name), expected=expected)
+            require_number(f"tolerance[{name!r}]", size, 0.0, np.inf, open_low=True)
+        for kind in self.classes:
+            if isinstance(kind, Polynomial):
+                kind.exponents(self.inputs)
+
+    def __repr__(self) -> str:
+        return f"Dynamics({' < '.join(self.names)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the classes are called."""
+        return tuple(self.classes_by_name)
+
+    @property
+    def classes(self) -> tuple[DynamicsClass, ...]:
+        """The classes, simplest first."""
+        return tuple(self.classes_by_name.values())
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of states, what is exogenous, and actions [d]."""
+        return (*self.state, *self.exogenous, *self.action)
+
+    @property
+    def angles(self) -> tuple[str, ...]:
+        """Coordinates that some class treats as angles."""
+        names: list[str] = []
+        for kind in self.classes:
+            if isinstance(kind, Polynomial):
+                names.extend(kind.trig)
+        return tuple(names)
+
+    @property
+    def apart(self) -> tuple[str, str] | None:
+        """The first class, and the one after it, that may not hold it; rivals aside."""
+        left = [name for name, kind in self.classes_by_name.items() if not isinstance(kind, Rival)]
+        for simpler, richer in itertools.pairwise(left):
+            if not holds(self.classes_by_name[richer], self.classes_by_name[simpler]):
+                return simpler, richer
+        return None
+
+    @property
+    def nested(self) -> bool:
+        """Whether every class holds the one before it, as far as forms show; rivals aside."""
+        return self.apart is None
+
+    @property
+    def sizes(self) -> list[int | None]:
+        """How many parameters each class has; None for rivals."""
+        sizes: list[int | None] = []
+        for kind in self.classes:
+            if isinstance(kind, Polynomial):
+                sizes.append(len(kind.exponents(self.inputs)) * len(self.state))
+            elif isinstance(kind, Terms):
+                sizes.append(len(kind.names) * len(self.state))
+            elif isinstance(kind, GreyBox):
+                sizes.append(len(kind.box))
+            else:
+                sizes.append(None)
+        return sizes
+
+    @property
+    def box(self) -> Mapping[str, tuple[float, float]]:
+        """The bounds of the parameters of grey boxes, by name; the widest where they differ."""
+        box: dict[str, tuple[float, float]] = {}
+        for kind in self.classes:
+            if isinstance(kind, GreyBox):
+                for name, (low, high) in kind.box.items():
+                    before = box.get(name, (low, high))
+                    box[name] = min(low, before[0]), max(high, before[1])
+        return box
