@@ -283,12 +283,13 @@ def _assumed(answer: Answer) -> list[str]:
             "right is ruled out, or a range misses the truth, with probability at most "
             f"{answer.delta:g}, as far as parameters were searched."
         )
-    if len(answer.ladder.names) > 1:
+    weigher, _ = _weigher(answer)
+    if sum(not isinstance(kind, Rival) for kind in weigher.ladder.classes) > 1:
         texts.append(_nesting(answer))
     if answer.judgement.search is not None:
         texts.append(
-            "Grey boxes that are ruled out are searched again whenever the data have grown by half "
-            "since, and are back if parameters explain them."
+            "A grey box that is ruled out is searched again whenever the data have grown by half, and "
+            "is back if parameters are found that explain them."
         )
     texts.append(
         "The state is seen whole and without error, at even times, and actions were chosen by what "
