@@ -288,8 +288,8 @@ def _assumed(answer: Answer) -> list[str]:
         texts.append(_nesting(answer))
     if answer.judgement.search is not None:
         texts.append(
-            "A grey box that is ruled out is searched again whenever the data have grown by half, and "
-            "is back if parameters are found that explain them."
+            "A grey box that is ruled out is searched again whenever the data have grown by half, "
+            "and is back if parameters are found that explain them."
         )
     texts.append(
         "The state is seen whole and without error, at even times, and actions were chosen by what "
