@@ -16,7 +16,7 @@ from occamrl.logs.log import simulate_log
 from occamrl.logs.table import LogError
 
 HORIZON = 4
-LONGEST = 3  # queue
+LONGEST = 2  # queue
 BOUNDS = {"base": (0.1, 0.5), "morning": (-0.1, 0.3)}
 CLASSES = {"steady": ["base"], "daily": ["base", "morning"]}
 Outcome = tuple[float, Any, float, bool]
@@ -26,8 +26,8 @@ def centre(queue: int, staff: int, *, step: int, base: float, morning: float = 0
     """A call centre that is busier in the first half of a day."""
     arrival = base + morning * (step <= HORIZON // 2)
     left = max(queue - staff, 0)
-    yield 1.0 - arrival, left, -0.2 * staff - queue, False
-    yield arrival, min(left + 1, LONGEST), -0.2 * staff - queue, False
+    yield 1.0 - arrival, left, -1.5 * staff - queue, False
+    yield arrival, min(left + 1, LONGEST), -1.5 * staff - queue, False
 
 
 def centre_with_clock(
@@ -211,7 +211,7 @@ def test_states_grow_with_the_step_without_a_bound() -> None:
 def test_days_that_follow_each_other_begin_where_the_last_one_ended() -> None:
     model = by_step(start=0, continuing=True)
     first = {model.states[s] for (s, _), h in zip(model.pairs, model.layer, strict=True) if h == 0}
-    assert first == {0, 1, 2, 3}
+    assert first == set(range(LONGEST + 1))
     agent = orl.Occam(ladder=model.ladder(CLASSES))
     result = orl.run(agent, model.mdp(base=0.2, morning=0.3), episodes=12)
     assert result.answer.model in CLASSES
@@ -223,9 +223,12 @@ def test_an_agent_learns_what_depends_on_the_step() -> None:
     truth = model.mdp(base=0.1, morning=0.3)
     assert ladder.class_of(truth) == 2
     assert ladder.class_of(model.mdp(base=0.3)) == 1
-    result = orl.run(orl.Occam(ladder=ladder), truth, episodes=1_000)
+    alike = model.mdp(base=0.1).optimal_policy
+    lost = truth.optimal_value - truth.value(alike)
+    assert lost > 0.05
+    result = orl.run(orl.Occam(ladder=ladder), truth, episodes=500)
     assert result.answer.model == "daily"
-    assert result.total_regret < 0.02 * 1_000 * abs(truth.optimal_value)
+    assert result.total_regret < 0.5 * 500 * lost
 
 
 # Logs: of which step each row is ------------------------------------------------------------------
@@ -371,10 +374,10 @@ def test_an_agent_that_is_driven_acts_and_learns_by_step() -> None:
         agent.act(2)
     agent.skip()
     with pytest.raises(ParameterError, match="at step 2"):
-        agent.act(3)
+        agent.act(2)
     action = agent.act(1)
     with pytest.raises(ParameterError, match="next_state"):
-        agent.observe(1, action, None, 3)
+        agent.observe(1, action, None, 2 * action)
     agent.observe(1, action, None, 1 - action)
     counted = agent.answer.state["count"]
     evidence = ParametricEvidence(model.ladder(CLASSES), model.known, 0.05)

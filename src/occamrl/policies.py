@@ -23,6 +23,7 @@ from occamrl.protocols import Known
 
 PLAIN = Labels()
 _LONG = 110  # letters that list states
+_MOST_SAID = 3  # stretches of steps that are said in a sentence
 
 
 def stretches(policy: Ints) -> dict[str, int]:
@@ -176,9 +177,23 @@ class Policy:
 
     @property
     def brief(self) -> str:
-        """What to do in the longest stretch: "order 6 when stock is 0, otherwise order 0"."""
-        longest = self.longest
-        groups = sorted(self._groups([longest]).items(), key=lambda group: len(group[1]))
+        """What to do in the longest stretches: "order 6 when stock is 0, otherwise order 0"."""
+        longest = self.longest.end - self.longest.first
+        shown = [
+            stretch for stretch in self.stretches if 2 * (stretch.end - stretch.first) >= longest
+        ]
+        if len(self.stretches) == 1:
+            return self._in_words(self.longest)
+        if len(shown) > _MOST_SAID:
+            shown = [self.longest]
+        texts = []
+        for stretch in shown:
+            texts.append(f"{self._in_words(stretch)} ({stretch.called(self.labels.step)})")
+        return f"{'; '.join(texts)[:-1]} of {len(self.actions)})"
+
+    def _in_words(self, stretch: Stretch) -> str:
+        """Return what to do in a stretch: "order 6 when stock is 0, otherwise order 0"."""
+        groups = sorted(self._groups([stretch]).items(), key=lambda group: len(group[1]))
         texts = []
         for (a,), states in groups[:-1]:
             where = f"when {self._describe(states, self.labels.state)}"
@@ -190,10 +205,7 @@ class Policy:
         otherwise = f"always {self.act_in_words(a)}"
         if texts:
             otherwise = f"otherwise {self.act_in_words(a)}"
-        text = ", ".join([*texts, otherwise])
-        if len(self.stretches) == 1:
-            return text
-        return f"{text} ({longest.called(self.labels.step)} of {len(self.actions)})"
+        return ", ".join([*texts, otherwise])
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each state and stretch of steps, counted from 1, with equal actions.

@@ -186,9 +186,9 @@ class Preflight:
         return "\n".join(lines)
 
     def _lines_of_pairs(self) -> list[str]:
-        tried = f"unidentifiable pairs among {self.pairs_tried:,} tried"
+        tried = f"among {self.pairs_tried:,} tried"
         if not self.unidentifiable:
-            return [f"  no {tried}: plain selection is enough"]
+            return [f"  no unidentifiable pairs {tried}: plain selection is enough"]
         worst = max(self.unidentifiable, key=lambda pair: pair.loss_per_episode)
         wrong = repr(self.ladder.names[worst.wrong_class - 1])
         right = repr(self.ladder.names[worst.truth_class - 1])
@@ -198,8 +198,9 @@ class Preflight:
         noticed = "and is never noticed"
         if math.isfinite(worst.episodes_to_reject):
             noticed = f"unnoticed for {_rounded(worst.episodes_to_reject)}"
+        found = count_of(len(self.unidentifiable), "unidentifiable pair")
         return [
-            f"  {len(self.unidentifiable):,} {tried}: a wrong class can confirm itself",
+            f"  {found} {tried}: a wrong class can confirm itself",
             f"  worst: {kernels} loses {worst.loss_per_episode:.3g} per episode, {noticed}",
             f"  remedy, in selector(): {_REMEDIES[self.remedy]}",
         ]

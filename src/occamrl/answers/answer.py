@@ -692,35 +692,40 @@ class Answer:
         return self.worth.high - self.worth.low <= _WIDE * abs(self.worth.value)
 
     @cached_property
-    def steps_in_pairs(self) -> Floats:
-        """In how many steps of an episode the recommended policy takes each pair [S, A].
+    def shares_of_pairs(self) -> Floats:
+        """How often the recommended policy takes each pair at each step [H, S, A].
 
-        In the best model; the average number.
+        In the best model, on average.
         """
         assert isinstance(self.known, Known)  # noqa: S101  # as exact worlds are
-        steps = np.zeros((self.known.states, self.known.actions))
+        shares = np.zeros((self.known.horizon, self.known.states, self.known.actions))
         visits = cast(FiniteWorlds, self.worlds).visits(self._recommended, self._best)
         for h, share in enumerate(visits):
             share = np.where(self.known.absorbing, 0.0, share)
-            steps[np.arange(self.known.states), self._recommended[h]] += share
-        return steps
+            shares[h, np.arange(self.known.states), self._recommended[h]] = share
+        return shares
 
     @property
     def untried_actions_taken(self) -> list[Any]:
         """The actions that a log never shows and the recommended policy takes."""
         if self.log is None or not isinstance(self.known, Known):
             return []
-        taken = self.steps_in_pairs.sum(axis=0) > 0.0
+        taken = self.shares_of_pairs.sum(axis=(0, 1)) > 0.0
         never = np.flatnonzero(taken & ~self.log.pairs.any(axis=0))
         return [self.known.action_name(a) for a in never.tolist()]
 
     @property
     def untried_share(self) -> float:
-        """The share of the recommended policy's steps in pairs that a log never shows."""
+        """The share of the recommended policy's steps in pairs that a log never shows.
+
+        Where chances depend on the step, in pairs that it never shows at that step.
+        """
         if self.log is None:
             return 0.0
-        steps = self.steps_in_pairs
-        return float(steps[self.log.pairs == 0.0].sum() / max(steps.sum(), 1e-300))
+        shares = self.shares_of_pairs
+        tried = self.log.pairs_by_step if self.ladder.by_step else self.log.pairs
+        untried = np.broadcast_to(tried == 0.0, shares.shape)
+        return float(shares[untried].sum() / max(shares.sum(), 1e-300))
 
     @cached_property
     def simple_policies(self) -> dict[str, PolicyRule]:

@@ -88,6 +88,20 @@ _DONE = {
 }
 
 
+# Of one row.
+_SINGULAR = {
+    "{rows} were": "{rows} was",
+    "{rows} have": "{rows} has",
+    "{rows} come": "{rows} comes",
+    "rows of {rows}": "row of {rows}",
+    "them, and": "it, and",
+    "their state": "its state",
+    "their next": "its next",
+    "after them": "after it",
+    "call them": "call it",
+}
+
+
 def data_sentences(answer: Answer) -> list[Sentence]:
     """Say what was done to the data before they were weighed, and what that does to guarantees."""
     texts = []
@@ -105,6 +119,9 @@ def note_sentence(note: Note) -> str:
     rows = count_of(note.affected, note.unit)
     if note.of:
         rows = f"{note.affected:,} of {count_of(note.of, note.unit)}"
+    if note.affected == 1:
+        for several, one in _SINGULAR.items():
+            done = done.replace(several, one)
     example = f" (first: {note.example})" if note.example else ""
     effect = {
         "kept": "",

@@ -81,6 +81,13 @@ class Today:
         return pairs
 
     @cached_property
+    def pairs_by_step(self) -> Floats:
+        """How often each action was chosen at each step in each state [H, S, A]."""
+        pairs = np.zeros((self.known.horizon, self.known.states, self.known.actions))
+        np.add.at(pairs, (self.rows.step, self.rows.state, self.rows.action), self.rows.episodes)
+        return pairs
+
+    @cached_property
     def frequencies(self) -> Floats:
         """An estimate of the policy [H, S, A], step by step.
 
@@ -89,11 +96,8 @@ class Today:
         known = self.known
         share = np.where(known.allowed, _NEVER_TRIED, 0.0) + self.pairs
         pooled = share / share.sum(axis=1, keepdims=True)
-        counts = np.zeros((known.horizon, known.states, known.actions))
-        np.add.at(counts, (self.rows.step, self.rows.state, self.rows.action), self.rows.episodes)
-        counts += _SHRUNK * pooled
-        counts /= counts.sum(axis=2, keepdims=True)
-        return counts
+        counts = self.pairs_by_step + _SHRUNK * pooled
+        return np.asarray(counts / counts.sum(axis=2, keepdims=True))
 
     def regret(self, world: FiniteWorld, delta: float) -> Interval:
         """Return what an episode of today's policy loses in a world, in the user's unit.

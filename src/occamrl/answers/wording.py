@@ -827,14 +827,22 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
         )
     share = answer.untried_share
     if share > 0.0:
+        where = "pairs that the log never tried"
+        others = "other pairs"
+        if answer.ladder.by_step:
+            where = "pairs that the log never tried at that step"
+            others = "other steps and pairs"
         texts.append(
-            f"The recommended policy is in pairs that the log never tried in {percent(share)} of "
-            "its steps: there it rests on what the models infer from other pairs."
+            f"The recommended policy is in {where} in {percent(share)} of its steps: there it "
+            f"rests on what the models infer from {others}."
         )
-    episodes = count_of(sum(log.episodes), answer.labels.episode)
+    number = sum(log.episodes)
     if answer.gain is not None:
+        episodes = f"these {count_of(number, answer.labels.episode)}"
+        if number == 1:
+            episodes = f"this one {answer.labels.episode}"
         texts.append(
-            f"Today's policy is what these {episodes} did, taken as they came; the range of its "
+            f"Today's policy is what {episodes} did, taken as they came; the range of its "
             "comparison allows for chance among them, about as rarely wrong as the rest."
         )
     return texts
