@@ -196,7 +196,7 @@ def test_a_single_class_has_nothing_to_be_told_apart_from(evidence: Evidence) ->
 def test_reports_name_the_classes_and_the_remedy() -> None:
     report: Preflight = orl.preflight(BLIND, KNOWN, episodes=300)
     assert "'one'" in str(report)
-    assert "1 unidentifiable pairs among 1 tried" in str(report)
+    assert "1 unidentifiable pair among 1 tried" in str(report)
 
 
 @pytest.mark.parametrize("rate", [1e-6, 0.3, 40.0])
