@@ -397,7 +397,11 @@ def interrupt(work: Path, count: int, seed: int = 0) -> Facts:
         # Before it can listen Python itself answers, in its own words.
         time.sleep(STARTED + draw.random() * LOADED)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, said = process.communicate()
         codes[process.returncode] += 1
         if process.returncode != 130 or "Traceback" in said:
             raise AssertionError(f"code {process.returncode}: {said}")

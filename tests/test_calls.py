@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 
 import occamrl as orl
 from occamrl.errors import ParameterError
+from occamrl.progress import AGAIN_AFTER, insistent_ctrl_c
 from studies.calls import calls
 
 HUGE = 10**9
@@ -63,3 +67,31 @@ def test_wrong_arguments_are_refused_by_name(tmp_path: Path) -> None:
         orl.read_log("n" * 5_000)
     with pytest.raises(orl.InvalidInput, match="episodes"):
         orl.checks.check_learner(orl.PSRL(), model().mdp(chance=0.5), episodes=0)
+    for table in (np.full((2, 2), np.nan), np.array(np.nan)):
+        with pytest.raises(orl.InvalidInput, match="log"):
+            orl.read_log(table)
+    with pytest.raises(orl.InvalidInput, match="continuing"):
+        model(continuing=np.full(2, np.nan))
+    with pytest.raises(orl.InvalidInput, match="progress"):
+        orl.run(orl.PSRL(), model().mdp(chance=0.5), episodes=3, progress=np.zeros(0))  # type: ignore[arg-type]  # that is what is tested
+    mixture = orl.make_problem("sparse-mixture", seed=0)
+    with pytest.raises(orl.InvalidInput, match="values"):
+        orl.paper.excitation(orl.FeatureMap(mixture.phi), mixture, values=np.full(3, np.nan))
+
+
+class Deaf:
+    """Whose end is a callback of C, in which an exception is lost."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_that_is_lost_in_a_callback_is_pressed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    with pytest.raises(KeyboardInterrupt), insistent_ctrl_c():
+        time.sleep(60.0 if Deaf() else 0.0)
+    assert len(lost) == 1
+    time.sleep(1.2 * AGAIN_AFTER)  # nothing is pressed any more

@@ -269,6 +269,15 @@ def test_a_damaged_checkpoint_fails_its_cell_and_stays(tmp_path: Path) -> None:
     assert len(orl.Experiment.resume(tmp_path, workers=1, progress=False).cells) == 2
 
 
+def test_a_checkpoint_that_outlived_its_writer_is_removed_by_the_next_run(tmp_path: Path) -> None:
+    experiment = orl.Experiment(**SMALL)
+    experiment.run(tmp_path, workers=1, progress=False)
+    checkpoint = tmp_path / "cells" / f"{experiment.cells[0].id}.npz"
+    checkpoint.write_bytes(b"killed after the record, before this was removed")
+    experiment.run(tmp_path, workers=1, progress=False)
+    assert not checkpoint.exists()
+
+
 AGENT = """
 import numpy as np
 import occamrl as orl

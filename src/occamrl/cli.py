@@ -18,7 +18,6 @@ import importlib.util
 import json
 import keyword
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from importlib import resources
@@ -122,10 +121,12 @@ def command(name: str = "", text: str | None = None) -> Callable[[Command], Comm
     def register(function: Command) -> Command:
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> None:
-            # Until here, and from here on, Ctrl-C ends the process at once.
-            outside = signal.signal(signal.SIGINT, signal.default_int_handler)
+            from occamrl.progress import insistent_ctrl_c  # which needs NumPy, as the help does not
+
             try:
-                function(*arguments, **options)
+                # Until here, and from here on, Ctrl-C ends the process at once.
+                with insistent_ctrl_c():
+                    function(*arguments, **options)
             except KeyboardInterrupt as stop:
                 tell(str(stop) or "stopped")
                 raise typer.Exit(INTERRUPTED) from None
@@ -145,8 +146,6 @@ def command(name: str = "", text: str | None = None) -> Callable[[Command], Comm
             except (OSError, MemoryError, ImportError) as error:
                 tell(f"{type(error).__name__}: {error}")
                 raise typer.Exit(FAILED) from None
-            finally:
-                signal.signal(signal.SIGINT, outside)
 
         title = name or function.__name__
         panel = "Your system" if title in YOURS else "Experiments"

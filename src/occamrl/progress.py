@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import sys
 import threading
@@ -10,11 +11,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from occamrl.errors import require_kind
 from occamrl.naming import printable_name
 
 FIRST_AFTER = 1.0  # seconds until a job says anything, unless it is asked to
 TERMINAL_EVERY = 0.2  # seconds between two messages on a terminal,
 PLAIN_EVERY = 10.0  # and elsewhere
+AGAIN_AFTER = 0.5  # seconds after which Ctrl-C is pressed again if nobody has heard it
 _CLEAR_LINE = "\r\x1b[K"
 _KEPT = 200  # points of the past by which the time left is estimated
 _SLOWEST = 0.5  # the smallest power of time by which work is taken to grow,
@@ -32,6 +35,8 @@ class Progress:
     def __init__(
         self, label: str, total: int | None, show: bool | None, unit: str = "episodes"
     ) -> None:
+        if show is not None:
+            require_kind("progress", show, bool)
         self.label = printable_name(label)
         self.total = total
         self.show = show
@@ -116,6 +121,33 @@ def time_left(past: Sequence[tuple[float, int]], total: int) -> float | None:
     power = math.log(done / done_before) / math.log(elapsed / before)
     power = min(max(power, _SLOWEST), _FASTEST)
     return float(elapsed * ((total / done) ** (1.0 / power) - 1.0))
+
+
+@contextmanager
+def insistent_ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt on Ctrl-C until it is heard.
+
+    What is raised while C calls back is lost: in the callbacks of imports, and where the libraries
+    of linear algebra are counted. So the key is pressed again, for as long as this has not ended.
+    """
+
+    def interrupt(*_: object) -> None:
+        if os.name == "posix":
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_AFTER)
+        raise KeyboardInterrupt
+
+    def press_again(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    if os.name == "posix":
+        signal.signal(signal.SIGALRM, press_again)
+    try:
+        yield
+    finally:
+        if os.name == "posix":
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

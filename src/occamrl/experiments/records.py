@@ -246,7 +246,8 @@ class Folder:
     def unfinished(self, cells: Sequence[Cell]) -> list[Cell]:
         """Return the cells to play: those without a record, and those that failed.
 
-        For the holder of the lock only: temporary files of writers that were killed are removed.
+        For the holder of the lock only: what writers left behind that were killed is removed,
+        temporary files and checkpoints of cells that are finished.
         """
         for folder in (self._real, self.cells):
             for name in names_in(folder, links=False):
@@ -257,6 +258,8 @@ class Folder:
             record = self.record_of(cell)
             if record is None or record["status"] != "done":
                 unfinished.append(cell)
+            else:
+                self.checkpoint_file(cell).remove()
         return unfinished
 
 

@@ -39,6 +39,7 @@ from occamrl.naming import Labels, Names, labels_of
 from occamrl.policies import Policy
 from occamrl.protocols import Known, Note, RewardMap
 
+_MOST_LAGS = 1_000  # earlier rows that are looked at
 _FEWEST_UNITS = 8  # with which policies are compared
 _STRENGTHS = (1.0, 4.0, 16.0)  # counts by which tables of a ladder are smoothed
 _MOST_ENTRIES = 2 * 10**6  # of the kernels of a ladder
@@ -479,7 +480,7 @@ def relevant(
         How many columns may matter for a target.
     """
     source = read_log(log)
-    require_integer("lags", lags, 0)
+    require_integer("lags", lags, 0, maximum=_MOST_LAGS)
     require_integer("bins", bins, 2)
     require_delta(delta)
     require_integer("maximum", maximum, 1)

@@ -543,7 +543,7 @@ def _read_memory(source: Any) -> Table:
     if rows and source and all(isinstance(row, Mapping) for row in source):
         every = dict.fromkeys(itertools.chain.from_iterable(source))
         source = {name: [row.get(name) for row in source] for name in every}
-    elif rows or not hasattr(source, "__getitem__"):
+    elif rows or isinstance(source, np.ndarray) or not hasattr(source, "__getitem__"):
         expected = (
             "a path, a data frame, an Arrow table, a mapping of columns "
             "or a list of rows (mappings)"

@@ -160,7 +160,8 @@ class Model:
         self._actions = actions
         self.horizon = require_integer("horizon", horizon, 1)
         self.discount = require_number("discount", discount, 0.0, 1.0, open_low=True)
-        self.continuing = bool(continuing)
+        require_kind("continuing", continuing, bool)
+        self.continuing = continuing
         require_kind("unit", unit, str)
         self.unit_name = unit
         self._most_states = require_integer("most_states", most_states, 1)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl.arrays import Bools, Floats, Ints
-from occamrl.errors import ParameterError, require_kind, require_number
+from occamrl.errors import ParameterError, as_floats, require_kind, require_number
 from occamrl.models.families import FiniteFamily
 from occamrl.models.features import FeatureMap
 from occamrl.models.ladder import Ladder
@@ -261,6 +261,9 @@ def excitation(
     policy = as_policy(policy, known)
     if values is None:
         values = mdp.optimal_values
+    values = as_floats("values", values, (H + 1, known.states))
+    if not np.isfinite(values).all():
+        raise ParameterError("values", got="NaN or infinity", expected="finite numbers")
     initial = np.full(known.states, 1.0 / known.states) if known.initial is None else known.initial
     kernel = mdp.kernel().reshape(-1, known.states)
     visits = occupancy(kernel, np.asarray(policy), initial)
