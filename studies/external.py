@@ -1,7 +1,11 @@
-"""Tests that others made, on problems that others made: textbook inventories, and drifts.
+"""Problems that others made: grids of Gymnasium, textbook inventories, and drifts.
 
+    python -m studies.external grids            Gymnasium's grids, which come with the package
     python -m studies.external inventory        needs stockpyl
     python -m studies.external drift            needs river
+
+``grids``: what selection costs on Gymnasium's own tables, with the ladders that come with the
+package, and what learners and rules of others lose on the same episodes.
 
 ``inventory``: stockpyl solves order-up-to problems with Poisson demand exactly (Snyder and Shen,
 Fundamentals of Supply Chain Theory: a newsvendor in every period, and (s, S) policies by the
@@ -20,10 +24,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 from scipy.stats import nbinom, poisson
 
 import occamrl as orl
+from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.protocols import Floats
 from occamrl.running.flow import simulate
 
@@ -34,6 +40,77 @@ MOST = 26  # demand in a period
 DEEPEST = -40  # backorders
 LARGEST = 24  # order
 DELTA = 0.05
+
+
+# Grids --------------------------------------------------------------------------------------------
+
+
+class Grid(NamedTuple):
+    """An environment of Gymnasium, and the ladder that comes with the package."""
+
+    name: str
+    ladder: str
+    environment: str
+    options: dict[str, Any]
+
+
+GRIDS = (
+    Grid("FrozenLake-v1", "frozen-lake-4x4", "FrozenLake-v1", {}),
+    Grid("FrozenLake-v1, 8x8", "frozen-lake-8x8", "FrozenLake-v1", {"map_name": "8x8"}),
+    Grid("CliffWalking-v1", "cliff-walking", "CliffWalking-v1", {}),
+    Grid("CliffWalking-v1, slippery", "cliff-walking", "CliffWalking-v1", {"is_slippery": True}),
+    Grid("Taxi-v4", "taxi", "Taxi-v4", {}),
+    Grid("Taxi-v4, rainy", "taxi", "Taxi-v4", {"is_rainy": True}),
+)
+EPISODES = 200
+
+
+def grid_agents(ladder: orl.Ladder, right: int) -> dict[str, orl.Learner]:
+    """Return the selector with its references, and what others would use."""
+    forgiven = ladder.reach[-1]  # between the mixtures that are listed
+    occam = orl.Occam(ladder=ladder, tolerance=forgiven)
+    classes = range(1, len(ladder.sizes) + 1)
+    bases = [orl.Occam(ladder=ladder.only(m), tolerance=forgiven) for m in classes]
+    known = {"told": orl.oracle(occam, None, class_=right), "selecting": occam}
+    known["selecting, smallest"] = orl.Occam(ladder=ladder, tolerance=forgiven, scope="smallest")
+    known["largest"] = orl.largest(occam)
+    return known | {
+        "PSRL on the largest": orl.PSRL(ladder=ladder),
+        "D3RB over classes": orl.Arena(bases=bases, rule=orl.D3RB()),
+        "PSRL on tables": orl.PSRL(),
+        "UCBVI, bonus / 10": orl.UCBVI(episodes=EPISODES, scale=0.1),
+    }
+
+
+def grids(runs: int) -> None:
+    """Print exact regret in the environment's unit, and when the right class was found."""
+    head = ""
+    for grid in GRIDS:
+        spec = orl.read_ladder(grid.ladder)
+        env = FiniteEnvironment(
+            gym.make(grid.environment, **grid.options),
+            known=spec.known,
+            reward_range=tuple(spec.rewards),
+        )
+        if env.mdp is None:
+            raise RuntimeError(env.why_not)
+        right = spec.ladder.class_of(env.mdp) or 0
+        cast = grid_agents(spec.ladder, right)
+        if not head:
+            head = f"| {EPISODES} episodes, {runs} seeds | class | {' | '.join(cast)} |"
+            print(head)
+            print("| --- " * head.count(" | ") + "| --- |")
+        cells = []
+        found = 0
+        for name, agent in cast.items():
+            regrets = []
+            for seed in range(runs):
+                result = orl.learn(agent, env, episodes=EPISODES, seed=seed, progress=False)
+                regrets.append(result.total_regret)
+                found += name == "selecting" and result.verdict["chosen"] == right
+            cells.append(f"{np.mean(regrets):.3g}")
+        models = " < ".join(f"{size:,}" for size in spec.ladder.sizes)
+        print(f"| {grid.name}; {models} | {right}, {found} of {runs} | {' | '.join(cells)} |")
 
 
 # Inventories --------------------------------------------------------------------------------------
@@ -264,7 +341,11 @@ def drifts(runs: int) -> None:
         print(f"| {name} | {false} | {median:g}, {worst} | {len(results) - len(delays)} |")
 
 
-PARTS: dict[str, Callable[[int], None]] = {"inventory": inventory, "drift": drifts}
+PARTS: dict[str, Callable[[int], None]] = {
+    "grids": grids,
+    "inventory": inventory,
+    "drift": drifts,
+}
 
 
 def main() -> None:
