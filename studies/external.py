@@ -74,6 +74,7 @@ def grid_agents(ladder: orl.Ladder, right: int) -> dict[str, orl.Learner]:
     known = {"told": orl.oracle(occam, None, class_=right), "selecting": occam}
     known["selecting, smallest"] = orl.Occam(ladder=ladder, tolerance=forgiven, scope="smallest")
     known["largest"] = orl.largest(occam)
+    known["selecting, by draws"] = orl.Occam(ladder=ladder, tolerance=forgiven, acting="sampling")
     return known | {
         "PSRL on the largest": orl.PSRL(ladder=ladder),
         "D3RB over classes": orl.Arena(bases=bases, rule=orl.D3RB()),
@@ -110,7 +111,10 @@ def grids(runs: int) -> None:
                 found += name == "selecting" and result.verdict["chosen"] == right
             cells.append(f"{np.mean(regrets):.3g}")
         models = " < ".join(f"{size:,}" for size in spec.ladder.sizes)
-        print(f"| {grid.name}; {models} | {right}, {found} of {runs} | {' | '.join(cells)} |")
+        print(
+            f"| {grid.name}; {models} | {right}, {found} of {runs} | {' | '.join(cells)} |",
+            flush=True,
+        )
 
 
 # Inventories --------------------------------------------------------------------------------------
