@@ -94,7 +94,7 @@ def grids(runs: int) -> None:
             reward_range=tuple(spec.rewards),
         )
         if env.mdp is None:
-            raise RuntimeError(env.why_not)
+            raise RuntimeError(f"{grid.name} has another table than Gymnasium's")
         right = spec.ladder.class_of(env.mdp) or 0
         cast = grid_agents(spec.ladder, right)
         if not head:

@@ -91,7 +91,12 @@ def test_ctrl_c_that_is_lost_in_a_callback_is_pressed_again(
 ) -> None:
     lost: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
+
+    def wait() -> None:
+        Deaf()
+        time.sleep(60.0)
+
     with pytest.raises(KeyboardInterrupt), insistent_ctrl_c():
-        time.sleep(60.0 if Deaf() else 0.0)
+        wait()
     assert len(lost) == 1
     time.sleep(1.2 * AGAIN_AFTER)  # nothing is pressed any more
