@@ -72,6 +72,7 @@ OTHERS = (  # parts that are not written into a page: baselines and real_log nee
     *(f"rivals:{name}" for name in ("ice", "mixture", "pricing", "misspecified", "riverswim")),
     *(f"rivals:{name}" for name in ("river_swim", "linear_river_swim")),
     *(f"simulators:{name}" for name in ("gymnasium", "logs")),
+    "steps:kept",
     *(f"truth:{name}" for name in ("kept", "widths")),
 )
 

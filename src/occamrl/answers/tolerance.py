@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from occamrl.answers.wording import (
     Sentence,
     advice_misspecified,
+    earned_or_cost,
     earns,
     listed,
     money,
@@ -220,7 +221,8 @@ def up_to_where(answer: Answer) -> list[Sentence]:
         return []
     limit = answer.break_even
     smallest = answer.surviving
-    earned = f"what the log's episodes earned, {money(answer, answer.log.mean_return)}"
+    mean = answer.log.mean_return
+    earned = f"what the log's episodes {earned_or_cost(mean)}, {money(answer, abs(mean))}"
     if smallest is None:
         return []
     if limit is None:

@@ -317,6 +317,11 @@ def earns(answer: Answer, amount: Interval | float, ending: str = "s") -> str:
     return f"earn{ending} {money(answer, amount)}"
 
 
+def earned_or_cost(amount: float) -> str:
+    """Return what an amount of the past was, which is then told without its sign."""
+    return "cost" if amount < 0.0 else "earned"
+
+
 def compared(answer: Answer, difference: Interval | float) -> str:
     """Return "8 EUR more", or "less"; where both of what is compared cost something, turned."""
     costs = answer.worth.value < 0.0
@@ -752,10 +757,11 @@ def what_was_earned(answer: Answer) -> list[Sentence]:
     if not len(answer.returns):
         return []
     lately = answer.returns[-max(1, len(answer.returns) // 4) :]
-    mean = money(answer, sum(lately) / len(lately))
-    texts = [f"The last episode earned {mean}."]
+    mean = sum(lately) / len(lately)
+    amount = f"{earned_or_cost(mean)} {money(answer, abs(mean))}"
+    texts = [f"The last episode {amount}."]
     if len(lately) > 1:
-        texts = [f"Each of the last {len(lately):,} episodes earned {mean} on average."]
+        texts = [f"Each of the last {len(lately):,} episodes {amount} on average."]
     if answer.reward_error > 1e-6 * max(1.0, *(abs(earned) for earned in answer.returns)):
         error = f"{answer.reward_error:.3g} per step on average"
         texts.append(f"The rewards that came differ from the ladder's reward by {error}.")
