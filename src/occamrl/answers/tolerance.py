@@ -139,12 +139,13 @@ def where_nothing_fits(answer: Answer) -> list[Sentence]:
     sentences = how_wrong(answer)
     if not answer.valued:
         return [*sentences, *what_next(answer), *assumed_of_tolerances()]
+    following = what_next_within(answer)
     return [
         *sentences,
-        *what_to_do(answer),
+        *what_to_do(answer, following[0].text),
         *what_it_is_worth_within(answer),
         *up_to_where(answer),
-        *what_next_within(answer),
+        *following,
         *assumed_of_tolerances(),
     ]
 

@@ -61,6 +61,7 @@ class Sentence(NamedTuple):
 
     kind: Kind
     text: str
+    label: str = ""  # before it, in place of that of its kind
 
     def printable(self) -> Sentence:
         """Return it without anything that steers a terminal, whatever names are in it."""
@@ -68,7 +69,7 @@ class Sentence(NamedTuple):
 
     def __str__(self) -> str:
         if self.kind in ("next", "what to do"):
-            return f"{_LABELS[self.kind]}: {self.text}"
+            return f"{self.label or _LABELS[self.kind]}: {self.text}"
         return self.text
 
 
@@ -225,7 +226,7 @@ def _sentences(answer: Answer) -> list[Sentence]:
     # what a model that is ruled out recommends is not said
     if answer.valued and answer.worlds.exact and not answer.misspecified:
         sentences += [
-            *what_to_do(answer),
+            *what_to_do(answer, _advice(answer)),
             *what_it_is_worth(answer),
             *does_it_matter(answer),
             *what_to_try(answer),
@@ -578,8 +579,8 @@ def _why_ruled_out(answer: Answer, worse: float) -> str:
 # What to do, what it is worth, whether it matters -------------------------------------------------
 
 
-def what_to_do(answer: Answer) -> list[Sentence]:
-    """Say what the recommended policy does."""
+def what_to_do(answer: Answer, advice: str) -> list[Sentence]:
+    """Say what the recommended policy does: what to do, if the advice is to use or to try it."""
     policy = answer.policy
     texts = [f"{policy.brief}."]
     left_out = policy.left_out
@@ -592,7 +593,8 @@ def what_to_do(answer: Answer) -> list[Sentence]:
             share = float(pairs[left_out].sum() / pairs.sum())
             where += f" ({percent(share)} of the log)"
         texts.append(f"Left out: {count_of(left_out.size, 'state')} {where}.")
-    return [Sentence("what to do", " ".join(texts))]
+    label = "" if advice.startswith(("use", "try")) else "What looks best so far"
+    return [Sentence("what to do", " ".join(texts), label)]
 
 
 def what_it_is_worth(answer: Answer) -> list[Sentence]:
@@ -818,19 +820,18 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
     names = [spoken(known.action_name(a)) for a in never]
     if not (answer.valued and answer.worlds.exact):
         if names:
-            texts.append(f"It never shows {_actions(names)}.")
+            texts.append(f"It never shows {_actions(answer, names)}.")
         return texts
     taken = [spoken(name) for name in answer.untried_actions_taken]
     spared = [name for name in names if name not in taken]
+    never_shows = "It never shows {}, which the recommended policy "
     if taken:
         texts.append(
-            f"It never shows {_actions(taken)}, which the recommended policy takes: what follows "
-            "is what your models say, and nothing in the log has tested that."
+            never_shows.format(_actions(answer, taken)) + "takes: what follows is what your models "
+            "say, and nothing in the log has tested that."
         )
     if spared:
-        texts.append(
-            f"It never shows {_actions(spared)}, which the recommended policy does not take."
-        )
+        texts.append(never_shows.format(_actions(answer, spared)) + "does not take.")
     share = answer.untried_share
     if share > 0.0:
         where = "pairs that the log never tried"
@@ -854,9 +855,9 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
     return texts
 
 
-def _actions(names: Sequence[str]) -> str:
-    noun = "action" if len(names) == 1 else "actions"
-    return f"{noun} {listed(names)}"
+def _actions(answer: Answer, names: Sequence[str]) -> str:
+    noun = answer.labels.action or "action"
+    return listed([f"{noun} {name}" for name in names])
 
 
 def percent(share: float) -> str:
