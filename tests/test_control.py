@@ -392,6 +392,7 @@ BAD_LADDERS: list[dict[str, Any]] = [
     {"start": "here"},
     {"start": lambda: 0.0},
     {"actions": []},
+    {"actions": (-1, 1)},
     {"view": lambda s: s[:, 0]},
     {"coordinates": ["place"]},
     {"returns": (0.0, 0.0)},

@@ -43,6 +43,10 @@ class Choices:
     """A list of actions [K, m]; the k-th is the k-th action of a Discrete space."""
 
     def __init__(self, values: Any) -> None:
+        if isinstance(values, tuple) and len(values) == 2:
+            low, high = values
+            expected = f"orl.Box({low!r}, {high!r}) for all between, [{low!r}, {high!r}] for two"
+            raise ParameterError("actions", got=repr(values), expected=expected)
         self.values = np.atleast_2d(as_floats("actions", values).T).T
         if not self.values.size:
             expected = "a Box, or a list of at least one action"

@@ -8,6 +8,7 @@ and two policies are compared world by world, which is sharper than subtracting 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -98,46 +99,22 @@ def _positive(kernel: bellman.Kernel) -> Any:  # a matrix of bool, dense or spar
     return kernel.matrix.copy() > 0.0
 
 
+@dataclass(eq=False)
 class FiniteWorlds:
-    """The finite models that are possible, most of them given by number, others by a search.
+    """The finite models that are possible, most of them given by number, others by a search."""
 
-    Parameters
-    ----------
-    known : Known
-    law : array [S]
-        Of the first state.
-    judgement : Judgement
-    levels, likelihoods : array [n]
-        Of the worlds that are listed.
-    kernels : callable
-        The kernels of a world that is listed, by its number.
-    best_kernels : callable
-        The kernels of the best member of a class, from 0, alive or not.
-    extreme_kernels : callable, optional
-        Those of further worlds, found by a search, in which a worth may be extreme.
-    """
-
-    def __init__(
-        self,
-        known: Known,
-        law: Floats,
-        judgement: Judgement,
-        levels: Ints,
-        likelihoods: Floats,
-        kernels: Callable[[int], bellman.Kernels],
-        best_kernels: Callable[[int], bellman.Kernels],
-        extreme_kernels: Callable[[Callable[[bellman.Kernels], float]], list[bellman.Kernels]]
-        | None = None,
-    ) -> None:
-        self.known = known
-        self.law = law
-        self.judgement = judgement
-        self.levels = levels
-        self.likelihoods = likelihoods
-        self.kernels = kernels
-        self.best_kernels = best_kernels
-        self._extreme_kernels = extreme_kernels
-        self._best: dict[int, FiniteWorld] = {}
+    known: Known
+    law: Floats  # [S] of the first state
+    judgement: Judgement
+    levels: Ints  # [n] of the worlds that are listed
+    likelihoods: Floats  # [n]
+    kernels: Callable[[int], bellman.Kernels]  # of a world that is listed, by its number
+    best_kernels: Callable[[int], bellman.Kernels]  # of the best of a class, from 0, alive or not
+    # Those of further worlds, found by a search, in which a worth may be extreme.
+    extreme_kernels: (
+        Callable[[Callable[[bellman.Kernels], float]], list[bellman.Kernels]] | None
+    ) = None
+    _best: dict[int, FiniteWorld] = field(default_factory=dict, init=False, repr=False)
 
     exact = True
 
@@ -219,8 +196,8 @@ class FiniteWorlds:
             return float(worth(FiniteWorld(kernels, 0, np.nan)).mean())
 
         means = [mean(self.kernels(index)) for index in range(self.levels.size)]
-        if self._extreme_kernels is not None:
-            means += [mean(kernels) for kernels in self._extreme_kernels(mean)]
+        if self.extreme_kernels is not None:
+            means += [mean(kernels) for kernels in self.extreme_kernels(mean)]
         return min(means), max(means)
 
     @cached_property
