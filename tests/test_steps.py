@@ -464,3 +464,41 @@ def test_values_of_many_members_are_those_of_each() -> None:
         reached = known.initial > 0.0
         nearest = np.abs(values[:, reached] - single[reached]).max(axis=1)
         assert nearest.min() < 1e-12, member
+
+
+# Rewards ------------------------------------------------------------------------------------------
+
+
+def test_rewards_may_depend_on_the_step_and_are_held_against_those_of_it() -> None:
+    def paid(queue: int, staff: int, *, step: int) -> Any:
+        for chance, following, reward, ended in centre(queue, staff, step=step, base=0.3):
+            yield chance, following, reward * step, ended
+
+    def paid_with_clock(place: tuple[int, int], staff: int) -> Any:
+        queue, step = place
+        for chance, following, reward, _ in paid(queue, staff, step=step):
+            yield chance, (following, step + 1), reward, step == HORIZON
+
+    one = orl.Model(paid, start=0, actions=[0, 1], horizon=HORIZON)
+    two = orl.Model(paid_with_clock, start=(0, 1), actions=[0, 1], horizon=HORIZON)
+    assert one.mdp().optimal_value == pytest.approx(two.mdp().optimal_value, abs=1e-12)
+    rows: dict[str, list[Any]] = {"episode": [], "step": [], "state": [], "action": []}
+    rows |= {"next_state": [], "reward": []}
+    draw = np.random.default_rng(0)
+    for episode in range(20):
+        queue = 0
+        for step in range(1, HORIZON + 1):
+            staff = int(draw.integers(2))
+            law = list(paid(queue, staff, step=step))
+            chosen = law[int(draw.random() > law[0][0])]
+            row = (episode, step, queue, staff, chosen[1], chosen[2])
+            for name, cell in zip(rows, row, strict=True):
+                rows[name].append(cell)
+            queue = chosen[1]
+    ladder = one.ladder({"one": []})
+    answer = orl.select(orl.read_log(rows), ladder)
+    assert {note.kind for note in answer.notes} <= {"next_state_filled"}
+    assert "steps are told apart" in str(answer)
+    of_the_first_step = [pay / step for pay, step in zip(rows["reward"], rows["step"], strict=True)]
+    with pytest.raises(LogError, match="contradict"):
+        orl.select(orl.read_log({**rows, "reward": of_the_first_step}), ladder)

@@ -812,9 +812,14 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
     states = int(pairs.any(axis=1).sum())
     possible = int(allowed.any(axis=1).sum())
     tried = int((pairs > 0.0).sum())
+    apart = ""
+    if answer.ladder.by_step and answer.valued:
+        met = answer.policy.possible[:, :, None] & allowed
+        tried_then = int((log.pairs_by_step[met] > 0.0).sum())
+        apart = f" ({tried_then:,} of {int(met.sum()):,} if steps are told apart)"
     texts = [
         f"The log has been in {states:,} of {count_of(possible, 'state')}, and has tried "
-        f"{tried:,} of {count_of(int(allowed.sum()), 'pair')} of a state and an action."
+        f"{tried:,} of {count_of(int(allowed.sum()), 'pair')} of a state and an action{apart}."
     ]
     never = np.flatnonzero(allowed.any(axis=0) & ~pairs.any(axis=0)).tolist()
     names = [spoken(known.action_name(a)) for a in never]

@@ -56,7 +56,7 @@ class Region:
 
         ``direction`` [p] is about as long as the region is wide there.
         """
-        largest = float(np.abs(direction).max())
+        largest = float(np.abs(direction).max(initial=0.0))  # a model may have no parameters
         if largest < _SMALL:
             return start
         longest = 1.0 / largest  # by then the coordinate that moves most is at its edge
