@@ -40,6 +40,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
     "baselines": ("rivals:ladder", "selection:evidence", "selection:linear"),
+    "columns": tuple(f"columns:{name}" for name in ("validity", "false", "rows", "policies")),
     "continuous-states": tuple(
         f"control:{name}" for name in ("validity", "power", "views", "sensitivity", "returns")
     ),

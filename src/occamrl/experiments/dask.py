@@ -1,8 +1,8 @@
-"""The same cells on a Dask cluster (extra ``dask``).
+"""The same tasks on a Dask cluster (extra ``dask``).
 
-Workers must see the experiment's folder under the same path. A task plays one cell exactly as a
-local worker does, and its results are its files: nothing large travels. When a worker dies, Dask
-gives its cell to another one, where it goes on from its checkpoint. Tasks stop at a block boundary
+Workers must see the folder of the results under the same path. A task is called exactly as by a
+local worker, and its results are its files: nothing large travels. When a worker dies, Dask gives
+its task to another one, where a cell goes on from its checkpoint. Tasks stop at a block boundary
 when the lock of the folder is no longer that of the process that submitted them.
 """
 
@@ -16,35 +16,44 @@ from typing import TYPE_CHECKING
 
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.pool import Arguments, Event, Events, call
-from occamrl.experiments.records import Folder, holder_file
+from occamrl.experiments.records import holder_file
 from occamrl.progress import ctrl_c
 from occamrl.registry import import_modules
 
 if TYPE_CHECKING:
-    from distributed import Future
+    from distributed import Client, Future
 
 _CONNECT_SECONDS = 5
 _POLL_SECONDS = 0.1
 
 
 def play_remotely(
-    function: str, task: Arguments, modules: Sequence[str], paths: list[str], holder: str
+    function: str,
+    task: Arguments,
+    modules: Sequence[str],
+    paths: list[str],
+    folder: str,
+    holder: str,
 ) -> Event:
-    """Play a cell inside a Dask worker; return what became of it."""
-    folder = Folder(task[0])
-    if not folder.experiment_file.exists():
+    """Play a task inside a Dask worker; return what became of it."""
+    lock = holder_file(Path(folder))
+    if not lock.exists():
         text = "not visible to this Dask worker, which needs it under the same path"
-        return {"event": "failed", "text": f"{folder.path}: {text}"}
+        return {"event": "failed", "text": f"{folder}: {text}"}
     sys.path.extend(path for path in paths if path not in sys.path)
     import_modules(modules)
-    lock = holder_file(folder.path)
     return call(function, task, lambda news: None, lambda: lock.read().decode() != holder)
 
 
 class DaskPool:
-    """Cells as tasks of a Dask scheduler; the same events as of the pool of processes."""
+    """Tasks for a Dask scheduler; the same events as of the pool of processes.
 
-    def __init__(self, function: str, address: str, folder: Folder, modules: Sequence[str]) -> None:
+    ``scheduler`` is its address, or a client of it; ``folder`` is locked, and has the results.
+    """
+
+    def __init__(
+        self, function: str, scheduler: str | Client, folder: Path, modules: Sequence[str]
+    ) -> None:
         try:
             from distributed import Client
         except ImportError as error:
@@ -54,9 +63,12 @@ class DaskPool:
         self.function = function
         self.folder = folder
         self.modules = list(modules)
+        address = scheduler
+        if isinstance(scheduler, Client):
+            address = scheduler.scheduler.address  # a client of its own, which is closed
         try:
             self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError) as error:
+        except (OSError, TypeError, ValueError) as error:
             raise ParameterError(
                 "scheduler",
                 got=f"{address!r} ({error})",
@@ -65,7 +77,7 @@ class DaskPool:
 
     def play(self, tasks: Sequence[Arguments]) -> Events:
         """Yield (number of the task, event) until all are done, failed or stopped."""
-        lock = holder_file(self.folder.path)
+        lock = holder_file(self.folder)
         waiting = self._submit(tasks, lock.read().decode())
         try:
             with ctrl_c() as pressed:
@@ -79,8 +91,8 @@ class DaskPool:
                             yield waiting.pop(future), outcome(future)
                     if self.client.status != "running":
                         raise OccamRLError(
-                            "the Dask scheduler is gone; finished cells and checkpoints are in "
-                            f"{self.folder.path}, and can be resumed"
+                            "the Dask scheduler is gone; what is finished is in "
+                            f"{self.folder}, and can be gone on with"
                         )
         finally:
             self.client.close()
@@ -96,6 +108,7 @@ class DaskPool:
                 list(task),
                 self.modules,
                 paths,
+                str(self.folder),
                 holder,
                 # Under a key of its own: Dask remembers the result of an equal task.
                 key=f"occamrl-{number}-{time.time_ns()}",

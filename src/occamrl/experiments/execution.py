@@ -313,7 +313,7 @@ class Experiment:
                 # An extra: most installations do not have Dask.
                 from occamrl.experiments.dask import DaskPool
 
-                pool = DaskPool(function, scheduler, stored, self.imports)
+                pool = DaskPool(function, scheduler, stored.path.resolve(), self.imports)
             stopped = follow(self.name, "cells", pool, tasks, progress, take)
         if stopped:
             done = len(self.cells) - len(stored.unfinished(self.cells))

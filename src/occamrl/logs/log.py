@@ -14,8 +14,9 @@ came. Sorted episodes come by when they begin, then by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -92,7 +93,7 @@ _NOTED: dict[str, tuple[str, Literal["kept", "conditional", "void"]]] = {
     "chosen_here": ("step", "void"),
 }
 # What models say of a log, and other models otherwise.
-_OF_MODELS = (
+OF_MODELS = (
     "unlisted",
     "unlisted_next",
     "impossible",
@@ -146,43 +147,53 @@ class Log:
         self.states = Labels()
         self.actions = Labels()
         self.roles = roles
-        self._table = table
-        self._order_by = order_by
+        self.table = table
+        self.order_by = order_by
         # Whoever names a clock wants to hear that it is none; what orders rows need not be one.
         self._strict = choices.every is not None or (order_by is None and "time" in roles)
         if order_by is None and "time" in roles:
-            (self._order_by,) = roles["time"]
-        self._first_step: int | None = None  # 0 or 1, as the log counts
+            (self.order_by,) = roles["time"]
+        self.first_step: int | None = None  # 0 or 1, as the log counts
         self.clocked = "step" in roles  # whether it shows where rows are missing
         self._starts: Floats = np.zeros(0)  # of episodes, in steps, if a clock tells it
         self._sorted: Rows | None = None
-        if self._order_by is not None:
-            self._sorted = self._sort()
-        try:
-            self._count()
-        except _Disorder:
-            if "step" not in roles or self._sorted is not None:
-                raise
-            self._sorted = self._sort()
-            self._count()
-
-    def _count(self) -> None:
-        """Read all of it once."""
+        self.met = Episodes()  # of rows as they come
         self.rows = 0
         self.episodes = 0
         self.longest = 0
+
+    def check(self) -> None:
+        """Read all of it once, sorted where that is needed."""
+        if self.order_by is not None:
+            self._sorted = self._sort()
+        try:
+            self.count()
+        except _Disorder:
+            if "step" not in self.roles or self._sorted is not None:
+                raise
+            self._sorted = self._sort()
+            self.count()
+        self.require_rows()
+
+    def count(self) -> None:
+        """Read all of it once, as it comes."""
         repairs = Repairs()
+        self.rows = 0
+        self.episodes = 0
         for block in self.blocks(repairs):
             self.rows += block.step.size
             self.episodes += block.begin.size - 1
             self.longest = max(self.longest, int(block.step.max(initial=-1)) + 1)
+        self.repairs.update(repairs)
+
+    def require_rows(self) -> None:
+        """Refuse a log without a step."""
         if not self.rows:
             expected = (
                 "at least one row with a state, an action and a next state, "
                 "in its own or in the next row"
             )
             raise LogError("rows", got="no step", expected=expected)
-        self.repairs.update(repairs)
 
     @property
     def report(self) -> dict[str, int]:
@@ -207,7 +218,8 @@ class Log:
     def _pieces(self) -> Iterator[Rows]:
         """Yield rows in codes, some at a time: as they come, or sorted ones from memory."""
         if self._sorted is None:
-            yield from self._read(Episodes())
+            self.met = Episodes()
+            yield from self._read(self.met)
             return
         for first in range(0, self._sorted["row"].size, cells.BLOCK):
             rows = slice(first, first + cells.BLOCK)
@@ -216,10 +228,10 @@ class Log:
     def _read(self, episodes: Episodes) -> Iterator[Rows]:
         """Yield rows in codes, as they come."""
         wanted = dict.fromkeys(chain.from_iterable(self.roles.values()))
-        if self._order_by is not None:
-            wanted[self._order_by] = None
-        first = 0
-        for batch in self._table.batches(list(wanted)):
+        if self.order_by is not None:
+            wanted[self.order_by] = None
+        first = self.table.first_row
+        for batch in self.table.batches(list(wanted)):
             size = len(batch[self.roles["state"][0]])
             if not size:
                 continue
@@ -229,8 +241,8 @@ class Log:
                     rows[role] = self._read_role(role, batch, first, episodes)
             missing = rows["episode"] == MISSING
             refuse(self.field("episode"), missing, None, "a label in every row", first)
-            if self._order_by is not None:
-                rows["order"] = cells.read_order(self._order_by, batch[self._order_by], first)
+            if self.order_by is not None:
+                rows["order"] = cells.read_order(self.order_by, batch[self.order_by], first)
             yield rows
             first += size
 
@@ -263,7 +275,7 @@ class Log:
         rows: Rows = {}
         for name in list(pieces[0]):  # one after another, since they may be large
             rows[name] = cells.joined(name, [piece.pop(name) for piece in pieces])
-        key = rows["step"] if self._order_by is None else rows.pop("order")
+        key = rows["step"] if self.order_by is None else rows.pop("order")
 
         ranks = np.zeros(1, np.int64)
         if "episode" in self.roles:
@@ -282,9 +294,9 @@ class Log:
         key = key[order]
         self._refuse_same(rows, key)
         if "step" in rows:
-            self._first_step = int(rows["step"].min() == 1)
-        if self._order_by is not None and "step" not in self.roles:
-            field = str(self._order_by)
+            self.first_step = int(rows["step"].min() == 1)
+        if self.order_by is not None and "step" not in self.roles:
+            field = str(self.order_by)
             every = self.choices.every
             clocked = step_numbers(
                 field, key, rows["episode"], rows["row"], every, strict=self._strict
@@ -312,7 +324,7 @@ class Log:
                 f"each row once: row {rows['row'][i - 1]} says the same; leave such rows out, "
                 "in pandas by drop_duplicates()"
             )
-        refuse(self._order_by or self.field("step"), same, key, expected, rows["row"])
+        refuse(self.order_by or self.field("step"), same, key, expected, rows["row"])
 
     @property
     def called(self) -> dict[str, Sequence[str]]:
@@ -320,8 +332,8 @@ class Log:
         columns: dict[str, Sequence[str]] = {}
         for role, names in self.roles.items():
             columns[role] = tuple(map(str, names))
-        if self._order_by is not None:
-            columns["step"] = (str(self._order_by),)
+        if self.order_by is not None:
+            columns["step"] = (str(self.order_by),)
         return columns
 
     def field(self, role: str) -> str:
@@ -432,7 +444,7 @@ class Log:
         if "step" not in rows:
             return due, np.zeros(number.size, bool)
         step = rows["step"].astype(np.int64)
-        field = str(self._order_by)
+        field = str(self.order_by)
         if "step" in self.roles:
             field = self.field("step")
             step = step - self._counted_from(step)
@@ -487,9 +499,9 @@ class Log:
 
     def _counted_from(self, step: Ints) -> int:
         """Return whether a column counts steps from 0 or from 1, as its first rows show."""
-        if self._first_step is None:
-            self._first_step = int(step.min() == 1)
-        return self._first_step
+        if self.first_step is None:
+            self.first_step = int(step.min() == 1)
+        return self.first_step
 
     # What a log is used for -----------------------------------------------------------------------
 
@@ -504,26 +516,9 @@ class Log:
         NaN where they are missing and not known. ``outcomes`` is what the models allow
         (``features.attach(known)``), ``rewards`` or ``known.unit`` the unit of the log.
         """
-        self.repairs.drop(_OF_MODELS)
+        self.repairs.drop(OF_MODELS)
         matching = Matching(self, known, outcomes, rewards)
-        done = 0
-        parts: list[Flow] = []
-        for codes in self.blocks():
-            block = matching.match(codes)
-            episodes = block.begin.size - 1
-            first = 0
-            while first < episodes:
-                due = max(1, math.ceil(done * GROWTH))
-                held = sum(part.episodes for part in parts)
-                last = min(episodes, first + due - held)
-                parts.append(block.flow(first, last))
-                if held + last - first == due:
-                    yield Flow.joined(parts)
-                    done += due
-                    parts = []
-                first = last
-        if parts:
-            yield Flow.joined(parts)
+        yield from cut_flows(map(matching.match, self.blocks()), flow_ends())
 
     def transitions(self, system: System) -> Iterator[Transition]:
         """Return its steps as a controller of a continuous system can learn from them."""
@@ -554,6 +549,39 @@ class Log:
             if self.report.get(name):
                 parts.append(f"{self.report[name]:,} {words}")
         return "; ".join(parts)
+
+
+# Flows --------------------------------------------------------------------------------------------
+
+
+def flow_ends() -> Iterator[int]:
+    """Yield after how many episodes flows end."""
+    done = 0
+    while True:
+        done += max(1, math.ceil(done * GROWTH))
+        yield done
+
+
+def cut_flows(blocks: Iterable[Steps], ends: Iterable[int]) -> Iterator[Flow]:
+    """Yield what was counted up to some numbers of episodes, and what is left."""
+    due = iter(ends)
+    end: float = next(due, math.inf)
+    done = 0
+    parts: list[Flow] = []
+    for block in blocks:
+        episodes = block.begin.size - 1
+        first = 0
+        while first < episodes:
+            last = int(min(episodes, first + end - done))
+            parts.append(block.flow(first, last))
+            done += last - first
+            first = last
+            if done == end:
+                yield Flow.joined(parts)
+                parts = []
+                end = next(due, math.inf)
+    if parts:
+        yield Flow.joined(parts)
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -616,6 +644,10 @@ def read_log(
     rewards: str = "check",
     unlisted: str = "error",
     split: bool = False,
+    workers: int = 1,
+    client: Any = None,
+    keep: str | Path | None = None,
+    progress: bool | None = None,
 ) -> Log:
     """Return the log in a file, a data frame or a dataset, whatever its columns are called.
 
@@ -663,6 +695,16 @@ def read_log(
         out; "drop" also leaves out transitions that all models call impossible.
     split : bool
         Cut episodes that are longer than the horizon into pieces: right for systems that go on.
+    workers : int
+        Processes that count the files of a folder side by side; the log is the same for any number.
+    client : distributed.Client or str, optional
+        A Dask client, or the address of a scheduler, whose workers see the folder under the same
+        path, instead of ``workers``.
+    keep : path, optional
+        A folder in which the counts of each file are kept: what was interrupted goes on from there,
+        and files that have not changed are not read again.
+    progress : bool, optional
+        Show how many files are counted; by default only when it takes longer than a second.
     """
     if isinstance(source, Log):
         if columns is not None or order_by is not None or every is not None:
@@ -682,7 +724,13 @@ def read_log(
         expected = 'None, or the column that tells times: columns={"time": ...} or order_by='
         raise ParameterError("every", got=repr(every), expected=expected)
     choices = Choices(tolerance, unlisted, split, gaps, every, rewards)
-    return Log(table, roles, order_by, choices)
+    log = Log(table, roles, order_by, choices)
+    if require_integer("workers", workers, 1) > 1 or client is not None or keep is not None:
+        from occamrl.logs.partitions import FolderLog  # which needs this module
+
+        log = FolderLog(source, log, workers, client, keep, progress)
+    log.check()
+    return log
 
 
 def _equal(one: Any, two: Any) -> bool:

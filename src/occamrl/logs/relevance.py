@@ -366,7 +366,7 @@ class Relevance:
         log = read_log(table, split=True)
         log.source = f"{self.source.source}, {', '.join(self.state) or 'no column'}"
         # whoever judges models by it hears that they may have been made of it
-        log.repairs.add("chosen_here", np.ones(log.rows, bool), steps.named, of=0, examples=0)
+        log.repairs.add("chosen_here", np.ones(log.rows, bool), steps.named, of=0)
         return log
 
     @cached_property

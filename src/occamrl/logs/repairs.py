@@ -27,7 +27,14 @@ _BEYOND = 1e9  # a bonus above all that are listed
 _CONTRADICTION = 0.01  # the share of rows from which on rewards that contradict are refused
 _EXPLAINED = 0.9  # the share of contradictions that one reason has to explain
 _DIGITS = 6  # to which rewards may be rounded
-_SHOWN = 3  # rows that are named
+_SHOWN = 3  # rows that are named of what models contradict
+_EXAMPLES = {  # where it is not one
+    "impossible": _SHOWN,
+    "impossible_dropped": _SHOWN,
+    "rewards_replaced": _SHOWN,
+    "rewards_models": _SHOWN,
+    "chosen_here": 0,
+}
 
 
 class Steps(NamedTuple):
@@ -86,7 +93,6 @@ class Repairs:
         marked: Bools,
         example: Callable[[int], str],
         of: int | None = None,
-        examples: int = 1,
     ) -> None:
         """Count the rows of a block that are marked; ``example(i)`` says what row i of it is.
 
@@ -97,13 +103,23 @@ class Repairs:
         if rows.size:
             self.counts[kind] = self.counts.get(kind, 0) + rows.size
             shown = self.examples.setdefault(kind, [])
-            shown += [example(int(row)) for row in rows[: examples - len(shown)]]
+            more = _EXAMPLES.get(kind, 1) - len(shown)
+            shown += [example(int(row)) for row in rows[:more]]
 
     def update(self, other: Repairs) -> None:
         """Take over what another says of its kinds."""
         self.counts |= other.counts
         self.totals |= other.totals
         self.examples |= other.examples
+
+    def merge(self, later: Repairs) -> None:
+        """Add what was counted in later rows."""
+        for kind, total in later.totals.items():
+            self.totals[kind] = self.totals.get(kind, 0) + total
+        for kind, count in later.counts.items():
+            self.counts[kind] = self.counts.get(kind, 0) + count
+            shown = self.examples.setdefault(kind, [])
+            shown += later.examples[kind][: _EXAMPLES.get(kind, 1) - len(shown)]
 
     def drop(self, kinds: Iterable[str]) -> None:
         """Forget some kinds, which are counted anew."""
@@ -330,9 +346,9 @@ class Matching:
             return f"{block.named(i)}: {where}, {action}, {following}"
 
         if self.log.choices.unlisted == "error":
-            self.log.repairs.add("impossible", impossible, example, examples=_SHOWN)
+            self.log.repairs.add("impossible", impossible, example)
             return block
-        self.log.repairs.add("impossible_dropped", impossible, example, examples=_SHOWN)
+        self.log.repairs.add("impossible_dropped", impossible, example)
         vague = vague[~impossible]
         if impossible.any():
             block = block.where(~impossible)
@@ -348,10 +364,9 @@ class Matching:
         kind = "rewards_replaced"
         if self.log.choices.rewards == "model":
             kind = "rewards_models"
-        repairs.add(kind, contradicts, example, examples=_SHOWN)
+        repairs.add(kind, contradicts, example)
         count = repairs.counts.get(kind, 0)
-        share = _CONTRADICTION * self.log.rows
-        if self.log.choices.rewards == "model" or not contradicts.any() or count < share:
+        if not contradicts.any() or not contradicted(repairs, self.log.rows):
             return
         reason = likely_reason(block.reward[contradicts], due[contradicts], self.tolerance)
         got = "; ".join(repairs.examples[kind])
@@ -376,6 +391,11 @@ class Matching:
         if "reward" not in self.log.roles:
             expected = "a reward column, columns={'reward': ...}: rewards tell outcomes apart here"
         refuse(self.log.field("reward"), vague, block.reward, expected, block.row)
+
+
+def contradicted(repairs: Repairs, rows: int) -> bool:
+    """Return whether rewards contradict the models so often that the log is refused."""
+    return repairs.counts.get("rewards_replaced", 0) >= max(1.0, _CONTRADICTION * rows)
 
 
 def likely_reason(got: Floats, due: Floats, tolerance: float) -> str:

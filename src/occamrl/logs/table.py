@@ -63,6 +63,7 @@ class Table(NamedTuple):
     names: Sequence[str]
     batches: Callable[[Sequence[str]], Iterable[Columns]]
     source: str = "log"
+    first_row: int = 0  # the number of its first row, where it is a part of another
 
 
 def refuse(
@@ -195,6 +196,11 @@ class Labels:
             if label is not None:
                 codes[code] = self.codes.setdefault(label, len(self.codes))
         return codes[column.codes]
+
+    def take(self, labels: Iterable[Hashable]) -> None:
+        """Give labels that were met elsewhere a number, unless they have one."""
+        for label in labels:
+            self.codes.setdefault(label, len(self.codes))
 
     def look_up(self, names: Sequence[Hashable]) -> Ints:
         """Return the index of each code in a list of names, MISSING where it is not in it.
@@ -338,7 +344,7 @@ def joined(field: str, parts: Sequence[Array]) -> Array:
 # Tables -------------------------------------------------------------------------------------------
 
 
-def _parquet_file(path: Path) -> pq.ParquetFile:
+def parquet_file(path: Path) -> pq.ParquetFile:
     """Open a Parquet file; one that says it grows out of proportion is refused unread."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -364,11 +370,11 @@ def _parquet_file(path: Path) -> pq.ParquetFile:
     return file
 
 
-def _parquet_batches(path: Path, names: Sequence[str]) -> Iterator[Columns]:
+def parquet_batches(path: Path, names: Sequence[str]) -> Iterator[Columns]:
     """Yield the columns of a Parquet file, some rows at a time."""
     import pyarrow as pa
 
-    with _parquet_file(path) as file:
+    with parquet_file(path) as file:
         missing = [name for name in names if name not in file.schema_arrow.names]
         if missing:
             expected = "the columns of the first file of the folder in all"
@@ -387,13 +393,13 @@ def _read_parquet(paths: Sequence[Path], source: str) -> Table:
 
     def batches(names: Sequence[str]) -> Iterator[Columns]:
         for path in paths:
-            yield from _parquet_batches(path, names)
+            yield from parquet_batches(path, names)
 
-    with _parquet_file(paths[0]) as first:
+    with parquet_file(paths[0]) as first:
         return Table(first.schema_arrow.names, batches, source)
 
 
-def _parquet_paths(folder: Path) -> list[Path]:
+def parquet_paths(folder: Path) -> list[Path]:
     """Return the Parquet files of a folder by name; refuse others, which would be left out."""
     paths = []
     for name in names_in(folder, links=True):
@@ -588,7 +594,7 @@ def open_table(source: Any) -> Table:
     if isinstance(source, (str, Path)):
         path = as_path("log", source)
         if path.is_dir():
-            return _read_parquet(_parquet_paths(path), str(path))
+            return _read_parquet(parquet_paths(path), str(path))
         if not path.is_file():
             got = "no regular file" if path.exists() else "no such file"
             expected = "a Parquet or CSV file, a folder of Parquet files, or minari:ID"
