@@ -495,7 +495,7 @@ class Log:
             "column that counts steps from 0 or 1, columns={'step': ...}"
         )
         got = f"episodes that begin {count_of(steps, 'step')} apart"
-        raise LogError(str(self._order_by), got=got, expected=expected)
+        raise LogError(str(self.order_by), got=got, expected=expected)
 
     def _counted_from(self, step: Ints) -> int:
         """Return whether a column counts steps from 0 or from 1, as its first rows show."""

@@ -110,8 +110,11 @@ def count_flows(
         labels: Counted = read_objects(_entry(counted))[0]
         log.states.take(labels.states)
         log.actions.take(labels.actions)
-        matching = Matching(log, *read_objects(_entry(models)))
+        known, outcomes, rewards, log.repairs = read_objects(_entry(models))
+        log.repairs.drop(OF_MODELS)
+        matching = Matching(log, known, outcomes, rewards)
         flows = list(cut_flows(map(matching.match, log.blocks()), cuts))
+        log.repairs.drop(set(log.repairs.totals) - set(OF_MODELS))
         return [flows, log.repairs]
 
     return _write(file, count)
@@ -360,8 +363,9 @@ class FolderLog(Log):
         self, known: Known, outcomes: Outcomes | None = None, rewards: RewardMap | None = None
     ) -> Iterator[Flow]:
         """Yield its episodes as flows, as :meth:`Log.flows` does."""
+        self.repairs.drop(OF_MODELS)
         written = Entry.inside(self.keep / f"{uuid.uuid4().hex}.npz")
-        write_objects(written, known, outcomes, rewards)
+        write_objects(written, known, outcomes, rewards, self.repairs)
         models = Entry.inside(self.keep / f"models-{sha256(written.read())}.npz")
         written.move(models)
         # Models may cut episodes, or leave out their rows: how many are left is counted first where
@@ -371,7 +375,6 @@ class FolderLog(Log):
         episodes = [sum(flow.episodes for flow in _flows_in(name)[0]) for name in results]
         if episodes != expected:
             results = self._count_flows(models, episodes)
-        self.repairs.drop(OF_MODELS)
         for name in results:
             self.repairs.merge(_flows_in(name)[1])
         if contradicted(self.repairs, self.rows):

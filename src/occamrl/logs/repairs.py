@@ -34,6 +34,8 @@ _EXAMPLES = {  # where it is not one
     "rewards_replaced": _SHOWN,
     "rewards_models": _SHOWN,
     "chosen_here": 0,
+    "first_step": 0,
+    "steps_counted": 0,
 }
 
 
@@ -298,7 +300,7 @@ class Matching:
             return
         kind = "first_step" if log.clocked else "steps_counted"
         new = np.diff(block.episode, prepend=-1) != 0
-        log.repairs.add(kind, new, block.named, int(new.sum()), examples=0)
+        log.repairs.add(kind, new, block.named, int(new.sum()))
 
     def _rewarded(self, block: Steps) -> Steps:
         """Move ends into the last state, where the models end, and take the models' rewards."""
