@@ -246,10 +246,11 @@ def parameters(case: Case, chosen: Sequence[int]) -> int:
 
 def likelihood(case: Case, chosen: Sequence[int]) -> float:
     """Return the likelihood of a table of frequencies."""
-    contexts = [case.columns[i].codes for i in chosen]
-    both = np.array([np.zeros_like(case.target.codes), *contexts, case.target.codes])
-    same = np.unique(both, axis=1, return_counts=True)[1]
-    agreeing = np.unique(both[:-1], axis=1, return_counts=True)[1]
+    context = np.zeros_like(case.target.codes)
+    for i in chosen:
+        context = context * case.columns[i].size + case.columns[i].codes
+    agreeing = np.unique(context, return_counts=True)[1]
+    same = np.unique(context * case.target.size + case.target.codes, return_counts=True)[1]
     return float((same * np.log(same)).sum() - (agreeing * np.log(agreeing)).sum())
 
 
@@ -477,7 +478,7 @@ def policies(size: Size) -> str:
         for length in size.some((300, 1_000, 5_000)):
 
             def job(seed: int, task: Task = task, length: int = length) -> tuple[bool, float]:
-                log = orl.read_log(play_task(task, length // DAYS, seed), roles_of(task))
+                log = orl.read_log(play_task(task, length // DAYS, 200 + seed), roles_of(task))
                 answer = orl.relevant(log)
                 return answer.recommended, true_worth(task, answer)
 

@@ -16,9 +16,16 @@ class Statistics:
 class ColumnChunkMetaData:
     @property
     def statistics(self) -> Statistics | None: ...
+    path_in_schema: str
+    num_values: int
+    has_dictionary_page: bool
+    dictionary_page_offset: int
+    data_page_offset: int
+    total_uncompressed_size: int
 
 class RowGroupMetaData:
     def column(self, i: int) -> ColumnChunkMetaData: ...
+    num_columns: int
     @property
     def total_byte_size(self) -> int: ...
     @property

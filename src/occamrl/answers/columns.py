@@ -270,7 +270,7 @@ def _assumed(answer: Relevance) -> list[str]:
     if answer.comparable:
         compared = "no column"
         if answer.compared:
-            compared = f"{_quoted(answer.compared)}, which may all matter still"
+            compared = f"{_quoted(answer.compared)}, which may matter or have decided what was done"
         texts.append(
             "A plan can be followed only if the columns of the state are known before the action "
             f"is chosen. Plans are compared in tables counted on {compared}; an action that was "

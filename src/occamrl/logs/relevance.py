@@ -182,17 +182,24 @@ class Relevance:
     def _compared(self) -> tuple[int, ...]:
         """The candidates of the state in which policies are compared: those chosen, and others.
 
-        Without those that are unlikely to be needed for any target. Where little is known this is
-        more than the state, so that a plan that overlooks a column is found out.
+        Without those that the log speaks against for every target and for what was done as well: a
+        column that matters a little, and by which actions were chosen, makes a plan that overlooks
+        it look better than it is.
         """
+        candidates = self.columns.candidates
         unlikely = [set(weighed.unlikely) for weighed in self.weighed.values()]
+        now = [i for i, c in enumerate(candidates) if c.kind == "state" and not c.lag]
+        now = [i for i in now if not candidates[i].scattered]
+        for i, action in enumerate(candidates):
+            if action.kind == "action" and not action.lag:
+                columns = [candidates[j].column for j in now]
+                draw = generator(0, f"what was done {i}")
+                done = weigh_columns(
+                    action.column, columns, checked=1, delta=self.delta, targets=1, draw=draw
+                )
+                unlikely.append({now[j] for j in done.unlikely})
         excluded = set.intersection(*unlikely)
-        compared: list[int] = []
-        for i, c in enumerate(self.columns.candidates):
-            is_open = c.kind == "state" and not c.lag and not c.scattered and i not in excluded
-            if i in self.chosen or is_open:
-                compared.append(i)
-        return tuple(compared)
+        return tuple(sorted({*self.chosen, *(i for i in now if i not in excluded)}))
 
     @property
     def compared(self) -> tuple[str, ...]:

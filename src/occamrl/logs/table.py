@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError, as_path
 from occamrl.files import names_in
+from occamrl.logs.pages import check_pages
 from occamrl.naming import FORMULA_MARK
 from occamrl.protocols import Floats, Ints
 
@@ -131,8 +132,13 @@ def read_labels(field: str, column: Column, first: int) -> CodedColumn:
         codes, values = _code_objects(field, column, first)
     else:
         encoded = column.dictionary_encode()
+        dictionary = encoded.dictionary
+        if encoded is column:
+            # it was made for other rows too: its values may be in any order, and not all occur
+            encoded = encoded.indices.dictionary_encode()
+            dictionary = dictionary.take(encoded.dictionary)
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
-        values = encoded.dictionary.to_pylist()
+        values = dictionary.to_pylist()
     dates = (datetime.date, datetime.time, datetime.timedelta)
     # The code MISSING is -1, which picks the entry that is appended.
     is_date = np.array([*(isinstance(value, dates) for value in values), False])
@@ -344,14 +350,17 @@ def joined(field: str, parts: Sequence[Array]) -> Array:
 # Tables -------------------------------------------------------------------------------------------
 
 
-def parquet_file(path: Path) -> pq.ParquetFile:
-    """Open a Parquet file; one that says it grows out of proportion is refused unread."""
+def parquet_file(path: Path, texts: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a Parquet file; one that says it grows out of proportion is refused unread.
+
+    Columns of texts that are named are read as codes.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         size = path.stat().st_size
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, read_dictionary=list(texts))
         # Of columns Arrow tells the sizes too, and of damaged ones it ends the process.
         groups = range(file.metadata.num_row_groups)
         largest = max((file.metadata.row_group(i).total_byte_size for i in groups), default=0)
@@ -375,15 +384,23 @@ def parquet_batches(path: Path, names: Sequence[str]) -> Iterator[Columns]:
     import pyarrow as pa
 
     with parquet_file(path) as file:
-        missing = [name for name in names if name not in file.schema_arrow.names]
-        if missing:
+        schema = file.schema_arrow
+    texts: list[str] = []
+    for name in names:
+        if name not in schema.names:
             expected = "the columns of the first file of the folder in all"
-            raise LogError(path, got=f"no column {missing[0]!r:.80}", expected=expected)
+            raise LogError(path, got=f"no column {name!r:.80}", expected=expected)
+        # a long text that a file has once, and says of many rows, takes memory once
+        if schema.field(name).type in (pa.string(), pa.large_string(), pa.binary()):
+            texts.append(name)
+    with parquet_file(path, texts) as file:
         try:
+            with path.open("rb") as pages:
+                check_pages(pages, file.metadata, names)
             for batch in file.iter_batches(BLOCK, columns=names):
                 batch.validate(full=True)  # damage need not be seen as a page is read
                 yield {name: batch.column(name) for name in names}
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             expected = "pages as they were written; the file is damaged"
             raise LogError(path, got=f"{error!s:.200}", expected=expected) from error
 
