@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -538,7 +539,7 @@ def test_worth_in_a_table_is_that_of_its_frequencies() -> None:
 def test_an_action_that_was_not_tried_counts_as_what_was_done() -> None:
     rows = random_rows(2)
     never = (rows.state == 1) & (rows.action == 0)
-    rows = rows._replace(action=np.where(never, 1, rows.action))
+    rows = replace(rows, action=np.where(never, 1, rows.action))
     table = count_table(rows, np.ones(10))
     untried = np.zeros((5, 4), np.int64)
     instead = untried.copy()
@@ -549,7 +550,7 @@ def test_an_action_that_was_not_tried_counts_as_what_was_done() -> None:
 
 def test_a_plan_from_many_rows_is_the_best_policy() -> None:
     rows = random_rows(3, 40_000)
-    rows = rows._replace(reward=rows.reward * 0.1 + rows.state * rows.action)
+    rows = replace(rows, reward=rows.reward * 0.1 + rows.state * rows.action)
     table = count_table(rows, np.ones(10))
     _, best = bellman.solve([table.kernel], 4, 4)
     assert worth_of(table, careful_plan(table, 4)) == pytest.approx(worth_of(table, best), abs=0.02)

@@ -48,6 +48,7 @@ from occamrl.arrays import Floats, Ints
 STRENGTHS = np.array([0.02, 0.2, 1.0, 4.0, 16.0, 64.0])  # a, in rows
 ALPHAS = (0.05, 0.5, 4.0, 64.0)
 _RADIX = 2**16  # codes that NumPy sorts in linear time
+_FACTORS = 8  # probabilities, each at least 1e-38, whose product is a normal number
 _PARTS = (4, 16)  # of the log, with which a column is compared
 _MOST_PARTS = 256
 _WIDEST = 8  # paths that a search keeps
@@ -146,6 +147,13 @@ def tells(column: Coded, target: Coded) -> bool:
     return int(np.count_nonzero(both)) == int(np.count_nonzero(count_values(column)))
 
 
+def sum_of_logs(probabilities: Floats) -> float:
+    """Return the sum of logarithms: few of them, of products that cannot vanish."""
+    whole = probabilities.size - probabilities.size % _FACTORS
+    products = probabilities[:whole].reshape(_FACTORS, -1).prod(axis=0)
+    return float(np.log(products).sum() + np.log(probabilities[whole:]).sum())
+
+
 def sets_checked(columns: int, rows: int, maximum: int) -> int:
     """Return up to which size, at most ``maximum``, all sets of columns can be checked."""
     size = min(maximum, columns)
@@ -167,6 +175,9 @@ class ColumnSearch:
         self._earlier = count_earlier(target)
         new = self._earlier == 0
         self._met = np.cumsum(new) - new  # [n] values of the target before each row
+        self._values = int(np.count_nonzero(new))
+        # the first row before which all values were met
+        self._settled = int(np.flatnonzero(new).max(initial=-1)) + 1
         known = np.flatnonzero(~new)
         self._known_target = target.take(known)  # where its value was met before
         self._known_columns = [column.take(known) for column in columns]
@@ -186,16 +197,27 @@ class ColumnSearch:
         context = join_columns(chain.context, column)
         agreeing = count_earlier(context)
         same = count_earlier(join_columns(context, self.target))
-        a = STRENGTHS[:, None]
-        predicted = (same + a * chain.predicted) / (agreeing + a)
+        predicted = np.empty((STRENGTHS.size, self.rows))
+        with_same = same.astype(np.float64)
+        among = agreeing.astype(np.float64)
+        for i, a in enumerate(STRENGTHS):
+            np.multiply(chain.predicted[i], a, out=predicted[i])
+            predicted[i] += with_same
+            predicted[i] /= among + a
         return Chain(context, predicted, agreeing, same)
 
     def quality(self, chain: Chain) -> float:
         """Return Q of a path: the logarithm of what its predictors predicted on average."""
-        logs = np.log(chain.predicted).sum(axis=1).tolist()
+        logs = [sum_of_logs(predicted) for predicted in chain.predicted]
+        # most rows have one of a few counts, and all values of the target were met before them
+        early = slice(0, self._settled)
+        same = np.bincount(chain.same)
+        agreeing = np.bincount(chain.agreeing[self._settled :], minlength=1)
         for alpha in ALPHAS:
-            counted = (chain.same + alpha) / (chain.agreeing + alpha * (self._met + 1))
-            logs.append(np.log(counted).sum())
+            counted = same @ np.log(np.arange(same.size) + alpha)
+            counted -= np.log(chain.agreeing[early] + alpha * (self._met[early] + 1)).sum()
+            counted -= agreeing @ np.log(np.arange(agreeing.size) + alpha * (self._values + 1))
+            logs.append(float(counted))
         return float(logsumexp(logs) - math.log(len(logs)))
 
     def log_weight(self, path: Path) -> float:

@@ -524,8 +524,9 @@ def relevant(
 def _weigh(columns: Columns, name: str, delta: float, checked: int) -> Weighed:
     """Weigh what one target needs."""
     target = columns.targets[name]
-    rows = np.flatnonzero(target.rows)
-    rows = rows[rows >= columns.first]
+    rows: slice | Ints = slice(columns.first, None)  # without copies, where all are known
+    if not target.rows[rows].all():
+        rows = columns.first + np.flatnonzero(target.rows[rows])
     clocks = [i for i, candidate in enumerate(columns.candidates) if candidate.kind == "part"]
     return weigh_columns(
         target.column.take(rows),

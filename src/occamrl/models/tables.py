@@ -7,6 +7,8 @@ last one, where every step earns what steps earn on average; plans take it for t
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +22,20 @@ ENDED = -1  # the next state of a step that ended its episode
 _TINY = 1e-12  # visits that are none
 
 
-class TableRows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """What units have done: kinds of steps, and how often each unit took them."""
+
+    pair: Ints  # [C] s*A + a of each kind,
+    next_state: Ints  # [C] and what came next
+    count: sp.csr_array  # [units, C]
+    reward: sp.csr_array  # [units, (S+1)*A] what was earned,
+    squared: sp.csr_array  # and its square
+    start: sp.csr_array  # [units, S+1]
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
     """Steps, and the unit of each: what is drawn together, such as an episode."""
 
     unit: Ints
@@ -37,7 +52,30 @@ class TableRows(NamedTuple):
     def merge(self, states: int, group: Ints) -> TableRows:
         """Return the rows with other, fewer states; ``group`` [S] says which."""
         following = np.where(self.next_state == ENDED, ENDED, group[self.next_state])
-        return self._replace(state=group[self.state], next_state=following, states=states)
+        return replace(self, state=group[self.state], next_state=following, states=states)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The same, added up: there are fewer kinds of steps than steps."""
+        pair = self.state * self.actions + self.action
+        # ENDED is -1
+        kinds, cell = np.unique(pair * (self.states + 1) + self.next_state + 1, return_inverse=True)
+        pairs = (self.states + 1) * self.actions
+        first = self.first
+        starts = self._by_unit(first, np.ones(first.size), self.state[first], self.states + 1)
+        every = np.arange(pair.size)
+        return Cells(
+            pair=kinds // (self.states + 1),
+            next_state=kinds % (self.states + 1) - 1,
+            count=self._by_unit(every, np.ones(pair.size), cell, kinds.size),
+            reward=self._by_unit(every, self.reward, pair, pairs),
+            squared=self._by_unit(every, np.square(self.reward), pair, pairs),
+            start=starts,
+        )
+
+    def _by_unit(self, rows: Ints, amounts: Floats, place: Ints, places: int) -> sp.csr_array:
+        """Add up amounts of some rows by unit and place."""
+        return sp.csr_array((amounts, (self.unit[rows], place)), shape=(self.units, places))
 
 
 class CountedTable(NamedTuple):
@@ -50,42 +88,40 @@ class CountedTable(NamedTuple):
     least: float  # the smallest reward
 
 
-def _shares(origin: Ints, rows: TableRows, weights: Floats, origins: int) -> sp.csr_array:
+def _shares(origin: Ints, cells: Cells, weights: Floats, shape: tuple[int, int]) -> sp.csr_array:
     """Return how often each state comes next [origins, S+1]; ends are missing from the sums."""
-    states = rows.states + 1
-    total = np.bincount(origin, weights, origins)
-    goes_on = rows.next_state != ENDED
+    total = np.bincount(origin, weights, shape[0])
+    goes_on = cells.next_state != ENDED
     shares = weights[goes_on] / np.maximum(total[origin[goes_on]], _TINY)
-    places = (origin[goes_on], rows.next_state[goes_on])
-    return sp.csr_array((shares, places), shape=(origins, states))
+    return sp.csr_array((shares, (origin[goes_on], cells.next_state[goes_on])), shape=shape)
 
 
 def count_table(rows: TableRows, weight: Floats) -> CountedTable:
     """Count steps, each as often as its unit weighs."""
+    cells = rows.cells
     states = rows.states + 1
     pairs = states * rows.actions
-    pair = rows.state * rows.actions + rows.action
-    weights = weight[rows.unit]
-    visits = np.bincount(pair, weights, pairs).astype(np.float64)
+    weights = weight @ cells.count
+    visits = np.bincount(cells.pair, weights, pairs).astype(np.float64)
     divisor = np.maximum(visits, _TINY)
-    mean = np.bincount(pair, weights * rows.reward, pairs) / divisor
-    squared = np.bincount(pair, weights * np.square(rows.reward), pairs) / divisor
-    variance = np.maximum(squared - np.square(mean), 0.0)
+    reward = weight @ cells.reward
+    mean = reward / divisor
+    variance = np.maximum(weight @ cells.squared / divisor - np.square(mean), 0.0)
     # untried actions: what was done in that state instead
-    visited = np.maximum(np.bincount(rows.state, weights, states), _TINY)
-    state_mean = np.bincount(rows.state, weights * rows.reward, states) / visited
+    visited = np.maximum(visits.reshape(states, -1).sum(axis=1), _TINY)
+    state_mean = reward.reshape(states, -1).sum(axis=1) / visited
     untried = np.flatnonzero(visits == 0.0)
     origin = untried // rows.actions
     mean[untried] = state_mean[origin]
     borrow = sp.csr_array((np.ones(untried.size), (untried, origin)), shape=(pairs, states))
-    of_states = _shares(rows.state, rows, weights, states)
-    matrix = _shares(pair, rows, weights, pairs) + borrow @ of_states
+    of_states = _shares(cells.pair // rows.actions, cells, weights, (states, states))
+    matrix = _shares(cells.pair, cells, weights, (pairs, states)) + borrow @ of_states
     # states in which nothing was done
     silent = untried[visited[origin] <= _TINY]
-    mean[silent] = float(weights @ rows.reward) / max(float(weights.sum()), _TINY)
+    mean[silent] = float(reward.sum()) / max(float(weights.sum()), _TINY)
     ends = (silent, np.full(silent.size, rows.states))
     matrix = matrix + sp.csr_array((np.ones(silent.size), ends), shape=(pairs, states))
-    start = np.bincount(rows.state[rows.first], weights[rows.first], states)
+    start = weight @ cells.start
     kernel = Kernel(bellman.dense_if_faster(matrix), mean)
     least = min(0.0, float(rows.reward.min()))
     return CountedTable(kernel, visits, variance, start / max(float(start.sum()), _TINY), least)
