@@ -82,7 +82,7 @@ def _target(answer: Relevance, name: str, weighed: Weighed) -> list[str]:
     """Say what one target needs, and how sure that is."""
     target = _words(name)
     texts: list[str] = []
-    if not weighed.compatible:
+    if not weighed.compatible and len(weighed.likely) <= answer.checked:
         texts.append(
             f"Every set of at most {count_word(answer.checked)} of these columns is excluded for "
             f"{target} (at level {answer.delta:g}): more of them matter, something else does, or "
@@ -90,11 +90,12 @@ def _target(answer: Relevance, name: str, weighed: Weighed) -> list[str]:
         )
     if weighed.needed:
         texts.append(f"{capital(target)} needs {_quoted(answer.needed[name])}: proved.")
-    if answer.likely[name]:
-        texts.append(
-            f"{capital(target)} is likely to need {_quoted(answer.likely[name])}: not proved."
-        )
-    if len(weighed.likely) > answer.checked:
+    # of the part of the log, which is no column, more is said below
+    kinds = {candidate.name: candidate.kind for candidate in answer.columns.candidates}
+    likely = [column for column in answer.likely[name] if kinds[column] != "part"]
+    if likely:
+        texts.append(f"{capital(target)} is likely to need {_quoted(likely)}: not proved.")
+    if len(likely) > answer.checked:
         texts.append(
             f"These are more than {count_word(answer.checked)}, and a proof takes for granted "
             "that no more matter (maximum= sets how many may)."
@@ -151,16 +152,21 @@ def _not_needed(answer: Relevance, target: str, weighed: Weighed) -> list[str]:
 
 
 def _scattered(answer: Relevance) -> list[str]:
-    """Say of which columns nothing can be said."""
+    """Say of which columns nothing can be said, since they say too much or the same."""
     texts: list[str] = []
     rows = count_of(answer.columns.steps.state.size, "row")
     for candidate in answer.columns.candidates:
         if candidate.scattered and not candidate.lag:
             texts.append(
-                f"{quoted(candidate.name)} has {len(candidate.values):,} values in {rows}, too "
+                f"{quoted(candidate.name)} has {candidate.occurring:,} values in {rows}, too "
                 "many to tell whether it matters; while it is among the columns little is proved "
                 "of others. Leave it out."
             )
+    for pair in answer.twins:
+        texts.append(
+            f"{_quoted(pair)} tell each other in every row, so that neither is shown to be needed: "
+            "leave one of them out."
+        )
     return texts
 
 

@@ -359,13 +359,16 @@ def weigh_columns(
         else:
             timed.append(column)
     told = bool(likely) and tells(join_all([columns[i] for i in likely], search.rows), target)
+    mixture = search.mixture()
+    compatible = search.compatible(checked, mixture - math.log(targets / delta))
+    # where more may matter than a path has room for, columns stand in for each other
+    crowded = len(likely) > checked or not compatible
     unlikely: list[int] = []
     for column in every:
         # where others leave no error nothing can speak against it
-        if factors[column] < -limit or (told and column not in likely):
+        needless = told and column not in likely
+        if needless or (not crowded and factors[column] < -limit):
             unlikely.append(column)
-    mixture = search.mixture()
-    compatible = search.compatible(checked, mixture - math.log(targets / delta))
     changes = bool(timed) or any(column in clocks for column in likely)
     needed: list[int] = []
     # If all sets are excluded something else matters, and nothing is said of columns. Nor where

@@ -47,6 +47,11 @@ class Candidate(NamedTuple):
     cut: bool = False  # whether it was cut into bins
 
     @property
+    def occurring(self) -> int:
+        """How many values it has in the rows that are weighed."""
+        return int(np.count_nonzero(np.bincount(self.column.codes)))
+
+    @property
     def scattered(self) -> bool:
         """Whether nearly every row has a value of its own, so that nothing can be said of it."""
         many = len(self.values) > _MOST_VALUES

@@ -7,6 +7,7 @@ columns need, and so on. Plans on it are made and compared in ``logs/plans.py``.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,7 @@ from occamrl.errors import (
     require_integer,
     require_kind,
 )
-from occamrl.evidence.columns import Weighed, sets_checked, weigh_columns
+from occamrl.evidence.columns import Weighed, sets_checked, tells, weigh_columns
 from occamrl.files import make_folder, write_whole
 from occamrl.logs.columns import EPISODE_END, REWARD, Columns, read_columns
 from occamrl.logs.log import Log, read_log
@@ -152,6 +153,21 @@ class Relevance:
                 if teller.kind == "state" and not teller.lag and teller.origin != name:
                     foretold[name] = teller.name
         return foretold
+
+    @property
+    def twins(self) -> list[tuple[str, ...]]:
+        """The pairs of columns of the log's state that tell each other in every row."""
+        sizes: dict[int, int] = {}
+        for i, candidate in enumerate(self.columns.candidates):
+            if candidate.kind == "state" and not candidate.lag and not candidate.scattered:
+                sizes[i] = candidate.occurring
+        twins: list[tuple[str, ...]] = []
+        for pair in itertools.combinations(sizes, 2):
+            one, other = (self.columns.candidates[i].column for i in pair)
+            # of as many values as the other, each tells one
+            if sizes[pair[0]] == sizes[pair[1]] > 1 and tells(one, other):
+                twins.append(self.names(pair))
+        return twins
 
     @property
     def exogenous(self) -> tuple[str, ...]:
