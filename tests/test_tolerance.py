@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -13,6 +14,7 @@ import occamrl as orl
 from occamrl.answers.answer import Answer
 from occamrl.evidence.tolerance import (
     Table,
+    evidence_rates,
     huber_ratio,
     least_gains,
     least_mean,
@@ -20,7 +22,8 @@ from occamrl.evidence.tolerance import (
     robust_policy,
 )
 from occamrl.logs.log import simulate_log
-from occamrl.protocols import Floats
+from occamrl.protocols import Floats, Outcomes
+from occamrl.running.alarm import Watch
 
 LAWS = st.lists(st.integers(0, 6), min_size=2, max_size=5)
 
@@ -86,7 +89,7 @@ def small_table(draw: np.random.Generator, states: int = 3, actions: int = 2) ->
     bonus = draw.random((states * actions, states))
     listed = np.ones(bonus.shape, bool)
     rewards = draw.random(states * actions)
-    return Table(laws[None], next_state[None], bonus[None], listed[None], rewards, 1.0)
+    return Table(laws[None, None], next_state[None], bonus[None], listed[None], rewards, 1.0)
 
 
 def returns(table: Table, laws: Floats, policy: np.ndarray, horizon: int) -> Floats:
@@ -111,13 +114,13 @@ def test_least_values_and_gains_hold_for_worlds_within_the_tolerance() -> None:
         policy = draw.integers(2, size=(4, 3))
         today = draw.dirichlet(np.ones(2), size=(4, 3))
         tolerance = float(draw.choice([0.01, 0.1, 0.3]))
-        low = least_values(table, policy, tolerance, 1.0)[0]
-        high = -least_values(table, policy, tolerance, -1.0)[0]
-        gain_low = least_gains(table, policy, today, tolerance, 1.0)
-        gain_high = -least_gains(table, policy, today, tolerance, -1.0)
+        low = least_values(table, policy, tolerance, 1.0)[0, 0]
+        high = -least_values(table, policy, tolerance, -1.0)[0, 0]
+        gain_low = least_gains(table, policy, today, tolerance, 1.0)[0]
+        gain_high = -least_gains(table, policy, today, tolerance, -1.0)[0]
         for _ in range(40):
             # extreme worlds: all of the mass that may move goes from one outcome to another
-            laws = table.laws[0].copy()
+            laws = table.laws[0, 0].copy()
             for row in laws:
                 source, goal = draw.permutation(3)[:2]
                 moved = min(tolerance, row[source])
@@ -131,11 +134,12 @@ def test_least_values_and_gains_hold_for_worlds_within_the_tolerance() -> None:
             assert (gain <= gain_high + 1e-9).all()
             tightest = min(tightest, float((gain - gain_low).min()))
         np.testing.assert_allclose(
-            least_values(table, policy, 0.0, 1.0)[0], returns(table, table.laws[0], policy, 4)
+            least_values(table, policy, 0.0, 1.0)[0, 0], returns(table, table.laws[0, 0], policy, 4)
         )
         np.testing.assert_allclose(
-            least_gains(table, policy, today, 0.0, 1.0),
-            returns(table, table.laws[0], policy, 4) - returns(table, table.laws[0], today, 4),
+            least_gains(table, policy, today, 0.0, 1.0)[0],
+            returns(table, table.laws[0, 0], policy, 4)
+            - returns(table, table.laws[0, 0], today, 4),
         )
     assert tightest < 0.05  # the bound is come near to
 
@@ -145,10 +149,10 @@ def test_the_robust_policy_has_the_best_worst_case() -> None:
     for _ in range(10):
         table = small_table(draw)
         robust = robust_policy(table, 3, 2, 0.2)
-        best = least_values(table, robust, 0.2, 1.0)[0]
+        best = least_values(table, robust, 0.2, 1.0)[0, 0]
         for choice in itertools.product(range(2), repeat=6):
             policy = np.array(choice).reshape(2, 3)
-            assert (least_values(table, policy, 0.2, 1.0)[0] <= best + 1e-9).all()
+            assert (least_values(table, policy, 0.2, 1.0)[0, 0] <= best + 1e-9).all()
 
 
 # Answers ------------------------------------------------------------------------------------------
@@ -285,3 +289,39 @@ def test_agents_with_a_tolerance_are_watched_too() -> None:
     driven = orl.Agent(agent, known=mdp.known, alarm=0.05)
     action = driven.act(0)
     driven.observe(0, action, mdp.known.base_reward[0, action], 1)
+
+
+def test_what_is_watched_is_an_e_value_of_all_laws_within_the_tolerance() -> None:
+    mdp = problem_of(KERNELS[2])
+    for tolerance in (0.0, 0.05):
+        ladder = orl.Ladder([orl.FiniteFamily(KERNELS)])
+        watch = Watch(orl.Occam(ladder=ladder, tolerance=tolerance), mdp.known)
+        memory = watch.begin(0.05)
+        draw = np.random.default_rng(0)
+        for pair in draw.integers(8, size=40).tolist():  # lately one outcome came too often
+            watch._ratio(memory, KERNELS[2].reshape(1, -1), pair, 4 * pair + 1)
+        for pair, law in enumerate(KERNELS[2].reshape(-1, 4)):
+            ratios = []
+            for outcome in range(4):
+                seen = copy.deepcopy(memory)
+                ratios.append(
+                    watch._ratio(seen, KERNELS[2].reshape(1, -1), pair, 4 * pair + outcome)
+                )
+            assert largest_mean(law, np.array(ratios), tolerance) <= 1.0 + 1e-9
+            assert max(ratios) > 1.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(LAWS, LAWS, st.sampled_from([0.0, 0.02, 0.1]))
+def test_rates_of_evidence_are_the_mean_logarithm_of_what_bets_win(
+    one: list[int], two: list[int], tolerance: float
+) -> None:
+    size = min(len(one), len(two))
+    q = law_of(one[:size])
+    p = law_of(two[:size]) * 0.9 + 0.1 / size
+    outcomes = Outcomes(np.array([0, size]), np.arange(size), np.zeros(size))
+    rate = evidence_rates(outcomes, np.array([3.0]), q, p[None], tolerance)[0]
+    won = huber_ratio(q, p, tolerance)
+    assert rate == pytest.approx(3.0 * float(q @ np.log(np.where(q > 0.0, won, 1.0))))
+    assert rate >= -1e-12
+    assert tolerance < 0.5 * np.abs(q - p).sum() or rate == pytest.approx(0.0, abs=1e-12)

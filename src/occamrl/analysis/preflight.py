@@ -15,6 +15,9 @@ plays the best policy of its fit and fits what that policy shows: both are found
 left of the relative entropy is the rate, and it has to exceed log((M + 1)/delta) + (p/2) log(1 +
 steps), for the fits of the p parameters of the truth's class have to be learned, too.
 
+With a tolerance a kernel's rate is the relative entropy to the nearest law within the tolerance of
+it: what that forgives is not evidence.
+
 There is one kind of :class:`Rates` for each kind of ladder; :func:`rates_of` chooses it.
 """
 
@@ -31,7 +34,7 @@ import numpy as np
 
 from occamrl import bellman
 from occamrl.addresses import stream
-from occamrl.answers.wording import count_of, listed
+from occamrl.answers.wording import count_of, listed, points
 from occamrl.arrays import Floats, Ints
 from occamrl.errors import (
     ParameterError,
@@ -46,6 +49,8 @@ from occamrl.evidence.cloud import Counts, climb
 from occamrl.evidence.lists import ListEvidence
 from occamrl.evidence.parametric import ParametricEvidence
 from occamrl.evidence.starts import law_of_starts
+from occamrl.evidence.tolerance import SHARES, evidence_rates
+from occamrl.evidence.tolerant import LARGEST
 from occamrl.learners.occam import Occam
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.logs.log import Log
@@ -107,6 +112,7 @@ class Preflight:
     pairs_tried: int
     unidentifiable: list[UnidentifiablePair]
     rejection: list[float]  # of each class but the largest: median episodes until it is, if wrong
+    tolerance: float = 0.0
     grid_episodes: float = math.inf  # after which the cover radius, not noise, hides differences
 
     @property
@@ -133,7 +139,7 @@ class Preflight:
             return UCRLVTRLin(**{**bounds, **options})
         options = {"ladder": self.ladder, **options}
         if self.evidence == "likelihood":
-            return Occam(**options)
+            return Occam(**{"tolerance": self.tolerance, **options})
         return ARLGen(**options)
 
     def search_test(self, runs: int = 50, log: Log | None = None) -> SearchTest:
@@ -170,6 +176,8 @@ class Preflight:
         sizes = zip(self.ladder.names, self.ladder.sizes, strict=True)
         classes = listed([f"{quoted(name)} ({count_of(size, noun)})" for name, size in sizes])
         run = f"{_rounded(self.episodes)}, judged by {self.evidence}, delta {self.delta:g}"
+        if self.tolerance:
+            run += f", if every step may be off by {points(self.tolerance)}"
         lines = [f"{classes}: {run}"]
         for name, episodes in zip(self.ladder.names, self.rejection, strict=False):
             when = "is never rejected"
@@ -303,9 +311,10 @@ class KernelRates(ABC):
             for truth in outside:
                 self.stake = max(self.stake, at_stake(truth.kernels, known, self.start))
         self.grid_episodes = math.inf
-        if ladder.reach[-1]:  # until the cover radius outweighs the noise
+        self.radius = ladder.reach[-1]
+        if self.radius:  # until the cover radius outweighs the noise
             noise = math.log(ladder.family.size / delta)
-            self.grid_episodes = noise / (known.horizon * ladder.reach[-1] ** 2)
+            self.grid_episodes = noise / (known.horizon * self.radius**2)
 
     @abstractmethod
     def _candidates(self, members: int, truths: int) -> list[Sides]:
@@ -385,7 +394,7 @@ class ListRates(KernelRates):
         """Return the rates of the first members [size]."""
 
     def _times(self, m: int, plan: Candidate, truth: Candidate, visited: Floats) -> Times:
-        radius = self.ladder.reach[-1]
+        radius = self.radius
         price = math.log(1.0 / level(radius, self.delta)) - float(self.log_prior[truth.number])
         if radius:
             price += math.log(2.0 / self.delta)
@@ -402,18 +411,27 @@ class LikelihoodRates(ListRates):
     """Of lists by likelihood: relative entropies."""
 
     def __init__(
-        self, ladder: Ladder, known: Known, delta: float, members: int, truths: int
+        self,
+        ladder: Ladder,
+        known: Known,
+        delta: float,
+        members: int,
+        truths: int,
+        tolerance: float,
     ) -> None:
         super().__init__(ladder, known, delta, members, truths)
         evidence = ListEvidence(ladder, known, delta)
-        self.log_prior = evidence.log_weights
+        self.log_prior = evidence.log_weights - _price_of_bets(tolerance)
         self.members = evidence.members
+        self.tolerance = tolerance
+        # the tolerance covers what lies between the members of a cover
+        self.radius = 0.0
+        self.grid_episodes = math.inf
 
     @cached_property
-    def _logs(self) -> Floats:
+    def _laws(self) -> Floats:
         # of the classes that are tried: all but the largest
-        with np.errstate(divide="ignore"):
-            return np.log(self.members.probability(slice(0, self.ladder.sizes[-2])))
+        return self.members.probability(slice(0, self.ladder.sizes[-2]))
 
     def _rates(self, size: int, plan: Candidate, truth: Candidate, visited: Floats) -> Floats:
         outcomes = self.members.outcomes
@@ -421,10 +439,7 @@ class LikelihoodRates(ListRates):
         pairs = self.known.pair_in(outcomes, steps, np.arange(self.known.states), plan.policy)
         count = np.bincount(pairs.ravel(), visited.ravel(), outcomes.start.size - 1)
         law = self.members.symbols.join(truth.probability[None])[0]
-        weight = count[self.members.outcomes.pair] * law
-        seen = weight > 0.0
-        entropy = float(weight[seen] @ np.log(law[seen]))
-        return np.asarray(entropy - self._logs[:size, seen] @ weight[seen])
+        return evidence_rates(self.members.outcomes, count, law, self._laws[:size], self.tolerance)
 
 
 class ListValueRates(ListRates):
@@ -483,8 +498,16 @@ class ParametricRates:
 
     grid_episodes = math.inf
 
-    def __init__(self, ladder: ParametricLadder, known: Known, delta: float, truths: int) -> None:
+    def __init__(
+        self,
+        ladder: ParametricLadder,
+        known: Known,
+        delta: float,
+        truths: int,
+        tolerance: float = 0.0,
+    ) -> None:
         self.evidence = ParametricEvidence(ladder, known, delta)
+        self.tolerance = tolerance
         self.start = law_of_starts(known, np.zeros(known.states, np.int64))
         self.truths = truths
 
@@ -534,15 +557,29 @@ class ParametricRates:
             nearest = max(theta, evidence.search(data, free).theta, key=likelihood)
             theta = climb(likelihood, nearest, free)
 
-        price = math.log((evidence.classes + 1) / evidence.delta)
+        price = math.log((evidence.classes + 1) / evidence.delta) + _price_of_bets(self.tolerance)
 
         def limit(n: float) -> float:
             return price + 0.5 * parameters * math.log1p(n * float(steps.sum()))
 
         rate = max(-max(likelihood(theta), likelihood(nearest)), 0.0)
+        if self.tolerance:
+
+            def forgiven(point: Floats) -> float:
+                members = evidence.probability(point)[None]
+                return -float(
+                    evidence_rates(evidence.outcomes, steps, law, members, self.tolerance)[0]
+                )
+
+            rate = -forgiven(climb(forgiven, theta, free))
         best, _ = bellman.solve(kernels, known.states, known.horizon)
         loss = self.start @ (best[0] - bellman.evaluate(kernels, policy)[0])
         return max(1.0, episodes_until(rate, limit)), float(loss)
+
+
+def _price_of_bets(tolerance: float) -> float:
+    """Return the nats that bets of several shares of the stake cost, where they are made."""
+    return math.log(SHARES.size) if tolerance else 0.0
 
 
 def rates_of(
@@ -552,6 +589,7 @@ def rates_of(
     evidence: str,
     members: int,
     truths: int,
+    tolerance: float,
 ) -> Rates:
     """Return the rates for a kind of ladder and of evidence; refuse what no selector plays."""
     if isinstance(ladder, ParametricLadder):
@@ -561,10 +599,10 @@ def rates_of(
                 got='"value"',
                 expected='"likelihood", or a list of models for value rows',
             )
-        return ParametricRates(ladder, known, delta, truths)
+        return ParametricRates(ladder, known, delta, truths, tolerance)
     if evidence == "likelihood":
-        Occam(ladder=ladder)  # refuses what it cannot play
-        return LikelihoodRates(ladder, known, delta, members, truths)
+        Occam(ladder=ladder, tolerance=tolerance)  # refuses what it cannot play
+        return LikelihoodRates(ladder, known, delta, members, truths, tolerance)
     if ladder.finite:
         return ListValueRates(ladder, known, delta, members, truths)
     return LinearRates(ladder, known, delta, members, truths)
@@ -651,6 +689,7 @@ def preflight(
     *,
     episodes: int,
     delta: float = 0.05,
+    tolerance: float = 0.0,
     evidence: Literal["value", "likelihood"] | None = None,
     truths: int | None = None,
     members: int | None = None,
@@ -672,6 +711,9 @@ def preflight(
         real parameters know it themselves.
     episodes : int
     delta : float
+    tolerance : float
+        By how much reality may differ from a model at every step, as of :class:`Occam`, which then
+        judges.
     evidence : "value" | "likelihood", optional
         By what classes are to be rejected, as :class:`ARLGen` (the default) or as :class:`Occam`
         does, which alone judges real parameters.
@@ -685,7 +727,8 @@ def preflight(
     require_kind("ladder", ladder, (Ladder, ParametricLadder))
     if evidence is not None:
         require_choice("evidence", evidence, ("likelihood", "value"))
-    judged_by = evidence or "value"
+    require_number("tolerance", tolerance, 0.0, LARGEST)
+    judged_by = evidence or ("likelihood" if tolerance else "value")
     if isinstance(ladder, ParametricLadder):
         judged_by = evidence or "likelihood"
         known = ladder.model.known if known is None else known
@@ -694,6 +737,8 @@ def preflight(
     require_integer("episodes", episodes, 1)
     require_delta(delta)
     require_choice("evidence", judged_by, ("value", "likelihood"))
+    if tolerance and judged_by == "value":
+        raise ParameterError("tolerance", got=tolerance, expected='0, or evidence="likelihood"')
     default = 64 if ladder.finite else 6
     truths = require_integer("truths", default if truths is None else truths, 1)
     members = require_integer("members", default if members is None else members, 1)
@@ -703,7 +748,7 @@ def preflight(
         raise ParameterError(
             "known", got="sizes alone", expected="rewards, too: they are needed to compare policies"
         )
-    rates = rates_of(ladder, known, delta, judged_by, members, truths)
+    rates = rates_of(ladder, known, delta, judged_by, members, truths, tolerance)
     unidentifiable = []
     rejection = []
     pairs_tried = 0
@@ -724,5 +769,6 @@ def preflight(
         pairs_tried=pairs_tried,
         unidentifiable=unidentifiable,
         rejection=rejection,
+        tolerance=tolerance,
         grid_episodes=rates.grid_episodes,
     )

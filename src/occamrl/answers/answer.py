@@ -459,6 +459,11 @@ class Answer:
         """Up to which tolerance the policy surely beats today's; None if that is not known."""
         return tolerance.break_even(self)
 
+    @cached_property
+    def too_far_off(self) -> bool:
+        """Whether models seem, by an estimate, to be further off than :attr:`break_even`."""
+        return tolerance.too_far_off(self)
+
     # What to do, and what it is worth -------------------------------------------------------------
 
     @property

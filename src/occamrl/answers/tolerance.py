@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from occamrl.answers.wording import (
     Sentence,
@@ -26,9 +28,8 @@ if TYPE_CHECKING:
     from occamrl.answers.answer import Answer
 
 SHOWN = (0.005, 0.01, 0.02)  # tolerances at which a worth is told if none was chosen
-_HALVINGS = 8  # of the search for the break-even
-_BACK = 0.8  # by which it is taken back where a search finds a worse world
-_BACKS = 12
+_PRECISE = 5e-5  # to which the break-even is found
+_SEARCHES = 8  # for models in which a policy is worse than today's
 
 
 def weigher_of(answer: Answer) -> TolerantEvidence:
@@ -70,12 +71,11 @@ def range_at(answer: Answer, tolerance: float) -> Interval:
     return Interval(min(max(value, low), high), low, high)
 
 
-def earned_today(answer: Answer, tolerance: float) -> Interval | None:
+def earned_today(answer: Answer, worlds: BallWorlds) -> Interval | None:
     """Return what an episode of the log earned, with its error; None where that is not known."""
     if answer.log is None or answer.log.mean_return is None:
         return None
-    largest = worlds_at(answer, tolerance).largest_worth()
-    return answer.log.earned_range(answer.delta, largest)
+    return answer.log.earned_range(answer.delta, worlds.largest_worth())
 
 
 def gain_within(answer: Answer) -> Interval | None:
@@ -83,7 +83,7 @@ def gain_within(answer: Answer) -> Interval | None:
 
     Of today's policy nothing is modelled: its worth is what the log earned.
     """
-    today = earned_today(answer, answer.tolerance)
+    today = earned_today(answer, worlds_at(answer, answer.tolerance))
     if today is None:
         return None
     worth = answer.worth
@@ -91,43 +91,75 @@ def gain_within(answer: Answer) -> Interval | None:
 
 
 def break_even(answer: Answer) -> float | None:
-    """Return up to which tolerance the recommended policy surely beats today's.
+    r"""Return up to which tolerance the recommended policy surely beats today's.
 
     Today's is what the episodes of the log earned, with the error of that; None where that is not
     known, or if it does not even at the smallest tolerance at which a model is left.
+
+    Reality is off by some :math:`\varepsilon`, which lies between two tolerances of the grid,
+    :math:`g' < \varepsilon \le g`. Then with probability 1 - delta its model is among those that
+    are left at g, so the policy beats today's if it does within :math:`\varepsilon` of each of
+    these. What it earns at least falls in :math:`\varepsilon`: a bisection finds how far that goes
+    between g' and g, and the walk over the grid ends where it does not come to g. The tolerance in
+    force is the first of the grid.
     """
     policy = answer.worlds.rule(answer.policy)
-    smallest = answer.surviving if answer.misspecified else 0.0
-    if smallest is None or earned_today(answer, smallest) is None:
-        return None
-
-    def beats(floor: float, tolerance: float) -> bool:
-        today = earned_today(answer, tolerance)
-        return today is not None and floor > today.high
-
-    def beats_listed(tolerance: float) -> bool:
+    spans: list[Span] = []
+    below = 0.0
+    in_force = answer.tolerance
+    for tolerance in (in_force, *(larger for larger in GRID if larger > in_force)):
         worlds = worlds_at(answer, tolerance)
-        return beats(float(worlds.known.amount(worlds.least_worth(policy))), tolerance)
+        if earned_today(answer, worlds) is None:
+            return None
+        if worlds.some_left:
+            spans.append(Span(below, tolerance, worlds))
+            if not _beats(answer, policy, worlds):
+                break
+        below = tolerance
+    for span in reversed(spans):
+        limit = _limit_in(answer, policy, span)
+        if limit is not None:
+            return limit
+    return None
 
-    def beats_all(tolerance: float) -> bool:
-        return beats(worlds_at(answer, tolerance).range_of(policy)[0], tolerance)
 
-    low = smallest
-    high = LARGEST
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        if beats_listed(middle):
-            low = middle
-        else:
-            high = middle
-    for _ in range(_BACKS):
-        # what is left at a smaller tolerance need not be left at a larger one
-        between = [tolerance for tolerance in GRID if smallest <= tolerance < low]
-        if beats_all(low) and all(beats_listed(tolerance) for tolerance in between):
-            return low
-        if low <= smallest:
-            break
-        low = max(smallest, low * _BACK)
+class Span(NamedTuple):
+    """Tolerances from one of the grid to the next, and the worlds that are left at that."""
+
+    low: float
+    high: float
+    worlds: BallWorlds
+
+
+def _beats(answer: Answer, policy: NDArray[Any], worlds: BallWorlds) -> bool:
+    today = earned_today(answer, worlds)
+    return today is not None and worlds.least_worth(policy) > today.high
+
+
+def _limit_in(answer: Answer, policy: NDArray[Any], span: Span) -> float | None:
+    """Return up to where a policy beats today's in a span; None if it does nowhere in it.
+
+    With real parameters a search looks for models in which it does not, until it finds none.
+    """
+    worlds = span.worlds
+    limit = span.high
+    for _ in range(_SEARCHES):
+        if not _beats(answer, policy, worlds.around(span.low)):
+            return None
+        low = span.low
+        if _beats(answer, policy, worlds.around(limit)):
+            low = limit
+        while limit - low > _PRECISE:
+            middle = 0.5 * (low + limit)
+            if _beats(answer, policy, worlds.around(middle)):
+                low = middle
+            else:
+                limit = middle
+        limit = low
+        worst = worlds.around(limit).worst_members(policy)
+        worlds = worlds.with_members(worst)
+        if not len(worst) or _beats(answer, policy, worlds.around(limit)):
+            return limit
     return None
 
 
@@ -150,19 +182,35 @@ def where_nothing_fits(answer: Answer) -> list[Sentence]:
     ]
 
 
+def seems_off_by(answer: Answer) -> float:
+    """Return an estimate of how far the nearest model is off: on average, or where it is most."""
+    worst = weigher_of(answer).off_where_worst(answer.state)
+    return max(answer.off_by.estimate, worst)
+
+
 def too_far_off(answer: Answer) -> bool:
     """Return whether models seem to be further off than they may be for the policy to be better."""
-    return answer.break_even is None or answer.off_by.estimate > _down(answer.break_even)
+    return answer.break_even is None or seems_off_by(answer) > _down(answer.break_even)
 
 
 def what_next_within(answer: Answer) -> list[Sentence]:
     """Say what to do next: to use a policy only where models seem to be near enough for it."""
-    if answer.break_even is None or too_far_off(answer):
+    if answer.break_even is None or answer.too_far_off:
         return what_next(answer)
     trusted = points(_down(answer.break_even))
     advice = advice_misspecified(answer)
     text = f"use it if you trust your models to within {trusted}; to be exact, {advice}"
     return [Sentence("next", text)]
+
+
+def doubts(answer: Answer) -> list[Sentence]:
+    """Say where models seem to be further off than the tolerance in force."""
+    estimate = seems_off_by(answer)
+    if not answer.tolerance or estimate <= answer.tolerance:
+        return []
+    about = f"seems to be off by about {points(estimate)} where it misfits most"
+    text = f"The nearest model {about}, by an estimate: more than you allow."
+    return [Sentence("which", text)]
 
 
 def _down(tolerance: float) -> float:
@@ -178,7 +226,9 @@ def how_wrong(answer: Answer) -> list[Sentence]:
         names = []
         for state, action in wrong.where:
             names.append(pair_in_words(answer, DoubtfulPair(state, action, 0.0)))
-        where = f" The one that comes nearest on average misfits most at {listed(names)}."
+        about = points(weigher_of(answer).off_where_worst(answer.state))
+        misfits = f"The one that comes nearest on average misfits most at {listed(names)}"
+        where = f" {misfits}: it seems to be off by about {about} there."
     sentences = []
     if wrong.more_than:
         bound = points(wrong.more_than)
@@ -199,14 +249,14 @@ def how_wrong(answer: Answer) -> list[Sentence]:
 def what_it_is_worth_within(answer: Answer) -> list[Sentence]:
     """Say what the policy earns within tolerances at which a model is left, each with its if.
 
-    One of them is no smaller than what the models seem to be off by on average.
+    One of them is no smaller than what the models seem to be off by.
     """
     smallest = answer.surviving
     if smallest is None:
         return []
     tolerances = [tolerance for tolerance in SHOWN if tolerance >= smallest] or [smallest]
-    if answer.off_by.estimate > tolerances[-1]:
-        tolerances += [bound for bound in GRID if bound >= answer.off_by.estimate][:1]
+    if seems_off_by(answer) > tolerances[-1]:
+        tolerances += [bound for bound in GRID if bound >= seems_off_by(answer)][:1]
     sentences = []
     for tolerance in tolerances:
         amount = range_at(answer, tolerance)
@@ -221,7 +271,7 @@ def up_to_where(answer: Answer) -> list[Sentence]:
     if answer.log is None or answer.log.mean_return is None:
         return []
     limit = answer.break_even
-    smallest = answer.surviving
+    smallest = answer.surviving if answer.misspecified else answer.tolerance
     mean = answer.log.mean_return
     earned = f"what the log's episodes {earned_or_cost(mean)}, {money(answer, abs(mean))}"
     if smallest is None:
@@ -231,9 +281,8 @@ def up_to_where(answer: Answer) -> list[Sentence]:
         text = f"That it beats {earned}, is not sure even {condition}."
         return [Sentence("matter", text)]
     text = f"It beats {earned}, as long as no step is off by more than {points(_down(limit))}"
-    if too_far_off(answer):
-        about = points(answer.off_by.estimate)
-        text += f"; the data suggest that steps are off by about {about} on average"
+    if answer.too_far_off:
+        text += f"; the data suggest that some are off by about {points(seems_off_by(answer))}"
     return [Sentence("matter", f"{text}.")]
 
 

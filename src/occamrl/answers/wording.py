@@ -219,10 +219,13 @@ def _sentences(answer: Answer) -> list[Sentence]:
 
         return dynamics_sentences(answer)
     sentences = which_model(answer)
-    if answer.misspecified and answer.forgives:
-        from occamrl.answers.tolerance import where_nothing_fits  # which speaks in sentences, too
+    if answer.forgives:
+        from occamrl.answers import tolerance  # which speaks in sentences, too
 
-        return [*sentences, *where_nothing_fits(answer), *what_was_assumed(answer)]
+        if answer.misspecified:
+            sentences += tolerance.where_nothing_fits(answer)
+            return [*sentences, *what_was_assumed(answer)]
+        sentences += tolerance.doubts(answer)
     # what a model that is ruled out recommends is not said
     if answer.valued and answer.worlds.exact and not answer.misspecified:
         sentences += [
@@ -614,6 +617,10 @@ def does_it_matter(answer: Answer) -> list[Sentence]:
         if answer.negligible(gain):
             outcome = "It earns about as much as today's."
         texts += [outcome, *_log_and_models(answer)]
+    if answer.tolerance:
+        from occamrl.answers.tolerance import up_to_where  # which speaks in sentences, too
+
+        texts += [sentence.text for sentence in up_to_where(answer)]
     for name, loss in answer.price_of_simplicity.items():
         texts.append(f"The best policy of {quoted(name)} would {_loss(answer, loss)}.")
     return [Sentence("matter", text) for text in texts]
@@ -699,6 +706,11 @@ def _advice(answer: Answer) -> str:
         return _advice_without_a_log(answer)
     if answer.negligible(gain):
         return "keep today's policy: this one is worth about the same."
+    if answer.tolerance and gain.low > 0.0 and answer.too_far_off:
+        return (
+            "keep today's policy, and add a richer class: this one is better within the tolerance, "
+            "which seems to be too small."
+        )
     if gain.low > 0.0:
         strange = answer.tolerance > 0.0 and answer.judgement.novel > 0
         if strange or any(note.guarantee == "void" for note in answer.notes):

@@ -247,9 +247,13 @@ def draw_table(
     outcomes: Outcomes,
     draw: np.random.Generator,
     concentration: float = JEFFREYS,
+    prior: Floats | float = 0.0,
 ) -> DrawnTable:
-    """Return Dirichlet rows over the outcomes listed and the novel ones."""
-    count = state["count"].astype(np.float64)
+    """Return Dirichlet rows over the outcomes listed and the novel ones.
+
+    ``prior`` counts [O] of the outcomes listed are added to those that were seen.
+    """
+    count = state["count"] + prior
     novel = state["novel"]
     if len(novel):
         pair = np.append(outcomes.pair, novel[:, NOVEL_PAIR].astype(np.int64))

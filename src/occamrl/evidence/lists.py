@@ -65,7 +65,7 @@ from occamrl.evidence.starts import (
     law_of_starts,
     rejected_after,
 )
-from occamrl.evidence.tolerance import Table, table_of
+from occamrl.evidence.tolerance import Table, prior_counts, table_of
 from occamrl.evidence.worlds import Acting, Choice, FiniteWorlds
 from occamrl.models.families import FiniteFamily
 from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange
@@ -311,7 +311,7 @@ class ListEvidence:
             self.judge(state),
             alive,
             self.members.likelihoods(state["count"])[alive],
-            lambda m: self.kernels(self.likeliest(state, m)),
+            lambda m: self.best_kernels(state, m),
         )
 
     # As members of a roster -----------------------------------------------------------------------
@@ -353,11 +353,15 @@ class ListEvidence:
         """Return nothing: members of a list have no parameters."""
         return {}
 
-    def table(self, member: int) -> Table:
-        """Return a member as robust backward induction needs it."""
-        law = self.members.probability(np.array([member]))[0]
+    def table(self, members: Ints) -> Table:
+        """Return members as robust backward induction needs them."""
+        laws = self.members.probability(members)
         reward = self.known.base_reward.ravel()
-        return table_of(self.outcomes, law[None], reward, self.known.discount)
+        return table_of(self.outcomes, laws[:, None], reward, self.known.discount)
+
+    def best_kernels(self, state: ListState, m: int) -> bellman.Kernels:
+        """Return the likeliest member of class m, from 0, for dynamic programming."""
+        return self.kernels(self.likeliest(state, m))
 
     def kernels(self, member: int) -> bellman.Kernels:
         """Return a member as dynamic programming needs it."""
@@ -391,9 +395,12 @@ class ListEvidence:
         source = self._choose_source(state, judgement, classes, acting, law, draw)
         members = self.members.size
         if source == members + len(self.hulls):
-            table = draw_table(state, self.outcomes, draw)
+            if judgement.misspecified:
+                table = draw_table(state, self.outcomes, draw, prior=prior_counts(self, state))
+            else:
+                table = draw_table(state, self.outcomes, draw)
             kernels = bellman.kernels_of(table.outcomes, table.probability, self.known)
-            return Choice(kernels, source, "episode")
+            return Choice(kernels, source, "draw" if judgement.misspecified else "episode")
         if source >= members:
             mixed = draw_hull(state, self.outcomes, self.members.hull, source - members, draw)
             kernels = bellman.kernels_of(self.outcomes, mixed, self.known)

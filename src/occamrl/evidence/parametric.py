@@ -79,7 +79,7 @@ from occamrl.evidence.starts import (
     count_starts,
     law_of_starts,
 )
-from occamrl.evidence.tolerance import Table, table_of
+from occamrl.evidence.tolerance import Table, prior_counts, stacked, table_of
 from occamrl.evidence.worlds import Acting, Choice, FiniteWorlds
 from occamrl.protocols import Flow, Judgement, Known, Misfit, Outcomes, ParameterRange, Search
 
@@ -94,6 +94,7 @@ _WORTHWHILE = 0.8  # points are left out when no more than this share stays
 _OPTIMISTIC = 48  # points of the region that optimism looks at
 _SOLVED = 4096  # points whose values are kept
 _REMEMBERED = 2**21  # probabilities of points that are kept: searches come back to points
+_TABLED = 2**22  # probabilities of points that are kept as tables
 
 
 class ParametricState(CountState, DatedState):
@@ -152,6 +153,7 @@ class ParametricEvidence:
         self._fits: dict[int, Floats] = {}  # of its counts, by class
         self._values: dict[bytes, Floats] = {}  # of the first step, by point
         self._evaluated: dict[bytes, Evaluated] = {}  # by point, the last at the end
+        self._tables: dict[bytes, Table] = {}  # by point
 
     def _require_model_of(self, known: Known) -> None:
         """Refuse a problem whose states, actions or rewards are not the model's."""
@@ -532,11 +534,25 @@ class ParametricEvidence:
         """Return which coordinates are free in class m, from 0."""
         return self.free[m]
 
-    def table(self, member: Floats) -> Table:
-        """Return a point as robust backward induction needs it."""
-        mdp = self.model.mdp_at(self.model.probability(self.point(member)))
-        reward = mdp.known.base_reward.ravel()
-        return table_of(mdp.outcomes, mdp.probability, reward, self.known.discount)
+    def table(self, members: Floats) -> Table:
+        """Return points as robust backward induction needs them."""
+        tables = []
+        for theta in members:
+            key = theta.tobytes()
+            if key not in self._tables:
+                if len(self._tables) * self.row.size >= _TABLED:
+                    self._tables = {}
+                mdp = self.model.mdp_at(self._evaluate(theta, None))
+                reward = mdp.known.base_reward.ravel()
+                laws = mdp.probability[None]
+                table = table_of(mdp.outcomes, laws, reward, self.known.discount)
+                self._tables[key] = table
+            tables.append(self._tables[key])
+        return stacked(tables)
+
+    def best_kernels(self, state: ParametricState, m: int) -> bellman.Kernels:
+        """Return the likeliest point of class m, from 0, for dynamic programming."""
+        return self.kernels(self.best(state, m))
 
     def pair_names(self, rows: Ints) -> list[tuple[Hashable, Hashable]]:
         """Return the states and actions of some rows."""
@@ -573,7 +589,7 @@ class ParametricEvidence:
         inside &= not judgement.misspecified
         playable = np.flatnonzero(inside & (state["level"] < classes))
         if not playable.size:
-            return Choice(self._draw_table(state, draw), self.classes, "episode")
+            return Choice(self._draw_table(state, draw), self.classes, "draw")
         if acting == "fit":
             index = self._likeliest(state, judgement.chosen - 1, playable)
         elif acting == "sampling":
@@ -595,7 +611,7 @@ class ParametricEvidence:
         return int(candidates[self.weigh(state).likelihoods[candidates].argmax()])
 
     def _draw_table(self, state: ParametricState, draw: np.random.Generator) -> bellman.Kernels:
-        table = draw_table(state, self.outcomes, draw)
+        table = draw_table(state, self.outcomes, draw, prior=prior_counts(self, state))
         outcomes = table.outcomes
         reward = self.model.unit.low + self.model.unit.scale * outcomes.bonus
         mdp = self.model.mdp_at(table.probability, outcomes.pair, outcomes.next_state, reward)
@@ -641,16 +657,18 @@ class ParametricEvidence:
         def extreme_kernels(worth: Callable[[bellman.Kernels], float]) -> list[bellman.Kernels]:
             worths: dict[bytes, float] = {}
 
-            def worth_at(theta: Floats) -> float:
-                key = theta.tobytes()
-                if key not in worths:
-                    found = known_kernels.get(key)
-                    worths[key] = worth(self.kernels(theta) if found is None else found)
-                return worths[key]
+            def worths_at(thetas: Floats) -> Floats:
+                for theta in thetas:
+                    key = theta.tobytes()
+                    if key not in worths:
+                        found = known_kernels.get(key)
+                        worths[key] = worth(self.kernels(theta) if found is None else found)
+                return np.array([worths[theta.tobytes()] for theta in thetas])
 
             extreme = []
             for region in regions:
-                extreme += [self.kernels(theta) for theta in region.extremes(worth_at)]
+                extreme.append(self.kernels(region.lowest(worths_at)))
+                extreme.append(self.kernels(region.lowest(lambda thetas: -worths_at(thetas))))
             return extreme
 
         return FiniteWorlds(
@@ -660,7 +678,7 @@ class ParametricEvidence:
             np.array(levels, np.int64),
             np.array(likelihoods),
             kernels.__getitem__,
-            lambda m: self.kernels(self.best(state, m)),
+            lambda m: self.best_kernels(state, m),
             extreme_kernels,
         )
 

@@ -154,37 +154,33 @@ class Region:
         chosen: Floats = self.points[np.unique([*indices, *ranks])]
         return chosen
 
-    def extremes(self, worth: Callable[[Floats], float]) -> list[Floats]:
-        """Return points at which a worth is least and largest: a search.
+    def lowest(self, worths_at: Callable[[Floats], Floats]) -> Floats:
+        """Return a point at which the worth of points [n, p] is least: a search.
 
         It begins at the best of some points, follows rays along the slope that fits their worths,
         and climbs from there.
         """
         points = self.some()
-        worths = np.array([worth(theta) for theta in points])
+        heights = -worths_at(points)
         slope = np.zeros(points.shape[1])
         centred = points[:, self.free] - points[:, self.free].mean(axis=0)
-        slope[self.free] = np.linalg.lstsq(centred, worths - worths.mean(), rcond=None)[0]
-        extremes = []
-        for sign in (-1.0, 1.0):
+        slope[self.free] = np.linalg.lstsq(centred, heights - heights.mean(), rcond=None)[0]
 
-            def height(theta: Floats, sign: float = sign) -> float:
-                if not self.inside(theta):
-                    return -_OUTSIDE
-                return sign * worth(theta)
+        def height(theta: Floats) -> float:
+            if not self.inside(theta):
+                return -_OUTSIDE
+            return -float(worths_at(theta[None])[0])
 
-            best = points[int(np.argmax(sign * worths))]
-            starts = [best]
-            for start, direction in itertools.product(
-                (points[0], best), self._directions(points, sign * slope)
-            ):
-                starts.append(self.ray_end(start, direction))
-            highest = max(starts, key=height)
-            evaluations = _CLIMB * (len(self.free) + 1)
-            if highest is best:
-                evaluations = _INNER_CLIMB * (len(self.free) + 1)
-            extremes.append(climb(height, highest, self.free, evaluations))
-        return extremes
+        best = points[int(np.argmax(heights))]
+        starts = [best]
+        directions = self._directions(points, slope)
+        for start, direction in itertools.product((points[0], best), directions):
+            starts.append(self.ray_end(start, direction))
+        highest = max(starts, key=height)
+        evaluations = _CLIMB * (len(self.free) + 1)
+        if highest is best:
+            evaluations = _INNER_CLIMB * (len(self.free) + 1)
+        return climb(height, highest, self.free, evaluations)
 
 
 def _moved(start: Floats, direction: Floats, length: float) -> Floats:

@@ -34,7 +34,7 @@ and predictions, so that any tolerance can be asked for afterwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
@@ -70,14 +70,18 @@ _RESERVED = 0.01  # counts that an outcome that is not listed begins with
 _DOUBT = math.log(0.1)  # log-odds of the counts against the members before any data
 _CROWD = 64  # members that predict, the best ones
 _TOGETHER = 2**22  # probabilities that are worked on at once
+_NEAREST = 0.005  # by which a member is off at least where none is right
 _TINY = 1e-300
 
 
 class Roster(Protocol):
     """Evidence with members: those of a list, or points of classes with real parameters."""
 
-    outcomes: Outcomes  # by row: a pair, or one of those that a model has
     delta: float
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes that can be told apart, by row: a pair, or one of those of a model."""
 
     def roster(self, state: Any) -> Any:
         """Return the members: numbers [n], or parameters [n, p]."""
@@ -160,6 +164,23 @@ def huber_ratio(q: Floats, p: Floats, tolerance: float) -> Floats:
         beta = beta.min(axis=-1, keepdims=True)
     inside = alpha <= beta
     return np.where(inside, 1.0, np.minimum(np.maximum(ratio, beta), alpha))
+
+
+def evidence_rates(
+    outcomes: Outcomes, visits: Ints | Floats, law: Floats, members: Floats, tolerance: float
+) -> Floats:
+    r"""Return by how much the evidence against members [n, O] grows if the truth is a law [O].
+
+    A row that is visited so often adds its visits times :math:`\sum_o q(o) \log(q(o)/p'(o))`, the
+    relative entropy to the nearest law within the tolerance.
+    """
+    rows = np.flatnonzero(visits)
+    symbols = padded_symbols(outcomes, rows)
+    q = with_remainder(taken(law, symbols))
+    nothing = np.zeros((len(members), 1))
+    p = with_remainder(np.append(members, nothing, axis=1)[:, symbols])
+    logs = np.log(np.where(q > 0.0, huber_ratio(q, p, tolerance), 1.0))
+    return np.asarray((q * logs).sum(axis=2) @ visits[rows])
 
 
 # Bets ---------------------------------------------------------------------------------------------
@@ -350,12 +371,10 @@ def _won(
     for part, symbols in _pieces(evidence, rows, len(members)):
         bets = _bets(state, symbols, place[part.start : part.stop + 1])
         laws = with_remainder(evidence.laws(members, symbols))
-        ratio = huber_ratio(bets.law, laws, tolerance)
-        # Where nothing was seen a ratio may be infinite, and 0 times that is no number.
-        ratio = np.where(bets.seen > 0.0, ratio, 1.0)
+        seen = bets.seen > 0.0
+        ratio = huber_ratio(bets.law, laws, tolerance)[:, seen]
         for i, share in enumerate(SHARES):
-            won = np.log1p(share * (ratio - 1.0))
-            logs[i] += (won * bets.seen).sum(axis=(1, 2))
+            logs[i] += np.log1p(share * (ratio - 1.0)) @ bets.seen[seen]
     return logs
 
 
@@ -370,64 +389,132 @@ def _bets(state: Any, symbols: Ints, first: Ints) -> Bets:
     return Bets(symbols, count, law)
 
 
-def distance_estimates(evidence: Roster, state: Any, members: Any) -> tuple[Floats, Floats]:
-    r"""Return how far members seem to be off, and the share of each row in it: no bound.
+class Distances(NamedTuple):
+    """How far members seem to be off, by row."""
 
-    The total variation between the frequencies f of a row and p, averaged over visits, less what
-    chance alone would bring, :math:`\frac12 \sum_o \sqrt{2 p_o (1 - p_o)/(\pi N)}`.
+    visits: Floats  # [rows] their shares
+    excess: Floats  # [n, rows] beyond what chance alone would bring
+    deviation: Floats  # [n, rows] of that by chance
+
+
+def estimated_distances(evidence: Roster, state: Any, members: Any) -> Distances:
+    r"""Return how far members seem to be off in each row: estimates, no bounds.
+
+    The total variation between the frequencies f of a row and p, less what chance alone would bring
+    to it, :math:`\frac12 \sum_o \sigma_o \sqrt{2/\pi}` with :math:`\sigma_o^2 = p_o (1 - p_o)/N`;
+    its variance by chance is about :math:`\frac14 \sum_o \sigma_o^2 (1 - 2/\pi)`.
     """
-    novel = novel_by_row(state, state["odds"].size)
+    novel = novel_by_row(state, evidence.outcomes.start.size - 1)
     visits = np.add.reduceat(state["count"], evidence.outcomes.start[:-1]) + novel
     rows = np.flatnonzero(visits)
-    shares = np.zeros((len(members), visits.size))
+    excess = np.zeros((len(members), visits.size))
+    deviation = np.zeros_like(excess)
     for part, symbols in _pieces(evidence, rows, len(members)):
         here = rows[part]
         count = np.append(taken(state["count"], symbols), novel[here][:, None], axis=1)
         laws = with_remainder(evidence.laws(members, symbols))
         total = visits[here][:, None]
         distance = 0.5 * np.abs(count / total - laws).sum(axis=2)
-        chance = 0.5 * np.sqrt(2.0 * laws * (1.0 - laws) / (math.pi * total)).sum(axis=2)
-        shares[:, here] = visits[here] / visits.sum() * (distance - chance)
-    return np.maximum(shares.sum(axis=1), 0.0), shares
+        variance = laws * (1.0 - laws) / total
+        excess[:, here] = distance - 0.5 * np.sqrt(2.0 / math.pi * variance).sum(axis=2)
+        deviation[:, here] = 0.5 * np.sqrt((1.0 - 2.0 / math.pi) * variance.sum(axis=2))
+    return Distances(visits / visits.sum(), excess, deviation)
+
+
+def prior_counts(evidence: Roster, state: Any) -> Floats:
+    r"""Return counts [O] of the member that comes nearest on average, to begin a table with.
+
+    If it seems to be off by :math:`\varepsilon`, each row has :math:`1/(4 \varepsilon^2)` of them,
+    so that draws of the table are about as far from it: for acting, where no member is right.
+    """
+    members = evidence.roster(state)
+    distances = estimated_distances(evidence, state, members)
+    averages = distances.excess @ distances.visits
+    best = int(np.argmin(averages))
+    every = padded_symbols(evidence.outcomes, np.arange(evidence.outcomes.start.size - 1))
+    law = np.zeros(evidence.outcomes.next_state.size)
+    law[every[every >= 0]] = evidence.laws(members[best : best + 1], every)[0][every >= 0]
+    return law / (4.0 * max(float(averages[best]), _NEAREST) ** 2)
 
 
 # What a policy earns ------------------------------------------------------------------------------
 
 
 class Table(NamedTuple):
-    """A member as robust backward induction needs it: the outcomes of all pairs s*A + a, padded."""
+    """Members as robust backward induction needs them: the outcomes of all pairs s*A + a, padded.
 
-    laws: Floats  # [T, S*A, K] one that serves all steps, or one for each
-    next_state: Ints  # [T, S*A, K]
-    bonus: Floats  # [T, S*A, K]
-    listed: Bools  # [T, S*A, K]
-    reward: Floats  # [S*A] minus infinity where an action is not allowed
+    T is 1 where one layer serves all steps. Where members are alike, arrays go without the axis of
+    members, but for the laws.
+    """
+
+    laws: Floats  # [n, T, S*A, K]
+    next_state: Ints  # [T, S*A, K] or [n, T, S*A, K], as the next two
+    bonus: Floats
+    listed: Bools
+    reward: Floats  # [S*A] or [n, S*A] minus infinity where an action is not allowed
     discount: float
+
+    @property
+    def members(self) -> int:
+        """How many members there are."""
+        return len(self.laws)
+
+    @property
+    def every(self) -> Ints:
+        """All pairs."""
+        return np.arange(self.laws.shape[2])
+
+    def at_step(self, h: int) -> Table:
+        """Return the layer of a step, from 0, without the axis of layers."""
+        layer = h % self.laws.shape[1]
+        return self._replace(
+            laws=self.laws[:, layer],
+            next_state=self.next_state[..., layer, :, :],
+            bonus=self.bonus[..., layer, :, :],
+            listed=self.listed[..., layer, :, :],
+        )
 
 
 def table_of(outcomes: Outcomes, laws: Floats, reward: Floats, discount: float) -> Table:
-    """Return a member with laws of all outcomes [T, O].
+    """Return members with laws of all outcomes [n, T, O].
 
-    Outcomes of several layers have one law [1, O]; those of one may have a law for each step, which
-    lists what it makes possible.
+    Outcomes of several layers have one law [n, 1, O]; those of one may have a law for each step,
+    which lists what it makes possible.
     """
     symbols = padded_symbols(outcomes, np.arange(outcomes.start.size - 1))
-    padded = np.stack([taken(law, symbols) for law in laws])
-    listed = np.broadcast_to(symbols >= 0, padded.shape)
-    if len(laws) > 1:
+    nothing = np.zeros((*laws.shape[:2], 1))
+    padded = np.append(laws, nothing, axis=2)[:, :, symbols]
+    listed = np.broadcast_to(symbols >= 0, padded.shape[1:])
+    if laws.shape[1] > 1:
         listed = listed & (padded > 0.0)
+    padded = padded.reshape(len(laws), -1, reward.size, symbols.shape[1])
     next_state = np.append(outcomes.next_state, 0)[symbols]
-    shape = (-1, reward.size, symbols.shape[1])
-    padded = padded.reshape(shape)
     # outcomes of one layer serve all
     return Table(
         padded,
-        np.resize(next_state, padded.shape),
-        np.resize(taken(outcomes.bonus, symbols), padded.shape),
-        listed.reshape(shape),
+        np.resize(next_state, padded.shape[1:]),
+        np.resize(taken(outcomes.bonus, symbols), padded.shape[1:]),
+        listed.reshape(*listed.shape[:-3], *padded.shape[1:]),
         reward,
         discount,
     )
+
+
+def stacked(tables: Sequence[Table]) -> Table:
+    """Return tables of one member each as one."""
+    largest = max((table.laws.shape[1:] for table in tables), key=lambda shape: shape[2])
+    laws = np.zeros((len(tables), *largest))
+    listed = np.zeros(laws.shape, bool)
+    next_state = np.zeros(laws.shape, np.int64)
+    bonus = np.zeros(laws.shape)
+    for number, table in enumerate(tables):
+        size = table.laws.shape[3]
+        laws[number, ..., :size] = table.laws[0]
+        listed[number, ..., :size] = table.listed
+        next_state[number, ..., :size] = table.next_state
+        bonus[number, ..., :size] = table.bonus
+    reward = np.stack([table.reward for table in tables])
+    return Table(laws, next_state, bonus, listed, reward, tables[0].discount)
 
 
 def least_mean(law: Floats, target: Floats, listed: Bools, tolerance: float) -> Floats:
@@ -448,67 +535,87 @@ def least_mean(law: Floats, target: Floats, listed: Bools, tolerance: float) -> 
 
 
 def least_values(table: Table, policy: Ints | Floats, tolerance: float, sign: float) -> Floats:
-    """Return the least values [H + 1, S] of a policy if every step is off by at most a tolerance.
+    """Return the least values [H + 1, n, S] of a policy if every step is off by some tolerance.
 
     With ``sign`` -1 they are the largest values, negated.
     """
     horizon, states = policy.shape[:2]
-    values = np.zeros((horizon + 1, states))
+    values = np.zeros((horizon + 1, table.members, states))
     for h in reversed(range(horizon)):
-        q = least_lookahead(table, h, values[h + 1], tolerance, sign)
+        rows = _rows_of(table, policy[h])
+        q = _least_q(table, h, rows, values[h + 1], tolerance, sign)
         values[h] = _averaged(q, policy[h])
     return values
 
 
-def least_lookahead(table: Table, h: int, values: Floats, tolerance: float, sign: float) -> Floats:
-    """Return the least Q [S, A] of a step, from 0, for the values [S] of the next one."""
-    layer = h % len(table.laws)
-    target = sign * table.bonus[layer] + table.discount * values[table.next_state[layer]]
-    mean = _mean_at(table, h, target, tolerance)
-    allowed = np.isfinite(table.reward)
-    q = np.where(allowed, sign * np.where(allowed, table.reward, 0.0) + mean, -np.inf)
-    return q.reshape(values.size, -1)
+def _rows_of(table: Table, policy: Ints | Floats) -> Ints:
+    """Return the pairs that a policy takes at a step: actions [S], or shares of actions [S, A]."""
+    if policy.ndim == 2:
+        return table.every
+    actions = table.every.size // len(policy)
+    return np.asarray(np.arange(len(policy)) * actions + policy)
 
 
-def _mean_at(table: Table, h: int, target: Floats, tolerance: float) -> Floats:
-    """Return the least mean [S*A] of targets [S*A, K] at a step, from 0."""
-    layer = h % len(table.laws)
-    return least_mean(table.laws[layer], target, table.listed[layer], tolerance)
+def _least_q(
+    table: Table, h: int, rows: Ints, values: Floats, tolerance: float, sign: float
+) -> Floats:
+    """Return the least Q [n, R] of pairs at a step, from 0, for the values [n, S] of the next."""
+    bonus = table.at_step(h).bonus[..., rows, :]
+    target = sign * bonus + table.discount * _following(table, h, rows, values)
+    mean = _mean_at(table, h, rows, target, tolerance)
+    reward = table.reward[..., rows]
+    allowed = np.isfinite(reward)
+    return np.where(allowed, sign * np.where(allowed, reward, 0.0) + mean, -np.inf)
+
+
+def _following(table: Table, h: int, rows: Ints, values: Floats) -> Floats:
+    """Return the values [n, R, K] of what follows some pairs at a step, from 0."""
+    next_state = table.at_step(h).next_state[..., rows, :]
+    if next_state.ndim == 2:
+        return np.asarray(values[:, next_state])
+    return np.take_along_axis(values[:, None], next_state, axis=2)
+
+
+def _mean_at(table: Table, h: int, rows: Ints, target: Floats, tolerance: float) -> Floats:
+    """Return the least mean [n, R] of targets [n, R, K] of pairs at a step, from 0."""
+    layer = table.at_step(h)
+    return least_mean(layer.laws[:, rows], target, layer.listed[..., rows, :], tolerance)
 
 
 def _averaged(q: Floats, policy: Ints | Floats) -> Floats:
-    """Return the mean of Q [S, A] over the actions [S], or shares of actions [S, A], of a step."""
+    """Return the mean of Q [n, R] over the actions of a policy at a step [n, S]."""
     if policy.ndim == 1:
-        return np.asarray(q[np.arange(len(q)), policy])
+        return q
     share = np.asarray(policy, dtype=np.float64)
-    return np.asarray((np.where(share > 0.0, q, 0.0) * share).sum(axis=1))
+    q = q.reshape(len(q), *share.shape)
+    return np.asarray((np.where(share > 0.0, q, 0.0) * share).sum(axis=2))
 
 
 def robust_policy(table: Table, states: int, horizon: int, tolerance: float) -> Ints:
-    """Return the policy [H, S] with the largest least value within a tolerance of a member."""
-    values = np.zeros(states)
+    """Return the policy [H, S] with the largest least value within a tolerance of one member."""
+    values = np.zeros((1, states))
     policy = np.zeros((horizon, states), np.int64)
     for h in reversed(range(horizon)):
-        q = least_lookahead(table, h, values, tolerance, 1.0)
-        policy[h] = q.argmax(axis=1)
-        values = q.max(axis=1)
+        q = _least_q(table, h, table.every, values, tolerance, 1.0).reshape(1, states, -1)
+        policy[h] = q[0].argmax(axis=1)
+        values = q.max(axis=2)
     return policy
 
 
 def largest_worths(table: Table, states: int, horizon: int, tolerance: float) -> Floats:
-    """Return the most that any policy earns within a tolerance, by first state [S]."""
-    allowed = np.isfinite(table.reward).reshape(states, -1)
-    negated = np.zeros(states)
+    """Return the most that any policy earns within a tolerance, by first state [n, S]."""
+    negated = np.zeros((table.members, states))
     for h in reversed(range(horizon)):
-        q = least_lookahead(table, h, negated, tolerance, -1.0)
-        negated = np.where(allowed, q, np.inf).min(axis=1)
+        q = _least_q(table, h, table.every, negated, tolerance, -1.0)
+        q = np.where(np.isfinite(table.reward), q, np.inf)
+        negated = q.reshape(len(q), states, -1).min(axis=2)
     return -negated
 
 
 def least_gains(
     table: Table, policy: Ints, today: Ints | Floats, tolerance: float, sign: float
 ) -> Floats:
-    """Return the least of what a policy earns more than today's, by first state [S].
+    """Return the least of what a policy earns more than today's, by first state [n, S].
 
     With ``sign`` -1 it is the largest, negated. Both policies meet one world: as long as they take
     the same actions, what happens to them is the same, and nothing is gained or lost; once they
@@ -517,15 +624,16 @@ def least_gains(
     horizon, states = policy.shape
     ours = least_values(table, policy, tolerance, sign)
     theirs = least_values(table, today, tolerance, -sign)
-    every = np.arange(states)
-    gains = np.zeros(states)
+    gains = np.zeros((table.members, states))
     for h in reversed(range(horizon)):
-        own = least_lookahead(table, h, ours[h + 1], tolerance, sign)[every, policy[h]]
-        other = least_lookahead(table, h, theirs[h + 1], tolerance, -sign)
-        target = table.discount * gains[table.next_state[h % len(table.laws)]]
-        mean = _mean_at(table, h, target, tolerance).reshape(states, -1)
+        chosen = _rows_of(table, policy[h])
+        rows = _rows_of(table, today[h])
+        own = _least_q(table, h, chosen, ours[h + 1], tolerance, sign)
+        other = _least_q(table, h, rows, theirs[h + 1], tolerance, -sign)
+        target = table.discount * _following(table, h, rows, gains)
+        mean = _mean_at(table, h, rows, target, tolerance)
         # apart: what each gets from here on; together: what parting later brings
-        parted = own[:, None] + other
-        parted[every, policy[h]] = mean[every, policy[h]]
-        gains = _averaged(parted, today[h])
+        state = np.repeat(np.arange(states), rows.size // states)
+        parted = own[:, state] + other
+        gains = _averaged(np.where(rows == chosen[state], mean, parted), today[h])
     return gains

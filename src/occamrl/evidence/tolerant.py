@@ -7,16 +7,18 @@ least, and what a policy earns if every step is off by at most so much.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from occamrl import bellman
 from occamrl.arrays import Bools, Floats, Ints
-from occamrl.evidence.cloud import climb
+from occamrl.evidence.cloud import WITNESS, climb
 from occamrl.evidence.counts import novel_count
 from occamrl.evidence.region import Region
 from occamrl.evidence.starts import law_of_starts
@@ -26,7 +28,7 @@ from occamrl.evidence.tolerance import (
     Stakes,
     Table,
     begin_bets,
-    distance_estimates,
+    estimated_distances,
     evidence_against,
     largest_worths,
     least_gains,
@@ -52,6 +54,7 @@ LARGEST = 0.5  # tolerance that may be asked for
 _WITNESSES = 3  # points from which a search for one that is left climbs
 _SOUGHT_AGAIN = 1.5  # growth of the data after which a class that is out is searched again
 _VALUED = 40  # members in which policies are valued
+_TOGETHER = 2**22  # probabilities of members that are worked on at once
 _PLANNED = 4  # members for which a robust policy is planned
 _WHERE = 3  # pairs that are named
 
@@ -61,11 +64,14 @@ class Exact(Roster, CountedEvidence, Protocol):
 
     known: Known
 
-    def table(self, member: Any) -> Table:
-        """Return a member as robust backward induction needs it."""
+    def table(self, members: Any) -> Table:
+        """Return members as robust backward induction needs them."""
 
     def kernels(self, member: Any) -> bellman.Kernels:
         """Return a member as dynamic programming needs it."""
+
+    def best_kernels(self, state: Any, m: int) -> bellman.Kernels:
+        """Return the likeliest member of class m, from 0, for dynamic programming."""
 
     def freedom(self, m: int) -> Sequence[int]:
         """Return which coordinates of members vary in class m, from 0; none in lists."""
@@ -97,6 +103,14 @@ class Weighed(NamedTuple):
     against: Floats  # [n] L
 
 
+class Nearest(NamedTuple):
+    """The member that comes nearest on average."""
+
+    estimate: float  # of how far it is off, over the visits
+    rows: Ints  # the pairs in which it misfits most
+    estimate_there: float
+
+
 class TolerantEvidence:
     """The exact evidence with a tolerance in force; any other may be asked for."""
 
@@ -109,6 +123,7 @@ class TolerantEvidence:
         self.known = exact.known
         self.outcomes = exact.outcomes
         self._weighed: dict[float, Weighed] = {}  # of one array of counts, by tolerance
+        self._balls: dict[float, BallWorlds] = {}  # the same
         self._counts: Ints | None = None
         self._stakes: dict[float, Stakes] = {}  # of closed blocks, by tolerance
         self._closed: Ints = np.zeros(0, np.int64)  # the rows of their bets
@@ -193,6 +208,7 @@ class TolerantEvidence:
         if self._counts is not state["count"]:
             self._counts = state["count"]
             self._weighed = {}
+            self._balls = {}
         if tolerance in self._weighed:
             return self._weighed[tolerance]
         members = self.exact.roster(state)
@@ -236,6 +252,7 @@ class TolerantEvidence:
             if self._against(state, witness, self.tolerance) <= self.threshold:
                 self.exact.keep_point(state, m, witness)
                 self._weighed = {}
+                self._balls = {}
             else:
                 sought = state["sought"].copy()
                 sought[m] = total
@@ -278,7 +295,12 @@ class TolerantEvidence:
         free: Sequence[int],
         tolerance: float,
     ) -> Floats:
-        """Return the point with the least evidence against it that climbs from some points find."""
+        """Return the point with the least evidence against it that climbs from some points find.
+
+        Where what was seen is impossible at all of them, no slope leads anywhere.
+        """
+        if not np.isfinite(against.min()):
+            return np.asarray(points[int(against.argmin())])
 
         def height(theta: Floats) -> float:
             # below what a climb can tell apart, where something is impossible
@@ -286,7 +308,7 @@ class TolerantEvidence:
 
         ends = []
         for index in np.argsort(against, kind="stable")[:_WITNESSES]:
-            ends.append(climb(height, points[index], free))
+            ends.append(climb(height, points[index], free, tolerance=WITNESS))
             if height(ends[-1]) >= -self.threshold:
                 break
         return max(ends, key=height)
@@ -334,51 +356,74 @@ class TolerantEvidence:
                 if against.min() <= self.threshold:
                     break
                 more_than = tolerance
-        estimates, shares = distance_estimates(self.exact, state, weighed.members)
-        best = int(np.argmin(estimates))
-        rows = np.argsort(-shares[best], kind="stable")[:_WHERE]
-        rows = rows[shares[best][rows] > 0.0]
-        where = tuple(self.exact.pair_names(rows))
-        return OffBy(more_than, float(estimates[best]), where)
+        nearest = self._nearest(state)
+        return OffBy(more_than, nearest.estimate, tuple(self.exact.pair_names(nearest.rows)))
+
+    def off_where_worst(self, state: State) -> float:
+        """Return by how much the nearest model seems to be off in the pairs that are named."""
+        return self._nearest(state).estimate_there
+
+    def _nearest(self, state: State) -> Nearest:
+        """Return the member that comes nearest on average, and where it misfits most."""
+        distances = estimated_distances(self.exact, state, self.weigh(state, 0.0).members)
+        averages = distances.excess @ distances.visits
+        best = int(np.argmin(averages))
+        excess = distances.excess[best]
+        rows = np.argsort(-distances.visits * excess, kind="stable")[:_WHERE]
+        rows = rows[excess[rows] > 0.0]
+        # rows that were picked for their excess owe some of it to chance: of so many, so much
+        looked = max(int((distances.visits > 0.0).sum()), _WHERE)
+        luck = float(ndtri(1.0 - 0.5 * _WHERE / looked)) * distances.deviation[best][rows]
+        weight = distances.visits[rows]
+        there = float(weight @ (excess[rows] - luck) / max(weight.sum(), 1e-300))
+        return Nearest(max(float(averages[best]), 0.0), rows, max(there, 0.0))
 
     def worlds_within(self, state: State, tolerance: float) -> BallWorlds:
         """Return the members left within a tolerance; the nearest if none is left."""
         weighed = self.weigh(state, tolerance)
+        if tolerance not in self._balls:
+            self._balls[tolerance] = self._ball(state, weighed, tolerance)
+        return self._balls[tolerance]
+
+    def _ball(self, state: State, weighed: Weighed, tolerance: float) -> BallWorlds:
         left = np.flatnonzero(weighed.against <= self.threshold)
         if not left.size:
             left = np.array([int(weighed.against.argmin())])
         order = left[np.argsort(weighed.against[left], kind="stable")]
         ranks = np.arange(order.size)
-        if any(len(self.exact.freedom(m)) for m in range(len(weighed.inside))):
+        regions = self._largest_regions(state, tolerance)
+        if regions:
             # of real parameters some, and what a search finds beyond them
             spread = np.linspace(0, order.size - 1, min(order.size, _VALUED))
             ranks = np.unique(spread.astype(int))
         chosen = order[ranks]
-        members = weighed.members[chosen]
-        regions = []
-        for m in range(len(weighed.inside)):
-            region = self._region(state, m, tolerance)
-            if region is not None:
-                regions.append(region)
         judgement = self.judge(state)._replace(
             alive=self._alive(state, tolerance), against=self._least_against(state, tolerance)
         )
-        return BallWorlds(
-            self.exact,
-            tolerance,
-            members,
-            FiniteWorlds(
-                self.known,
-                law_of_starts(self.known, state["starts"]),
-                judgement,
-                np.argmax(weighed.inside[:, chosen], axis=0),
-                -weighed.against[chosen],
-                lambda index: self.exact.kernels(members[index]),
-                # the best guess is the likeliest, as without a tolerance
-                cast(FiniteWorlds, self.exact.worlds(state)).best_kernels,
-            ),
-            regions,
+        levels = np.argmax(weighed.inside[:, chosen], axis=0)
+        members = weighed.members[chosen]
+        worlds = FiniteWorlds(
+            self.known,
+            law_of_starts(self.known, state["starts"]),
+            judgement,
+            levels,
+            -weighed.against[chosen],
+            lambda index: self.exact.kernels(members[index]),
+            # the best guess is the likeliest, as without a tolerance
+            lambda m: self.exact.best_kernels(state, m),
         )
+        return BallWorlds(self.exact, tolerance, members, worlds, regions)
+
+    def _largest_regions(self, state: State, tolerance: float) -> list[Region]:
+        """Return the regions of classes with real parameters that are in no larger one."""
+        inside = self.weigh(state, tolerance).inside
+        regions = []
+        for m in range(len(inside)):
+            larger = (inside[m] <= inside).all(axis=1) & (inside[m] != inside).any(axis=1)
+            region = self._region(state, m, tolerance)
+            if region is not None and not larger.any():
+                regions.append(region)
+        return regions
 
     def _best_of(self, weighed: Weighed, m: int) -> Any:
         """Return the member of class m, from 0, with the least evidence against it."""
@@ -462,58 +507,80 @@ class BallWorlds(FiniteWorlds):
         self._exact = exact
         self._members = members
         self._regions = regions
-        self._tables: dict[bytes, Table] = {}
 
-    def _table(self, member: Any) -> Table:
-        key = np.asarray(member).tobytes()
-        if key not in self._tables:
-            self._tables[key] = self._exact.table(member)
-        return self._tables[key]
+    def around(self, tolerance: float) -> BallWorlds:
+        """Return the worlds within another tolerance of the same members."""
+        worlds = copy.copy(self)
+        worlds.tolerance = tolerance
+        return worlds
 
-    def _worst(self, policy: NDArray[Any], against: NDArray[Any] | None, sign: float) -> float:
-        """Return the least worth of a policy, or of a gain; with sign -1 minus the largest."""
+    def with_members(self, members: Any) -> BallWorlds:
+        """Return the worlds within the tolerance of these members as well."""
+        worlds = copy.copy(self)
+        worlds._members = np.concatenate([self._members, members])
+        return worlds
 
-        def least(member: Any) -> float:
-            table = self._table(member)
+    def _tables(self, members: Any) -> Iterator[Table]:
+        """Yield members in pieces that are worked on at once."""
+        outcomes = self._exact.outcomes.next_state.size
+        together = max(1, _TOGETHER // outcomes)
+        for first in range(0, len(members), together):
+            yield self._exact.table(members[first : first + together])
+
+    def _least(
+        self, members: Any, policy: NDArray[Any], against: NDArray[Any] | None, sign: float
+    ) -> Floats:
+        """Return the least worth of a policy, or of a gain, around each of some members [n].
+
+        With sign -1 it is minus the largest.
+        """
+        least = []
+        for table in self._tables(members):
             if against is None:
                 values = least_values(table, policy, self.tolerance, sign)[0]
             else:
                 values = least_gains(table, policy, against, self.tolerance, sign)
-            return float(self.law @ values)
+            least.append(values @ self.law)
+        return np.concatenate(least)
 
-        worst = min(least(member) for member in self._members)
+    def worst_members(
+        self, policy: NDArray[Any], against: NDArray[Any] | None = None, sign: float = 1.0
+    ) -> Any:
+        """Return members that are left and have the least worth, as far as a search finds them.
+
+        Of a list all members are looked at, and none is searched for.
+        """
+        worst = []
         for region in self._regions:
-            for theta in region.extremes(lambda theta: least(theta)):
-                worst = min(worst, least(theta))
-        return worst
+            worst.append(region.lowest(lambda members: self._least(members, policy, against, sign)))
+        return np.array(worst) if worst else self._members[:0]
 
     def range_of(
         self, policy: NDArray[Any], against: NDArray[Any] | None = None
     ) -> tuple[float, float]:
         """Return the least and the largest worth of a policy, or of its difference to another."""
-        low = self._worst(policy, against, 1.0)
-        high = -self._worst(policy, against, -1.0)
+        ends = []
+        for sign in (1.0, -1.0):
+            searched = self.worst_members(policy, against, sign)
+            members = np.concatenate([self._members, searched])
+            ends.append(sign * float(self._least(members, policy, against, sign).min()))
+        low, high = ends
         if against is not None:
             scale = self.known.unit.scale
             return scale * low, scale * high
-        return self.known.amount(low), self.known.amount(high)
+        return float(self.known.amount(low)), float(self.known.amount(high))
 
     def least_worth(self, policy: NDArray[Any]) -> float:
         """Return the least worth of a policy over the members that are listed."""
-        values = []
-        for member in self._members:
-            least = least_values(self._table(member), policy, self.tolerance, 1.0)[0]
-            values.append(float(self.law @ least))
-        return min(values)
+        return float(self.known.amount(self._least(self._members, policy, None, 1.0).min()))
 
     def largest_worth(self) -> float:
         """Return the most that any policy earns, over the members that are listed."""
         known = self.known
         worths = []
-        for member in self._members:
-            table = self._table(member)
+        for table in self._tables(self._members):
             by_start = largest_worths(table, known.states, known.horizon, self.tolerance)
-            worths.append(float(self.law @ by_start))
+            worths.append(float((by_start @ self.law).max()))
         return float(known.amount(max(worths)))
 
     def recommend(self, today: NDArray[Any] | None) -> Ints:
@@ -524,7 +591,7 @@ class BallWorlds(FiniteWorlds):
         candidates = [self.policy(self.best(self.judgement.chosen - 1))]
         spread = np.linspace(0, len(self._members) - 1, min(len(self._members), _PLANNED))
         for index in np.unique(spread.astype(int)):
-            table = self._table(self._members[index])
+            table = self._exact.table(self._members[index : index + 1])
             known = self.known
             candidates.append(robust_policy(table, known.states, known.horizon, self.tolerance))
         if today is not None:

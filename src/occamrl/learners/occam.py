@@ -18,13 +18,15 @@ good. What is alive for acting is so at the level delta/sqrt(k) after k episodes
 unlucky start is not for ever; classes are ruled out at delta.
 
 **Misspecified.** If nothing is alive, the truth is in no class, except with probability delta. The
-agent then plays draws from the smallest class whose mixtures still fit, or else from the tabular
-class, which also knows the outcomes that are impossible under every member.
+agent then plays draws from the smallest class whose mixtures still fit, or else tables that begin
+with the nearest member, as if counts had shown it as precisely as it seems to be right, and learn
+from what is counted; they also know the outcomes that are impossible under every member. Nothing is
+proved of that; it is measured (``python -m studies.tolerance acting``).
 
 **How long a plan lasts.** A member, a tenth of the episodes that it has played before; a draw, or
 real parameters, 2 % of all episodes, and never more than have been played, so that there have been
-log k draws or more after k episodes; a draw from the tabular class, one episode, because rare draws
-are its exploration.
+log k draws or more after k episodes; a draw from the tabular class, while some member fits, one
+episode, because rare draws are its exploration.
 
 **Covers** are refused. To allow for a truth between the members, each probability would have to be
 forgiven a share, which is linear in the number of outcomes: a wrong class would be kept for
@@ -208,7 +210,7 @@ class Occam(Learner):
         if judgement.blends:
             chosen = judgement.blends[0]
             return chosen, f"blends of the {names[chosen - 1]!r} models"
-        return self.ladder.classes, "a table of what was counted"
+        return self.ladder.classes, "the nearest model, mended by what was counted"
 
     def _since(self, state: OccamState, chosen: int) -> int:
         """Return the first episode, from 1, of the stretch in which a class is chosen."""

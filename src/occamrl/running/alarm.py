@@ -16,7 +16,8 @@ with the fits of the classes to these counts; the weights follow who predicts we
 dated where the product of all e was smallest.
 
 With a fit in the place of the truth the figure is approximate: an estimate of p errs by less than q
-does.
+does. Where the agent has a tolerance, q/p becomes Huber's ratio
+(:mod:`occamrl.evidence.tolerance`), and what changes within the tolerance is no change.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from typing import NamedTuple, TypedDict, cast
 
 import numpy as np
 
+from occamrl.answers.wording import points
 from occamrl.errors import ParameterError, require_number
+from occamrl.evidence.tolerance import huber_ratio, with_remainder
 from occamrl.evidence.worlds import CountedEvidence
 from occamrl.learners.occam import Occam
 from occamrl.protocols import Floats, Flow, Known, Learner, Plan, State
@@ -50,13 +53,17 @@ class Alarm(NamedTuple):
     step: int  # about which step of it, from 1
     raised: tuple[int, int]  # the episode and the step of the alarm
     alpha: float
+    tolerance: float = 0.0  # by which the model in use may be off
 
     def __str__(self) -> str:
+        forgiven = ""
+        if self.tolerance:
+            forgiven = f", even if every step may be off by {points(self.tolerance)}"
         return (
             f"The system seems to have changed in about episode {self.since:,}, step {self.step}: "
             f"what happened up to episode {self.raised[0]:,}, step {self.raised[1]} speaks against "
-            'the model in use. Next: agent.forget(since="the change"), or agent.dismiss() if you '
-            "know better."
+            f'the model in use{forgiven}. Next: agent.forget(since="the change"), or '
+            "agent.dismiss() if you know better."
         )
 
 
@@ -99,6 +106,7 @@ class Watch:
         self.evidence = cast(CountedEvidence, algorithm.evidence(known))
         self.outcomes = self.evidence.outcomes
         self.classes = algorithm.ladder.classes
+        self.tolerance = algorithm.tolerance
         self.horizon = known.horizon
 
     def begin(self, alpha: float) -> WatchState:
@@ -174,20 +182,30 @@ class Watch:
         count = memory["count"][listed]
         # q leaves room for what is not listed, less and less of it.
         strange = _UNLISTED / (count.sum() + 1.0)
-        if outcome < 0:
-            return float(strange / max(1.0 - laws[:, listed].sum(axis=1).min(), _TINY))
         counted = (count + 0.5) / (count.sum() + 0.5 * count.size)
         fits = memory["fits"][:, listed]
         if memory["steps"] < _REFIT:
             fits = np.tile(counted, (self.classes, 1))
         recent = np.vstack([counted, (1.0 - _BLUR) * fits + _BLUR * counted])
-        predicted = recent[:, outcome - listed.start]
-        q = memory["weights"] @ predicted
-        posterior = (1.0 - _SHARED) * memory["weights"] * predicted / q
-        memory["weights"] = posterior + _SHARED / predicted.size
-        memory["count"][listed] *= 1.0 - 1.0 / WINDOW
-        memory["count"][outcome] += 1.0
-        return float((1.0 - strange) * q / max(laws[:, outcome].max(), _TINY))
+        law = np.append((1.0 - strange) * (memory["weights"] @ recent), strange)
+        place = outcome - listed.start if outcome >= 0 else -1
+        in_use = np.maximum(with_remainder(laws[:, listed]), _TINY)
+        # the least of any that may be right
+        ratio = huber_ratio(law, in_use, self.tolerance)[:, place].min()
+        if outcome >= 0:
+            predicted = recent[:, place]
+            posterior = memory["weights"] * predicted / (memory["weights"] @ predicted)
+            memory["weights"] = (1.0 - _SHARED) * posterior + _SHARED / predicted.size
+            memory["count"][listed] *= 1.0 - 1.0 / WINDOW
+            memory["count"][outcome] += 1.0
+        return float(ratio)
+
+    def alarm(self, memory: WatchState) -> Alarm | None:
+        """Return the alarm that was raised and not dealt with, if any."""
+        if not memory["alarm"]:
+            return None
+        since, step, *raised = memory["alarm"]
+        return Alarm(since, step, (raised[0], raised[1]), memory["alpha"], self.tolerance)
 
 
 def _restart(memory: WatchState, since: list[int]) -> None:
@@ -196,14 +214,6 @@ def _restart(memory: WatchState, since: list[int]) -> None:
     memory["product"] = 0.0
     memory["least"] = 0.0
     memory["since"] = since
-
-
-def alarm_of(memory: WatchState) -> Alarm | None:
-    """Return the alarm that was raised and not dealt with, if any."""
-    if not memory["alarm"]:
-        return None
-    since, step, *raised = memory["alarm"]
-    return Alarm(since, step, (raised[0], raised[1]), memory["alpha"])
 
 
 def keep_steps(memory: WatchState, episode: int, flow: Flow) -> None:

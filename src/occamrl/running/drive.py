@@ -32,7 +32,6 @@ from occamrl.running.alarm import (
     Reference,
     Watch,
     WatchState,
-    alarm_of,
     keep_steps,
     kept_flow,
 )
@@ -452,7 +451,8 @@ class LearnerDriver:
     @property
     def alarm(self) -> Alarm | None:
         """The alarm that was raised and not yet dealt with; None if there is none."""
-        return None if self._standing.watch is None else alarm_of(self._standing.watch)
+        memory = self._standing.watch
+        return None if memory is None else Watch(self.algorithm, self.known).alarm(memory)
 
     def dismiss(self) -> None:
         """Take an alarm for a false one."""
