@@ -33,6 +33,7 @@ from occamrl.protocols import Floats, Ints
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from occamrl.answers.tolerance import Outlook
     from occamrl.experiments.tables import Runs
     from occamrl.running.result import Result
 
@@ -476,6 +477,34 @@ def draw_evidence(answer: Any, axes: Axes | None = None) -> Axes:
     axes.spines[["top", "right"]].set_visible(False)
     beside: Style = {"frameon": False, "loc": "upper left", "bbox_to_anchor": (0.0, -0.16)}
     axes.legend(fontsize="small", ncols=min(3, len(answer.ladder.names)), **beside)
+    return axes
+
+
+def draw_outlook(outlook: Outlook, unit: str, axes: Axes, episode: str = "episode") -> Axes:
+    """Draw what a policy earns against the tolerance, beside what today's earned."""
+    points = [100.0 * tolerance for tolerance in outlook.tolerances]
+    low = [worth.low for worth in outlook.worths]
+    high = [worth.high for worth in outlook.worths]
+    label = "the policy, if no step is off by more"
+    axes.fill_between(points, low, high, color=COLOURS[0], alpha=0.3, linewidth=0, label=label)
+    if outlook.today is not None:
+        today = outlook.today
+        axes.axhspan(today.low, today.high, color=COLOURS[1], alpha=0.2, linewidth=0)
+        axes.axhline(today.value, color=COLOURS[1], linewidth=1.2, label="what the log earned")
+    if outlook.more_than:
+        proved: Style = {"color": COLOURS[6], "alpha": 0.12, "linewidth": 0}
+        axes.axvspan(0.0, 100.0 * outlook.more_than, label="ruled out", **proved)
+    if outlook.break_even is not None:
+        x = 100.0 * outlook.break_even
+        axes.axvline(x, color=COLOURS[2], linewidth=1.5, label="break-even")
+    dotted: Style = {"color": COLOURS[6], "linewidth": 1.2, "linestyle": ":"}
+    axes.axvline(100.0 * outlook.estimate, label="an estimate of how far off", **dotted)
+    axes.set_xlim(0.0, points[-1])
+    axes.yaxis.set_major_formatter(number)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("points by which every step may be off")
+    axes.set_ylabel(f"{text_of(unit)} per {episode}" if unit else f"per {episode}")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False)
     return axes
 
 

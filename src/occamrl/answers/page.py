@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from occamrl.answers.answer import Answer
-from occamrl.answers.figures import ROW, class_rows, draw_classes, draw_worth
+from occamrl.answers.figures import ROW, class_rows, draw_classes, draw_outlook, draw_worth
 from occamrl.answers.html import Markup, element, join, paragraphs, picture, render_page, table
 from occamrl.answers.maps import cells_of, draw_policy_map
+from occamrl.answers.tolerance import outlook
 from occamrl.answers.wording import (
     QUESTIONS,
     count_of,
@@ -166,6 +167,8 @@ def answer_sections(answer: Answer) -> Sections:
     if answer.valued and not answer.misspecified:
         sections["What each policy is worth"] = _worth_section(answer)
         sections["The policy"] = _policy_section(answer)
+    if answer.forgives and answer.valued and (answer.misspecified or answer.tolerance):
+        sections["How wrong the models may be"] = _tolerance_section(answer)
     sections["The classes"] = _class_section(answer)
     if answer.misspecified and answer.misfits:
         sections["Where it misfits"] = _misfit_section(answer)
@@ -187,6 +190,26 @@ def _worth_section(answer: Answer) -> str:
 
     drawn = picture(draw, "what each policy earns", 0.9 + 0.5 * len(worth))
     return join([table(amounts("policy", worth, unit)), drawn])
+
+
+def _tolerance_section(answer: Answer) -> str:
+    """Return what the policy earns against the tolerance, with the break-even."""
+    if answer.misspecified and answer.surviving is None:
+        return paragraphs("No model is left at any tolerance.")
+    shown = outlook(answer)
+    worths = {}
+    for tolerance, worth in zip(shown.tolerances, shown.worths, strict=True):
+        worths[points(tolerance)] = worth
+    unit = unit_of(answer)
+
+    def draw(axes: Axes) -> None:
+        draw_outlook(shown, unit, axes, answer.labels.episode)
+
+    proved = f"Each range holds with probability {1.0 - answer.delta:g} if no step is off by more."
+    estimated = "How far off models seem to be is an estimate, not a bound."
+    drawn = picture(draw, "what the policy earns against the tolerance")
+    rows = amounts("off by at most", worths, unit)
+    return join([paragraphs(f"{proved} {estimated}"), drawn, table(rows)])
 
 
 def _policy_section(answer: Answer) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from occamrl.answers.answer import Answer
 
 SHOWN = (0.005, 0.01, 0.02)  # tolerances at which a worth is told if none was chosen
+_DRAWN = 8  # tolerances of a picture
 _PRECISE = 5e-5  # to which the break-even is found
 _SEARCHES = 8  # for models in which a policy is worse than today's
 
@@ -121,6 +122,37 @@ def break_even(answer: Answer) -> float | None:
         if limit is not None:
             return limit
     return None
+
+
+class Outlook(NamedTuple):
+    """What a picture of worth against tolerance shows."""
+
+    tolerances: list[float]
+    worths: list[Interval]
+    today: Interval | None  # what the log's episodes earned
+    break_even: float | None
+    more_than: float  # all models are off by more, proved
+    estimate: float
+
+
+def outlook(answer: Answer) -> Outlook:
+    """Return what the policy earns from the smallest tolerance at which a model is left onwards."""
+    smallest = answer.tolerance if not answer.misspecified else answer.surviving
+    assert smallest is not None  # noqa: S101  # the page asks for it only where a model is left
+    far = max(smallest, answer.break_even or 0.0, seems_off_by(answer))
+    tolerances = sorted({smallest, *(bound for bound in GRID if smallest < bound <= far)})
+    tolerances += [bound for bound in GRID if bound > far][:1]
+    tolerances = tolerances[:: max(1, len(tolerances) // _DRAWN)]
+    worths = [range_at(answer, tolerance) for tolerance in tolerances]
+    today = earned_today(answer, worlds_at(answer, smallest))
+    return Outlook(
+        tolerances,
+        worths,
+        today,
+        answer.break_even,
+        answer.off_by.more_than,
+        seems_off_by(answer),
+    )
 
 
 class Span(NamedTuple):
