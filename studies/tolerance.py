@@ -19,6 +19,7 @@ move from the outcome with the least e-value to the one with the largest.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +30,9 @@ from scipy.optimize import Bounds, LinearConstraint, minimize
 from scipy.stats import binomtest
 
 import occamrl as orl
+from occamrl.answers.tolerance import earned_today, worlds_at
 from occamrl.arrays import Floats, Ints
-from occamrl.evidence.tolerance import evidence_against, huber_ratio
+from occamrl.evidence.tolerance import GRID, evidence_against, huber_ratio
 from occamrl.evidence.tolerant import Exact, TolerantEvidence
 from occamrl.protocols import Interval, Known, State
 from occamrl.running.flow import simulate
@@ -171,7 +173,7 @@ def real_case(draw: np.random.Generator, parameters: int) -> Case:
 
 
 def largest_evidence(
-    case: Case, kind: str, draw: np.random.Generator, tolerances: Sequence[float], blocks: int = 60
+    case: Case, kind: str, draw: np.random.Generator, tolerances: Sequence[float], blocks: int = 40
 ) -> Floats:
     """Return the most evidence at any time against the member near the truth, by tolerance."""
     truth = Truth(kind, case.kernel, TOLERANCE, draw)
@@ -183,7 +185,7 @@ def largest_evidence(
     return largest
 
 
-CASES = (("list", 5), ("list", 50), ("list", 500), ("real", 1), ("real", 2), ("real", 3))
+CASES = (("real", 1), ("real", 2), ("real", 3), ("list", 500), ("list", 50), ("list", 5))
 
 
 def validity(runs: int) -> None:
@@ -342,6 +344,75 @@ def _within(number: float, interval: Interval) -> bool:
     return interval.low - 1e-9 <= number <= interval.high + 1e-9
 
 
+def nearby(law: Floats, radius: float) -> Floats:
+    """Return the corners [n, K] of the laws within a total variation of a law."""
+    corners = [law]
+    for goal in range(law.size):
+        others = [outcome for outcome in range(law.size) if outcome != goal]
+        for order in itertools.permutations(others):
+            corner = law.copy()
+            remaining = radius
+            for source in order:
+                amount = min(remaining, corner[source])
+                corner[source] -= amount
+                corner[goal] += amount
+                remaining -= amount
+            corners.append(corner)
+    return np.unique(np.array(corners), axis=0)
+
+
+def least_by_trial(member: Floats, policy: Ints, reward: Floats, radius: float) -> float:
+    """Return the least worth of a policy [2, S] in all kernels whose rows are corners."""
+    states = len(member)
+    every = np.arange(states)
+    last = reward[every, policy[1]]
+    first = [nearby(member[s, policy[0, s]], radius) for s in range(states)]
+    least = math.inf
+    for rows in itertools.product(*first):
+        worth = reward[every, policy[0]] + np.array(rows) @ last
+        least = min(least, float(worth.mean()))
+    return least
+
+
+def break_even(runs: int) -> None:
+    """Look for a kernel in which the recommendation loses, below the break-even and above it."""
+    states = 3
+    found = 0
+    lost = {"below": 0, "just above": 0}
+    for seed in range(runs):
+        draw = np.random.default_rng(seed)
+        members = draw.dirichlet(np.ones(states), size=(3, states, ACTIONS))
+        reward = np.repeat(draw.random((states, 1)), ACTIONS, axis=1)
+        truth = 0.95 * members[0] + 0.05 * draw.dirichlet(np.ones(states), size=(states, ACTIONS))
+        start = np.full(states, 1.0 / states)
+        mdp = orl.FiniteMDP(transition=truth, reward=reward, horizon=2, initial_state=start)
+        worst = np.eye(ACTIONS)[np.tile((truth @ reward[:, 0]).argmin(axis=1), (2, 1))]
+        log = log_of(mdp, 0.9 * worst + 0.05, 600, draw)
+        ladder = orl.Ladder([orl.FiniteFamily(members)])
+        answer = orl.select(log, ladder, mdp.known, progress=False)
+        limit = answer.break_even
+        if limit is None or limit >= GRID[-1]:
+            continue
+        found += 1
+        policy = np.asarray(answer.worlds.rule(answer.policy))
+        for name, radius in (("below", limit - 1e-9), ("just above", limit + 2e-4)):
+            looked = [radius]
+            if name == "below":
+                looked += [bound for bound in GRID if bound < radius]
+            for tolerance in looked:
+                above = min(bound for bound in GRID if bound >= tolerance)
+                weighed = answer.weigher.weigh(answer.state, above)
+                alive = members[weighed.members[weighed.against <= answer.threshold]]
+                today = earned_today(answer, worlds_at(answer, above).around(tolerance))
+                worths = [least_by_trial(kernel, policy, reward, tolerance) for kernel in alive]
+                if worths and today is not None and min(worths) <= today.high:
+                    lost[name] += 1
+                    break
+    print(f"{runs} problems, {found} with a break-even between 0 and {GRID[-1]}.")
+    print("All kernels whose rows are corners of the balls were tried: the recommendation loses")
+    print(f"at some tolerance below it in {lost['below']}, just above it in {lost['just above']}.")
+
+
 def acting(runs: int) -> None:
     """Print the regret of an agent none of whose models is right, beside tables alone."""
     print("| off by | episodes | regret | of tables from nothing | of the nearest model alone |")
@@ -423,6 +494,7 @@ def main() -> None:
         "power": power,
         "off-by": off_by,
         "coverage": coverage,
+        "break-even": break_even,
         "acting": acting,
         "closed-form": closed_form,
     }
