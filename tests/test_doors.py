@@ -84,7 +84,7 @@ def test_what_was_done_to_a_log_is_noted_and_said_by_select_and_by_agents(tmp_pa
     for said in (answer.sentences, again.answer.sentences):
         text = "\n".join(said)
         assert f"30 of {len(rows)} rows without a next state" in text
-        assert "no row is missing in between" in text
+        assert "no row in between is missing or there twice" in text
 
 
 def test_nothing_is_noted_of_a_log_to_which_nothing_was_done() -> None:
@@ -199,7 +199,7 @@ def test_gaps_are_refused_or_joined_if_asked() -> None:
     assert "3 steps after row 3" in str(caught.value)
     joined = orl.read_log(there, columns, gaps="join", rewards="model")
     assert joined.report["gaps_joined"] == 1
-    assert "1 of 18 rows come after a gap" in str(orl.select(joined, LADDER.only(1)))
+    assert "1 of 18 rows comes after a gap" in str(orl.select(joined, LADDER.only(1)))
     assert transitions(joined) == pieces_of(
         [{**row, "day": i % 8 if i < 8 else i - 8} for i, row in enumerate(there)], set()
     )

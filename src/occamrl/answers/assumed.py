@@ -24,11 +24,11 @@ _DONE = {
     "sorted": ("{rows} were put in order", ""),
     "next_state_filled": (
         "{rows} have the next state from the row after them",
-        "no row is missing in between, or there twice",
+        "no row in between is missing or there twice",
     ),
     "no_next_state": (
         "{rows} without a next state were left out",
-        "what came next had no part in its being missing",
+        "the next state is not missing because of what it was",
     ),
     "unlisted": (
         "{rows} were left out, as their state or action is missing or not in your models",
@@ -39,18 +39,18 @@ _DONE = {
         "",
     ),
     "impossible": (
-        "{rows} went where all of your models say that nothing goes: mend such rows if they are "
+        "{rows} are transitions that all of your models call impossible: correct them if they are "
         "errors, allow them in your models if not",
         "",
     ),
-    "undone": ("Taken back: {rows}", "that was not because of what came of them"),
+    "undone": ("Taken back: {rows}", "they were not taken back because of what followed"),
     "skipped": (
         "{rows} passed unseen",
         "that has nothing to do with what happened in them",
     ),
     "forgotten": (
         "What was learned was forgotten {rows}, and each start has a delta of its own",
-        "nobody looked at the data to choose since when they count",
+        "the starting point was not chosen by looking at the data",
     ),
     "forgotten_alarm": (
         "What was learned was forgotten {rows}, but for steps that an alarm had chosen because "

@@ -85,7 +85,7 @@ def _which(answer: Answer) -> list[str]:
         texts = [f"None of your classes explains the data: even {quoted(names[-1])} is ruled out."]
     elif _is_rival(answer):
         name = quoted(answer.model)
-        texts = [f"{name} is left, {where}. No test rules it out, and it has no form."]
+        texts = [f"{name} is left, {where}. No test can rule it out, as it has no equations."]
     elif answer.status == "not enough data":
         simplest = f"{quoted(answer.model)} is the simplest class that is left"
         looked = f"less than half of what {quoted(answer.next_class)} adds is ruled out"
@@ -140,7 +140,7 @@ def _flat(answer: Answer) -> list[str]:
     texts = []
     for names, shape in weigher.flat(state, answer.chosen - 1):
         if len(names) == 1:
-            texts.append(f"The data say hardly anything of {names[0]}.")
+            texts.append(f"The data say hardly anything about {names[0]}.")
         elif shape:
             texts.append(f"Of {listed(names)} only {shape} is identified.")
         else:
@@ -230,7 +230,7 @@ def _rivals(answer: Answer, quality: Quality) -> list[str]:
             share = f"{100.0 * errors.gain:.2g} %"
             texts.append(f"{name} predicts them better: squared errors are {share} less.")
         elif errors.gain < 0.0 and errors.surely:
-            texts.append(f"{name} predicts them worse: it gains nothing there.")
+            texts.append(f"{name} predicts them worse: it brings no gain there.")
         else:
             texts.append(f"{name} predicts them neither clearly better nor worse.")
     return texts
@@ -271,7 +271,7 @@ def _advice(answer: Answer) -> str:
         return "collect data that would tell the classes apart: other actions, other places."
     if answer.valued:
         return "plan with it; later data are tested as they come."
-    return "use it in that range; nothing is known of it elsewhere."
+    return "use it in that range; nothing is known about it elsewhere."
 
 
 def _assumed(answer: Answer) -> list[str]:
@@ -292,8 +292,8 @@ def _assumed(answer: Answer) -> list[str]:
             "and is back if parameters are found that explain them."
         )
     texts.append(
-        "The state is seen whole and without error, at even times, and actions were chosen by what "
-        "the data show."
+        "The whole state is measured, without error and at regular times, and actions were chosen "
+        "by what the data show."
     )
     return texts
 

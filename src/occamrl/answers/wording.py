@@ -446,7 +446,9 @@ def _how_much_more(answer: Answer) -> list[str]:
         texts.append(f"{same} of such a log: only other data can tell.")
     if more is None and answer.status == "not enough data" and answer.more_for_half is not None:
         episodes = count_of(answer.more_for_half, f"more such {answer.counted_in}")
-        texts.append(f"If ranges go on to shrink as they should, about {episodes} would do.")
+        texts.append(
+            f"If the ranges keep shrinking as they should, about {episodes} would be enough."
+        )
     return texts
 
 
@@ -460,7 +462,7 @@ def _no_model_fits(answer: Answer) -> list[str]:
     if judgement.blends:
         blended = names[judgement.blends[0] - 1]
         fit = f"Blends of the {quoted(blended)} models fit"
-        texts.append(f"{fit}: the truth lies between your values.")
+        texts.append(f"{fit}: the truth seems to lie between your values.")
     if judgement.novel:
         verb = "is a transition" if judgement.novel == 1 else "are transitions"
         steps = f"{count_of(judgement.novel, 'step')} {verb} that every model calls impossible."
@@ -474,7 +476,7 @@ def _no_model_fits(answer: Answer) -> list[str]:
         if not isinstance(misfit, OutcomeMisfit) or misfit.nats > answer.threshold:
             texts.append(misfit_sentence(misfit))
     if answer.ladder.kind == "simulators":
-        texts.append("Meanwhile, plan with it.")
+        texts.append("Until you have a better one, plan with the most plausible.")
     return texts
 
 
@@ -588,14 +590,14 @@ def what_to_do(answer: Answer, advice: str) -> list[Sentence]:
     texts = [f"{policy.brief}."]
     left_out = policy.left_out
     if left_out.size:
-        where = "that this policy never comes to"
+        where = "that this policy never reaches"
         if answer.tolerance:
-            where = "that, by the models as they are, this policy never comes to"
+            where = "that, by the models as they are, this policy never reaches"
         if answer.log is not None:
             pairs = answer.log.pairs
             share = float(pairs[left_out].sum() / pairs.sum())
             where += f" ({percent(share)} of the log)"
-        texts.append(f"Left out: {count_of(left_out.size, 'state')} {where}.")
+        texts.append(f"Not listed: {count_of(left_out.size, 'state')} {where}.")
     label = "" if advice.startswith(("use", "try")) else "What looks best so far"
     return [Sentence("what to do", " ".join(texts), label)]
 
@@ -638,7 +640,7 @@ def what_to_try(answer: Answer) -> list[Sentence]:
     pairs = []
     for pair in answer.doubtful:
         pairs.append(pair_in_words(answer, pair))
-    text = f"What might be better, in some model that is left: {listed(pairs)}."
+    text = f"In some model that is left, this might be better: {listed(pairs)}."
     return [Sentence("try", text)]
 
 
@@ -652,16 +654,18 @@ def _log_and_models(answer: Answer) -> list[str]:
         return []
     mean = answer.log.mean_return
     verb = "earned"
+    verb_now = "earns"
     if today.high < 0.0 and mean < 0.0:
         verb = "cost"
+        verb_now = "costs"
         mean = -mean
         today = _reversed(today)
     earned = f"Today's policy {verb} {money(answer, mean)} per {answer.labels.episode} in the log"
-    says = f"the models that are left say {money_range(answer, today)}"
+    says = f"by the models that are left it {verb_now} {money_range(answer, today)}"
     if luck.low > 0.0 or luck.high < 0.0:
         return [
-            f"Warning: {earned}, and {says}. That differs by more than chance: look at the rewards "
-            "of your models, or for reasons of actions that the log does not show."
+            f"Warning: {earned}, and {says}. That differs by more than chance: check the rewards "
+            "of your models, or look for reasons behind the actions that the log does not show."
         ]
     return [f"{earned}; {says}."]
 
@@ -705,7 +709,7 @@ def _advice(answer: Answer) -> str:
     if gain is None:
         return _advice_without_a_log(answer)
     if answer.negligible(gain):
-        return "keep today's policy: this one is worth about the same."
+        return "keep today's policy: this one earns about the same."
     if answer.tolerance and gain.low > 0.0 and answer.too_far_off:
         return (
             "keep today's policy, and add a richer class: this one is better within the tolerance, "
@@ -715,13 +719,13 @@ def _advice(answer: Answer) -> str:
         strange = answer.tolerance > 0.0 and answer.judgement.novel > 0
         if strange or any(note.guarantee == "void" for note in answer.notes):
             return (
-                "try it, and watch what happens: it is better in every model that is left, but of "
-                "these data nothing is guaranteed."
+                "try it, and watch what happens: it is better in every model that is left, but "
+                "with these data nothing is guaranteed."
             )
         if answer.untried_actions_taken or answer.untried_share > _RESTS_ON_UNTRIED:
             return (
-                "try it, and watch what happens: it is better in every model that is left, which "
-                "rests on what they say of what the log never tried."
+                "try it, and watch what happens: it is better in every model that is left, but "
+                "this rests on what they say about what the log never tried."
             )
         searched = ", as far as was searched," if answer.ladder.box else ""
         return f"use it: in every model that is left{searched} it is better than today's."
@@ -730,7 +734,7 @@ def _advice(answer: Answer) -> str:
         return "keep today's policy while you collect more data: this one may be worse."
     return (
         "try it for a while, and collect more data: by the best guess it is better than today's, "
-        "which is not sure yet."
+        "but that is not certain yet."
     )
 
 
@@ -739,8 +743,8 @@ def _advice_without_a_log(answer: Answer) -> str:
     if answer.changed:
         return "collect more data before you rely on it: the class changed lately."
     if answer.status == "not enough data" or not answer.sure_of_worth:
-        return "collect more data before you rely on it: what it is worth is not sure yet."
-    return "use it: what it is worth is known to within a tenth."
+        return "collect more data before you rely on it: how much it earns is not certain yet."
+    return "use it: how much it earns is known to within a tenth."
 
 
 def advice_misspecified(answer: Answer) -> str:
@@ -749,7 +753,7 @@ def advice_misspecified(answer: Answer) -> str:
         return "list finer values, or fit real parameters (orl.Model)."
     if answer.judgement.novel:
         return (
-            "allow what happened in your models; "
+            "change your models so that they allow what happened; "
             "or look for a variable that is missing from the state."
         )
     if answer.ladder.kind == "list":
@@ -851,14 +855,14 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
         texts.append(never_shows.format(_actions(answer, spared)) + "does not take.")
     share = answer.untried_share
     if share > 0.0:
-        where = "pairs that the log never tried"
-        others = "other pairs"
+        where = "in that state"
+        others = "other states and actions"
         if answer.ladder.by_step:
-            where = "pairs that the log never tried at that step"
-            others = "other steps and pairs"
+            where = "in that state at that step"
+            others = "other steps, states and actions"
         texts.append(
-            f"The recommended policy is in {where} in {percent(share)} of its steps: there it "
-            f"rests on what the models infer from {others}."
+            f"In {percent(share)} of its steps the recommended policy does what the log never "
+            f"tried {where}: there it rests on what the models infer from {others}."
         )
     number = sum(log.episodes)
     if answer.gain is not None:
@@ -866,8 +870,8 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
         if number == 1:
             episodes = f"this one {answer.labels.episode}"
         texts.append(
-            f"Today's policy is what {episodes} did, taken as they came; the range of its "
-            "comparison allows for chance among them, about as rarely wrong as the rest."
+            f"Today's policy is what was done in {episodes}; the range of the comparison with it "
+            "allows for chance among them, and is wrong about as rarely as the others."
         )
     return texts
 
