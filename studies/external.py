@@ -244,6 +244,7 @@ WRONG = (0.05, 0.1, 0.2, 0.3)  # shares of labels that may be wrong in the model
 NOISE = 0.1  # and are
 CHANGE = 1_000  # items, after which the rule is another one
 LAST = 2_000
+ALARMS = (1e-3, 1e-4)  # false ones, for each item, at most
 
 
 def label(rule: int, item: tuple[str, str, str]) -> bool:
@@ -301,7 +302,11 @@ def follow_stream(seed: int, ladder: orl.Ladder, known: orl.Known) -> dict[str, 
         "KSWIN": drift.KSWIN(seed=seed),
         "Page-Hinkley": drift.PageHinkley(),
     }
-    alarms: dict[str, list[int]] = {name: [] for name in ("occamrl", *detectors)}
+    agents = {}
+    for rate in ALARMS:
+        name = f"occamrl, alarm {rate:g}"
+        agents[name] = orl.Agent(orl.Occam(ladder=ladder), known=known, seed=seed, alarm=rate)
+    alarms: dict[str, list[int]] = {name: [] for name in (*agents, *detectors)}
     draw = np.random.default_rng(seed)
     stream = []
     for rule in (0, 1):
@@ -313,15 +318,15 @@ def follow_stream(seed: int, ladder: orl.Ladder, known: orl.Known) -> dict[str, 
                 SHAPES[features["shape"]],
             )
             stream.append((item, bool(truth) != (draw.random() < NOISE)))
-    agent = orl.Agent(orl.Occam(ladder=ladder), known=known, seed=seed, alarm=1e-3)
     for number in range(LAST - 1):
         item, truth = stream[number]
-        says = agent.act(item)
-        agent.observe(item, says, float(bool(says) == truth), stream[number + 1][0])
-        if agent.alarm is not None:
-            alarms["occamrl"].append(number)
-            agent.forget(since="the change")
-        for name, detector in detectors.items():
+        for name, agent in agents.items():
+            says = agent.act(item)
+            agent.observe(item, says, float(bool(says) == truth), stream[number + 1][0])
+            if agent.alarm is not None:
+                alarms[name].append(number)
+                agent.forget(since="the change")
+        for name, detector in detectors.items():  # on the errors of the last agent
             detector.update(float(bool(says) != truth))
             if detector.drift_detected:
                 alarms[name].append(number)
