@@ -35,8 +35,7 @@ from occamrl.protocols import Floats
 from studies.figures import Size, each, number, ratio, table
 
 FIRST_SEED = 20_000
-SEEDS = 40
-FEWER_SEEDS = 10  # of large ladders, and of real parameters
+SEEDS = 10
 EPISODES = 10_000
 EARLY = 1_000  # episodes after which regret is shown, too
 _LOST = 0.1  # of the optimal value, in each episode of the second half
@@ -156,7 +155,7 @@ class Runs(NamedTuple):
         return f"{early}, {number(mean)} ({largest}{lost})"
 
 
-def played(size: Size, agent: orl.Learner, mdp: orl.FiniteMDP, seeds: int, label: str) -> Runs:
+def played(size: Size, agent: orl.Learner, mdp: orl.FiniteMDP, label: str) -> Runs:
     """Play an agent; a run that loses much in every late episode has lost everything."""
     assert mdp.known.initial is not None  # noqa: S101  # of problems with a known start
     optimal = abs(mdp.known.unit.scale * float(mdp.known.initial @ mdp.optimal_values[0]))
@@ -168,7 +167,7 @@ def played(size: Size, agent: orl.Learner, mdp: orl.FiniteMDP, seeds: int, label
         early, middle = result.regret_at([min(EARLY, length), half]).tolist()
         return early, middle, result.total_regret
 
-    early, middle, total = np.array(each(size, size.seeds(seeds), job, label)).T
+    early, middle, total = np.array(each(size, size.seeds(SEEDS), job, label)).T
     lost = int((total - middle > _LOST * optimal * (length - half)).sum())
     return Runs(early, total, lost)
 
@@ -186,7 +185,7 @@ HEAD = (
 _OTHER: dict[str, Acting] = {"optimism": "sampling", "sampling": "optimism"}
 
 
-def line(size: Size, instance: Instance, seeds: int) -> list[str]:
+def line(size: Size, instance: Instance) -> list[str]:
     """Return the regret of one truth by scope and acting."""
     name, mdp, ladder = instance
     m = ladder.class_of(mdp) or ladder.classes
@@ -200,7 +199,7 @@ def line(size: Size, instance: Instance, seeds: int) -> list[str]:
     }
     runs: dict[str, Runs] = {}
     for label, agent in agents.items():
-        runs[label] = played(size, agent, mdp, seeds, f"{name} {m}, {label}")
+        runs[label] = played(size, agent, mdp, f"{name} {m}, {label}")
     price = ""
     if runs["told"].regrets.any():
         price = ratio(runs["default"].regrets, runs["told"].regrets)
@@ -209,21 +208,22 @@ def line(size: Size, instance: Instance, seeds: int) -> list[str]:
     return [name, f"{m} of {ladder.classes}", default.acts, *cells, price, other]
 
 
-def measured(size: Size, instances: Iterable[Instance], seeds: int) -> str:
+def measured(size: Size, instances: Iterable[Instance]) -> str:
     """Return the table of some instances."""
-    rows = [line(size, instance, seeds) for instance in size.some(instances)]
-    title = f"regret after {EARLY:,} and {EPISODES:,} episodes, mean (largest) of {seeds} seeds"
+    rows = [line(size, instance) for instance in size.some(instances)]
+    count = size.seeds(SEEDS)
+    title = f"regret after {EARLY:,} and {EPISODES:,} episodes, mean (largest) of {count} seeds"
     return table([title, *HEAD], rows)
 
 
 def lists(size: Size) -> str:
     """Measure small ladders of lists, and those that fool."""
-    return measured(size, list_instances(), SEEDS)
+    return measured(size, list_instances())
 
 
 def large(size: Size) -> str:
     """Measure ladders of thousands of members."""
-    return measured(size, large_instances(), FEWER_SEEDS)
+    return measured(size, large_instances())
 
 
 def real(size: Size) -> str:
@@ -233,9 +233,9 @@ def real(size: Size) -> str:
         "queue admission": QueueAdmission,
         "machine replacement": MachineReplacement,
     }
-    return measured(size, real_instances(kinds), FEWER_SEEDS)
+    return measured(size, real_instances(kinds))
 
 
 def week(size: Size) -> str:
     """Measure the slowest of them."""
-    return measured(size, real_instances({"weekday inventory": WeekdayInventory}), FEWER_SEEDS)
+    return measured(size, real_instances({"weekday inventory": WeekdayInventory}))

@@ -23,6 +23,7 @@ PARTS = (  # of every study one or two; `python -m studies.figures all --tiny` r
     "control:returns",
     "control:validity",
     "control:views",
+    "defaults:lists",
     "dynamics:cost",
     "dynamics:network",
     "first_episodes:returns",
