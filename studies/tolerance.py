@@ -21,8 +21,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -31,7 +33,9 @@ from scipy.stats import binomtest
 
 import occamrl as orl
 from occamrl.answers.tolerance import earned_today, worlds_at
+from occamrl.answers.wording import points
 from occamrl.arrays import Floats, Ints
+from occamrl.demo import COLUMNS, shop_ladder, shop_log
 from occamrl.evidence.tolerance import GRID, evidence_against, huber_ratio
 from occamrl.evidence.tolerant import Exact, TolerantEvidence
 from occamrl.protocols import Interval, Known, State
@@ -440,6 +444,86 @@ def acting(runs: int) -> None:
             print(f"| {found} | {episodes:,} | {ours:.1f} | {tables:.1f} | {nearest:.1f} |")
 
 
+def spoiled_logs() -> dict[str, str]:
+    """Return logs of the shop by what is wrong with them, as CSV."""
+    logs = {f"odd days, {share:g}": shop_log(share) for share in (0.01, 0.03, 0.1)}
+    header, *lines = shop_log().splitlines()
+    fields = lines[700].split(",")
+    fields[-1] = "12" if fields[-1] != "12" else "0"
+    logs["one typo"] = "\n".join([header, *lines[:700], ",".join(fields), *lines[701:]])
+    # a fair on every third month: its days are those of a log in which a day in three is odd
+    fair = shop_log(1.0 / 3.0).splitlines()[1:]
+    months = [line for line in lines if int(line.split(",")[0]) % 3]
+    months += [line for line in fair if int(line.split(",")[0]) % 3 == 0]
+    logs["a hidden regime"] = "\n".join([header, *months])
+    return logs
+
+
+def odd_days(runs: int) -> None:
+    """Print what is said of the shop's log when something is wrong with it."""
+    print(
+        "| log | exact test | off by more than | left from | seems off by | policy | beats up to |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, text in spoiled_logs().items():
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "log.csv"
+            file.write_text(text, "utf-8")
+            log = orl.read_log(file, COLUMNS, order_by="day", rewards="model")
+            answer = orl.select(log, shop_ladder(), progress=False)
+            fits = "nothing fits" if answer.misspecified else f"{answer.model!r}"
+            row = [name, fits, points(answer.off_by.more_than)]
+            row.append("" if answer.surviving is None else points(answer.surviving))
+            row.append(points(answer.off_by.estimate))
+            row.append(answer.span(answer.range_at(max(0.02, answer.surviving or 0.0))))
+            limit = answer.break_even
+            row.append("not sure" if limit is None else points(limit))
+            print(f"| {' | '.join(row)} |", flush=True)
+
+
+def cost(runs: int) -> None:
+    """Print the CPU time of 500 members over 10,000 pairs and 20,000 steps."""
+    states, members = 2_500, 500
+
+    def outcomes(state: int, push: int, *, up: float) -> Iterator[tuple[float, int, float, bool]]:
+        rise = up * (1.0 + push) / 4.0
+        yield rise, min(state + 1, states - 1), state / states, False
+        yield 0.2, max(state - 1, 0), state / states, False
+        yield 0.8 - rise, state, state / states, False
+
+    def probabilities(pairs: Sequence[tuple[int, int]], *, up: float) -> Floats:
+        rise = up * (1.0 + np.array([push for _, push in pairs])) / 4.0
+        return np.stack([rise, np.full(rise.size, 0.2), 0.8 - rise], axis=1).ravel()
+
+    model = orl.Model(
+        outcomes,
+        start=states // 2,
+        actions=[0, 1, 2, 3],
+        horizon=40,
+        parameters={"up": (0.1, 0.7)},
+        probabilities=probabilities,
+    )
+    ladder = orl.Ladder([model.family({"up": np.linspace(0.1, 0.7, members).tolist()})])
+    mdp = model.mdp(up=0.4)
+    habit = np.full((mdp.horizon, mdp.states, mdp.actions), 1.0 / mdp.actions)
+    log = log_of(mdp, habit, 500, np.random.default_rng(0))
+    print("| 10,000 pairs, 500 members, 20,000 steps | CPU, s |")
+    print("| --- | --- |")
+    began = time.process_time()
+    answer = orl.select(log, ladder, mdp.known, progress=False)
+    steps: dict[str, Callable[[], object]] = {
+        "the log is read": lambda: answer.status,
+        "off by": lambda: answer.off_by,
+        "the policy": lambda: answer.policy,
+        "range at .02": lambda: answer.range_at(0.02),
+        "break-even": lambda: answer.break_even,
+    }
+    for name, step in steps.items():
+        step()
+        print(f"| {name} | {time.process_time() - began:.1f} |", flush=True)
+        began = time.process_time()
+
+
 def closed_form(cases: int) -> None:
     """Compare the ratio with a convex solver on random laws with zeros."""
     draw = np.random.default_rng(0)
@@ -496,6 +580,8 @@ def main() -> None:
         "coverage": coverage,
         "break-even": break_even,
         "acting": acting,
+        "odd-days": odd_days,
+        "cost": cost,
         "closed-form": closed_form,
     }
     parser.add_argument("part", choices=list(parts))
