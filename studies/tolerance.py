@@ -305,12 +305,15 @@ def log_of(
 ) -> dict[str, Floats | Ints]:
     """Return the columns of a log of a policy [H, S, A]."""
     flows = [simulate(mdp, habit, 1, draw) for _ in range(episodes)]
+    names = np.array([mdp.known.state_name(s) for s in range(mdp.states)])
+    actions = np.array([mdp.known.action_name(a) for a in range(mdp.actions)])
+    reward = np.concatenate([flow.reward for flow in flows])
     return {
         "episode": np.repeat(np.arange(episodes), mdp.horizon),
-        "state": np.concatenate([flow.state for flow in flows]),
-        "action": np.concatenate([flow.action for flow in flows]),
-        "next_state": np.concatenate([flow.next_state for flow in flows]),
-        "reward": np.concatenate([flow.reward for flow in flows]),
+        "state": names[np.concatenate([flow.state for flow in flows])],
+        "action": actions[np.concatenate([flow.action for flow in flows])],
+        "next_state": names[np.concatenate([flow.next_state for flow in flows])],
+        "reward": np.asarray(mdp.known.amount(reward, 1)),
     }
 
 
