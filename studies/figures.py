@@ -45,7 +45,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         f"control:{name}" for name in ("validity", "power", "views", "sensitivity", "returns")
     ),
     "logged-data": ("answers:logs",),
-    "occam": ("defaults:lists",),
+    "occam": ("defaults:lists", "defaults:real"),
     "problems/lost-sales": ("practical:lost_sales",),
     "problems/machine-replacement": ("practical:machine_replacement",),
     "problems/patchy-ice": ("ladders:ice",),
@@ -61,7 +61,7 @@ OTHERS = (  # parts that are not written into a page: baselines and real_log nee
     *(f"control:{name}" for name in ("controls", "baselines", "real_log", "cost")),
     *(f"columns:{name}" for name in ("rows", "policies", "cost")),
     *(f"comparing:{name}" for name in ("errors", "power")),
-    *(f"defaults:{name}" for name in ("large", "real", "week")),
+    *(f"defaults:{name}" for name in ("large", "week")),
     *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
     *(
         f"linear:{name}"
