@@ -702,7 +702,7 @@ def read_log(
         path, instead of ``workers``.
     keep : path, optional
         A folder in which the counts of each file are kept: what was interrupted goes on from there,
-        and files that have not changed are not read again.
+        and files that have not changed are not checked again.
     progress : bool, optional
         Show how many files are counted; by default only when it takes longer than a second.
     """
