@@ -381,43 +381,46 @@ def least_by_trial(member: Floats, policy: Ints, reward: Floats, radius: float) 
     return least
 
 
+def loses(seed: int) -> tuple[bool, bool] | None:
+    """Say whether the recommendation loses in some kernel below the break-even, and just above it.
+
+    None where the break-even of the problem is not between 0 and the largest tolerance.
+    """
+    states = 3
+    draw = np.random.default_rng(seed)
+    members = draw.dirichlet(np.ones(states), size=(3, states, ACTIONS))
+    reward = np.repeat(draw.random((states, 1)), ACTIONS, axis=1)
+    truth = 0.95 * members[0] + 0.05 * draw.dirichlet(np.ones(states), size=(states, ACTIONS))
+    start = np.full(states, 1.0 / states)
+    mdp = orl.FiniteMDP(transition=truth, reward=reward, horizon=2, initial_state=start)
+    worst = np.eye(ACTIONS)[np.tile((truth @ reward[:, 0]).argmin(axis=1), (2, 1))]
+    log = log_of(mdp, 0.9 * worst + 0.05, 600, draw)
+    ladder = orl.Ladder([orl.FiniteFamily(members)])
+    answer = orl.select(log, ladder, mdp.known, progress=False)
+    limit = answer.break_even
+    if limit is None or limit >= GRID[-1]:
+        return None
+    policy = np.asarray(answer.worlds.rule(answer.policy))
+
+    def loses_at(radius: float) -> bool:
+        above = min(bound for bound in GRID if bound >= radius)
+        weighed = answer.weigher.weigh(answer.state, above)
+        alive = members[weighed.members[weighed.against <= answer.threshold]]
+        today = earned_today(answer, worlds_at(answer, above).around(radius))
+        worths = [least_by_trial(kernel, policy, reward, radius) for kernel in alive]
+        return today is not None and min(worths, default=math.inf) <= today.high
+
+    below = [bound for bound in GRID if bound < limit]
+    return any(loses_at(radius) for radius in [*below, limit - 1e-9]), loses_at(limit + 2e-4)
+
+
 def break_even(runs: int) -> None:
     """Look for a kernel in which the recommendation loses, below the break-even and above it."""
-    states = 3
-    found = 0
-    lost = {"below": 0, "just above": 0}
-    for seed in range(runs):
-        draw = np.random.default_rng(seed)
-        members = draw.dirichlet(np.ones(states), size=(3, states, ACTIONS))
-        reward = np.repeat(draw.random((states, 1)), ACTIONS, axis=1)
-        truth = 0.95 * members[0] + 0.05 * draw.dirichlet(np.ones(states), size=(states, ACTIONS))
-        start = np.full(states, 1.0 / states)
-        mdp = orl.FiniteMDP(transition=truth, reward=reward, horizon=2, initial_state=start)
-        worst = np.eye(ACTIONS)[np.tile((truth @ reward[:, 0]).argmin(axis=1), (2, 1))]
-        log = log_of(mdp, 0.9 * worst + 0.05, 600, draw)
-        ladder = orl.Ladder([orl.FiniteFamily(members)])
-        answer = orl.select(log, ladder, mdp.known, progress=False)
-        limit = answer.break_even
-        if limit is None or limit >= GRID[-1]:
-            continue
-        found += 1
-        policy = np.asarray(answer.worlds.rule(answer.policy))
-        for name, radius in (("below", limit - 1e-9), ("just above", limit + 2e-4)):
-            looked = [radius]
-            if name == "below":
-                looked += [bound for bound in GRID if bound < radius]
-            for tolerance in looked:
-                above = min(bound for bound in GRID if bound >= tolerance)
-                weighed = answer.weigher.weigh(answer.state, above)
-                alive = members[weighed.members[weighed.against <= answer.threshold]]
-                today = earned_today(answer, worlds_at(answer, above).around(tolerance))
-                worths = [least_by_trial(kernel, policy, reward, tolerance) for kernel in alive]
-                if worths and today is not None and min(worths) <= today.high:
-                    lost[name] += 1
-                    break
-    print(f"{runs} problems, {found} with a break-even between 0 and {GRID[-1]}.")
+    tried = [found for found in map(loses, range(runs)) if found is not None]
+    below, above = np.array(tried).sum(axis=0).tolist()
+    print(f"{runs} problems, {len(tried)} with a break-even between 0 and {GRID[-1]}.")
     print("All kernels whose rows are corners of the balls were tried: the recommendation loses")
-    print(f"at some tolerance below it in {lost['below']}, just above it in {lost['just above']}.")
+    print(f"at some tolerance below it in {below}, just above it in {above}.")
 
 
 def acting(runs: int) -> None:

@@ -24,6 +24,7 @@ from occamrl.evidence.tolerance import (
 from occamrl.logs.log import simulate_log
 from occamrl.protocols import Floats, Outcomes
 from occamrl.running.alarm import Watch
+from studies.tolerance import loses
 
 LAWS = st.lists(st.integers(0, 6), min_size=2, max_size=5)
 
@@ -325,3 +326,10 @@ def test_rates_of_evidence_are_the_mean_logarithm_of_what_bets_win(
     assert rate == pytest.approx(3.0 * float(q @ np.log(np.where(q > 0.0, won, 1.0))))
     assert rate >= -1e-12
     assert tolerance < 0.5 * np.abs(q - p).sum() or rate == pytest.approx(0.0, abs=1e-12)
+
+
+def test_no_kernel_below_the_break_even_makes_the_recommendation_lose() -> None:
+    tried = [found for found in map(loses, range(6)) if found is not None]
+    assert len(tried) >= 4
+    assert not any(below for below, _ in tried)
+    assert all(above for _, above in tried)

@@ -455,9 +455,12 @@ def _how_much_more(answer: Answer) -> list[str]:
 def _no_model_fits(answer: Answer) -> list[str]:
     names = answer.ladder.names
     nouns = _nouns(answer)
-    texts = [f"None of your {nouns} fits the data: even {quoted(names[-1])} is ruled out."]
+    verdict = f"None of your {nouns} fits the data"
+    if answer.tolerance:
+        verdict += f", even if every step may be off by {points(answer.tolerance)}"
+    texts = [f"{verdict}: even {quoted(names[-1])} is ruled out."]
     if not answer.ladder.nested:
-        texts = [f"None of your {nouns} fits the data: all are ruled out."]
+        texts = [f"{verdict}: all are ruled out."]
     judgement = answer.judgement
     if judgement.blends:
         blended = names[judgement.blends[0] - 1]
