@@ -1,6 +1,6 @@
 """Models whose chances depend on the step: what is missed, and what a wrong clock would miss.
 
-    python -m studies.figures --part steps:kept        about five minutes on two quiet processors
+    python -m studies.figures --part steps:kept        400 runs of a third of a second each
 
 A call centre of six hours. Its rate of calls, how much busier it is until some hour, and that hour
 are drawn; in every other run no hour is busier. Actions are random, and the classes are judged
