@@ -361,10 +361,8 @@ def test_a_rival_may_win_and_is_never_ruled_out() -> None:
     answer = orl.select(table_of(bumpy(300)), dynamics)
     assert answer.model == "network"
     assert not answer.misspecified
-    assert "No test rules it out" in str(answer)
     outside = orl.select(spoiled("slow disturbance"), LINEAR)
     assert outside.misspecified
-    assert "None of your classes explains the data" in str(outside)
 
 
 def test_a_fitted_rival_is_found_again_from_its_data() -> None:
