@@ -727,10 +727,24 @@ class Answer:
         """
         if self.log is None:
             return 0.0
+        return float(self._untried.sum() / max(self.shares_of_pairs.sum(), 1e-300))
+
+    @cached_property
+    def _untried(self) -> Floats:
+        """The shares of the recommended policy's steps in pairs that the log never shows."""
+        assert self.log is not None  # noqa: S101  # as whoever asks has seen
         shares = self.shares_of_pairs
         tried = self.log.pairs_by_step if self.ladder.by_step else self.log.pairs
-        untried = np.broadcast_to(tried == 0.0, shares.shape)
-        return float(shares[untried].sum() / max(shares.sum(), 1e-300))
+        return np.where(np.broadcast_to(tried == 0.0, shares.shape), shares, 0.0)
+
+    @property
+    def most_untried(self) -> DoubtfulPair:
+        """The pair that the log never shows and the recommended policy takes most often."""
+        assert isinstance(self.known, Known)  # noqa: S101  # as exact worlds are
+        by_pair = self._untried.sum(axis=0)
+        s, a = np.unravel_index(int(by_pair.argmax()), by_pair.shape)
+        share = float(by_pair[s, a] / self._untried.sum())
+        return DoubtfulPair(self.known.state_name(int(s)), self.known.action_name(int(a)), share)
 
     @cached_property
     def simple_policies(self) -> dict[str, PolicyRule]:

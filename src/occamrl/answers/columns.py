@@ -7,6 +7,7 @@ of what the factor speaks against, and nothing is said to be useless.
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -221,6 +222,8 @@ def _what_to_do(answer: Relevance) -> list[Sentence]:
     todo = "keep today's policy: the log cannot show that another is better."
     if answer.changed:
         todo = "keep today's policy: something changed, and plans from all of the log may be old."
+    elif gain.high < 0.0:
+        todo = "keep today's policy: plans made from the log did worse."
     elif answer.recommended:
         todo = (
             f"{answer.policy.brief}. Plans made like this one beat today's policy in at least 95 % "
@@ -237,14 +240,29 @@ def _what_to_do(answer: Relevance) -> list[Sentence]:
     )
     estimate = (
         "Plans on this state, made on one half of the log and compared on the other, would have "
-        f"earned {format_number(abs(gain.value))} {'more' if gain.value >= 0.0 else 'less'} "
-        f"(5 % to 95 % of bootstrap draws: {_span(gain)}): an estimate, no guarantee."
+        f"earned {_more(gain.value)} (5 % to 95 % of bootstrap draws: {_span_in_words(gain)}): an "
+        "estimate, no guarantee."
     )
     return [Sentence("what to do", todo), Sentence("worth", worth), Sentence("worth", estimate)]
 
 
+def _more(gain: float) -> str:
+    """Return a gain in words, so that no sign is needed: "5.69 less"."""
+    if gain < 0.0:
+        return f"{format_number(-gain)} less"
+    return f"{format_number(gain)} more"
+
+
 def _span(difference: Difference) -> str:
     return f"{format_number(difference.low)} to {format_number(difference.high)}"
+
+
+def _span_in_words(difference: Difference) -> str:
+    """Return the range of a gain; "less" and "more" stand at both ends where these differ."""
+    if difference.low < 0.0 <= difference.high:
+        return f"{_more(difference.low)} to {_more(difference.high)}"
+    nearer, further = sorted((abs(difference.low), abs(difference.high)))
+    return f"{format_number(nearer)} to {_more(math.copysign(further, difference.low))}"
 
 
 # What was assumed ---------------------------------------------------------------------------------

@@ -280,8 +280,8 @@ def _assumed(answer: Answer) -> list[str]:
         texts.append(
             "One of your classes is right: a mean of its form, and normal noise of constant scale, "
             "independent from step to step and between coordinates. If so, the smallest that is "
-            "right is ruled out, or a range misses the truth, with probability at most "
-            f"{answer.delta:g}, as far as parameters were searched."
+            "right is kept, and every range holds the truth, with probability at least "
+            f"{1.0 - answer.delta:g}, as far as parameters were searched."
         )
     weigher, _ = _weigher(answer)
     if sum(not isinstance(kind, Rival) for kind in weigher.ladder.classes) > 1:

@@ -643,7 +643,7 @@ def what_to_try(answer: Answer) -> list[Sentence]:
     pairs = []
     for pair in answer.doubtful:
         pairs.append(pair_in_words(answer, pair))
-    text = f"In some model that is left, this might be better: {listed(pairs)}."
+    text = f"In some model that is left, this might be better: {listed(pairs, 'or')}."
     return [Sentence("try", text)]
 
 
@@ -806,8 +806,8 @@ def what_was_assumed(answer: Answer) -> list[Sentence]:
                 "that it lists"
             )
         texts.append(
-            f"One of your {nouns} {right}. If so, the smallest class that holds it is ruled out, "
-            f"or a range misses the truth, with probability at most {answer.delta:g}."
+            f"One of your {nouns} {right}. If so, the smallest class that holds it is kept, and "
+            f"every range holds the truth, with probability at least {1.0 - answer.delta:g}."
         )
     rewards = ""
     if isinstance(answer.known, Known) and answer.known.rewards_known:
@@ -863,9 +863,11 @@ def _assumed_of_a_log(answer: Answer, known: Known, log: Today) -> list[str]:
         if answer.ladder.by_step:
             where = "in that state at that step"
             others = "other steps, states and actions"
+        example = pair_in_words(answer, answer.most_untried)
         texts.append(
             f"In {percent(share)} of its steps the recommended policy does what the log never "
-            f"tried {where}: there it rests on what the models infer from {others}."
+            f"tried {where}, above all {example}: there it rests on what the models infer from "
+            f"{others}."
         )
     number = sum(log.episodes)
     if answer.gain is not None:
