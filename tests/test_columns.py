@@ -703,3 +703,25 @@ def test_where_the_law_changed_nothing_is_proved() -> None:
     for name in answer.changed:
         assert answer.needed[name] == ()
     assert "so that nothing is called proved of that" in str(answer)
+
+
+def test_a_log_that_closes_on_sundays_recommends_nothing_until_its_gaps_are_joined() -> None:
+    draw = np.random.default_rng(0)
+    rows = []
+    for week in range(120):
+        for day in range(6):  # on the seventh it is closed
+            rows.append(
+                {
+                    "day": 7 * week + day,
+                    "weekday": day,
+                    "order": int(draw.integers(2)),
+                    "profit": float(day == 5) * 20.0 + draw.integers(3),
+                }
+            )
+    columns = {"episode": None, "state": "weekday", "action": "order", "reward": "profit"}
+    cut = orl.relevant(orl.read_log(rows, columns, order_by="day"))
+    assert cut.riddled
+    assert not cut.recommended
+    joined = orl.relevant(orl.read_log(rows, columns, order_by="day", gaps="join"))
+    assert not joined.riddled
+    assert "weekday" in (*joined.needed["reward"], *joined.likely["reward"])

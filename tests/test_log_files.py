@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -178,3 +179,20 @@ def test_a_csv_file_without_lines_is_refused_in_bounded_memory(tmp_path: Path) -
     path.write_text('episode,state,action\n0,"1' + ",2\n0,1,1" * 10**6)
     with pytest.raises(LogError, match="CSV"):
         orl.read_log(path)
+
+
+def test_a_day_that_no_calendar_has_is_named_by_its_row() -> None:
+    rows = []
+    for day in range(1, 20):
+        rows.append({"day": f"2021-01-{day:02d}", "state": day % 2, "action": 0, "reward": 1})
+    for wrong in ("2021-13-05", "2021-02-30"):
+        rows[10]["day"] = wrong
+        with pytest.raises(orl.InvalidInput) as caught:
+            orl.read_log(rows, {"episode": None}, order_by="day")
+        assert caught.value.index == (10,)
+
+
+@pytest.mark.parametrize("columns", [["state"], {"state": 3}, {"state": {"a": 1}}])
+def test_what_names_no_columns_is_refused_by_name(columns: Any) -> None:
+    with pytest.raises(orl.InvalidInput, match="columns"):
+        orl.read_log([{"state": 0, "action": 0, "reward": 0.0}], columns)

@@ -594,6 +594,12 @@ def select(
     delta: Annotated[
         float, typer.Option(help="Largest probability that the right class is ruled out.")
     ] = 0.05,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            help="How far the chances of a step may be off from a model's, as 0.02: 2 points."
+        ),
+    ] = 0.0,
     horizon: Horizon = None,
     evidence: Annotated[
         str | None, typer.Option(help="likelihood or value; the default depends on the ladder.")
@@ -634,7 +640,7 @@ def select(
             unlisted=unlisted,
             split=split,
         )
-    answer = orl.select(steps, models, delta=delta, evidence=evidence)
+    answer = orl.select(steps, models, delta=delta, evidence=evidence, tolerance=tolerance)
     if as_json:
         show(True, answer.as_data(), ())
     else:
@@ -645,7 +651,8 @@ def select(
     if page is not None:
         tell(f"The page: {answer.page(page)}")
     if agent is not None and isinstance(models, LadderSpec):
-        learner = orl.Agent(orl.Occam(ladder=models.ladder), known=models.known, alarm=alarm)
+        occam = orl.Occam(ladder=models.ladder, tolerance=tolerance)
+        learner = orl.Agent(occam, known=models.known, alarm=alarm)
         learner.learn_from(steps).save(agent)
         tell(f"The agent: {agent}")
     if answer.status in UNDECIDED:

@@ -110,6 +110,7 @@ class Answer:
     runs: int = 8  # simulated episodes behind a worth, where it is not exact
     maximum: int | None = None  # worlds in which they are run; None: all
     notes: Sequence[Note] = ()  # what was done to the data before they were weighed
+    progress: bool | None = None  # whether it is shown; None: where something takes long
 
     # Which model ----------------------------------------------------------------------------------
 
@@ -541,9 +542,9 @@ class Answer:
     def _extremes(self, worth: Worth, *, differences: bool = False) -> tuple[float, float]:
         """Return the least and the largest worth; where that takes long, it says so."""
         if self.worlds.exact:  # of a search nobody knows how long it is
-            bar = Progress("worth", None, None, "models")
+            bar = Progress("worth", None, self.progress, "models")
         else:
-            bar = Progress("worth", len(self.worlds.some(_ALL)), None, "simulators")
+            bar = Progress("worth", len(self.worlds.some(_ALL)), self.progress, "simulators")
 
         def shown(world: World) -> Floats:
             returns = worth(world)

@@ -222,6 +222,10 @@ def _what_to_do(answer: Relevance) -> list[Sentence]:
     todo = "keep today's policy: the log cannot show that another is better."
     if answer.changed:
         todo = "keep today's policy: something changed, and plans from all of the log may be old."
+    elif answer.riddled:
+        todo = (
+            "keep today's policy: too many rows come after gaps, and rows before gaps are left out."
+        )
     elif gain.high < 0.0:
         todo = "keep today's policy: plans made from the log did worse."
     elif answer.recommended:
@@ -276,6 +280,12 @@ def _assumed(answer: Relevance) -> list[str]:
         "What is likely rests on a Bayes factor, on shuffled copies of columns and on parts of the "
         "log: no level is claimed. What a column does that is not in the log, nobody can tell.",
     ]
+    if answer.riddled:
+        texts.append(
+            "Rows before gaps are left out, and with them whatever happens only there, say on the "
+            "day before a shop is closed. If nothing happens in gaps, read the log with "
+            'gaps="join".'
+        )
     if answer.checked < min(answer.maximum, len(answer.columns.candidates)):
         texts.append(
             f"There are too many sets of {count_word(answer.maximum)} columns to check them all: "

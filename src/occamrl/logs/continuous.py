@@ -193,6 +193,7 @@ def select_continuous(
             history=state["history"],
             returns=_returns(system, transitions, episodes) if earning else (),
             notes=notes,
+            progress=progress,
         )
 
     total = len(transitions)

@@ -14,7 +14,7 @@ came. Sorted episodes come by when they begin, then by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -29,6 +29,7 @@ from occamrl.errors import (
     UnknownName,
     require_choice,
     require_integer,
+    require_kind,
     require_number,
 )
 from occamrl.logs import table as cells
@@ -591,9 +592,14 @@ def _roles_of(
     columns: Mapping[str, str | Sequence[str] | None] | None, names: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the columns of each role that a table has."""
+    require_kind("columns", columns or {}, Mapping)
     asked = dict(columns or {})
-    for key in asked:
+    for key, value in asked.items():
         require_choice("columns", key, (*_ROLES, "ended"))
+        named = isinstance(value, Hashable) and value in names
+        if value is not None and not named and not isinstance(value, (str, list, tuple)):
+            expected = "the name of a column, or a list of them"
+            raise ParameterError(f"columns[{key!r}]", got=repr(value), expected=expected)
     if "ended" in asked or ("terminated" not in names and "ended" in names):
         asked.setdefault("terminated", asked.pop("ended", "ended"))
     roles: dict[str, tuple[str, ...]] = {}

@@ -41,6 +41,7 @@ from occamrl.policies import Policy
 from occamrl.protocols import Known, Note, RewardMap
 
 _MOST_LAGS = 1_000  # earlier rows that are looked at
+_MOST_GAPS = 0.1  # the share of rows after gaps from which on no policy is recommended
 _FEWEST_UNITS = 8  # with which policies are compared
 _STRENGTHS = (1.0, 4.0, 16.0)  # counts by which tables of a ladder are smoothed
 _MOST_ENTRIES = 2 * 10**6  # of the kernels of a ladder
@@ -332,9 +333,24 @@ class Relevance:
     def recommended(self) -> bool:
         """Whether plans like :attr:`policy` beat today's: 95 % of the bootstrap draws say so.
 
-        Never where something changed in the course of the log, or where it shows no reward.
+        Never where something changed in the course of the log, where it shows no reward, or where
+        one row in ten or more comes after a gap.
         """
-        return self.comparable and not self.changed and self.gain.low > 0.0
+        sound = self.comparable and not self.changed and not self.riddled
+        return sound and self.gain.low > 0.0
+
+    @property
+    def gaps(self) -> float:
+        """The share of rows that come after a gap; rows before one are not weighed."""
+        for note in self.source.notes:
+            if note.kind == "gaps_cut":
+                return note.affected / max(1, note.of)
+        return 0.0
+
+    @property
+    def riddled(self) -> bool:
+        """Whether so many rows come after gaps that what is left need not be like the log."""
+        return self.gaps >= _MOST_GAPS
 
     # What goes on ---------------------------------------------------------------------------------
 

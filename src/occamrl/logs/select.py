@@ -134,7 +134,7 @@ def select(
         reading.add(flow)
         bar.update(reading.episodes)
     bar.close()
-    return reading.answer(source)
+    return replace(reading.answer(source), progress=progress)
 
 
 def _require_ladder(ladder: object) -> None:

@@ -331,10 +331,20 @@ def read_order(field: str, column: Column, first: int) -> Array:
             return np.asarray(array.cast(kind).to_numpy(zero_copy_only=False))
         except pa.ArrowException:
             continue
-    # No form fits all rows: tell the first that is not written as row 0, or row 0 if all are.
+    # No form fits all rows: tell the first that is not written as row 0, or is in no calendar.
     texts = [str(value) for value in array.to_pylist()]
     form = _NUMBER.fullmatch if _NUMBER.fullmatch(texts[0]) else _DATE.match
     refuse(field, [not form(text) for text in texts], texts, expected, first)
+    for kind in kinds[-2:]:
+        fits = []
+        for text in texts:
+            try:
+                pa.array([text]).cast(kind)
+                fits.append(True)
+            except pa.ArrowException:
+                fits.append(False)
+        if fits[0]:
+            refuse(field, [not each for each in fits], texts, expected, first)
     raise LogError(field, index=(first,), got=repr(texts[0]), expected=expected)
 
 
