@@ -482,7 +482,7 @@ def policies(size: Size) -> str:
                 answer = orl.relevant(log)
                 return answer.recommended, true_worth(task, answer)
 
-            played = each(size, size.seeds(20), job, f"{task.name}, {length:,}")
+            played = each(size, size.seeds(5), job, f"{task.name}, {length:,}")
             gains = np.array([worth - today for _, worth in played])
             taken = np.array([recommended for recommended, _ in played])
             worse = gains[taken & (gains < 0.0)]

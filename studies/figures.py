@@ -40,7 +40,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
     "baselines": ("rivals:ladder", "selection:evidence", "selection:linear"),
-    "columns": ("columns:validity", "columns:false"),
+    "columns": ("columns:validity", "columns:false", "columns:policies"),
     "continuous-states": tuple(
         f"control:{name}" for name in ("validity", "power", "views", "sensitivity", "returns")
     ),
@@ -59,7 +59,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 }
 OTHERS = (  # parts that are not written into a page: baselines and real_log need packages of others
     *(f"control:{name}" for name in ("controls", "baselines", "real_log", "cost")),
-    *(f"columns:{name}" for name in ("rows", "policies", "cost")),
+    *(f"columns:{name}" for name in ("rows", "cost")),
     *(f"comparing:{name}" for name in ("errors", "power")),
     *(f"defaults:{name}" for name in ("large", "week")),
     *(f"ladders:{name}" for name in ("paper", "false_rejection", "linear")),
