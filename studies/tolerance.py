@@ -455,7 +455,7 @@ def spoiled_logs() -> dict[str, str]:
     logs = {f"odd days, {share:g}": shop_log(share) for share in (0.01, 0.03, 0.1)}
     header, *lines = shop_log().splitlines()
     fields = lines[700].split(",")
-    fields[-1] = "12" if fields[-1] != "12" else "0"
+    fields[3] = "0" if fields[3] == "6" else "6"  # what was ordered
     logs["one typo"] = "\n".join([header, *lines[:700], ",".join(fields), *lines[701:]])
     # a fair on every third month: its days are those of a log in which a day in three is odd
     fair = shop_log(1.0 / 3.0).splitlines()[1:]
