@@ -109,7 +109,8 @@ def grids(runs: int) -> None:
                 result = orl.learn(agent, env, episodes=EPISODES, seed=seed, progress=False)
                 regrets.append(result.total_regret)
                 found += name == "selecting" and result.verdict["chosen"] == right
-            cells.append(f"{np.mean(regrets):.3g}")
+            rounded = float(f"{np.mean(regrets):.3g}")
+            cells.append(f"{rounded:,.6g}")
         models = " < ".join(f"{size:,}" for size in spec.ladder.sizes)
         print(
             f"| {grid.name}; {models} | {right}, {found} of {runs} | {' | '.join(cells)} |",

@@ -385,6 +385,8 @@ def storage(work: Path, count: int = 60) -> Facts:
 def interrupt(work: Path, count: int, seed: int = 0) -> Facts:
     """Press Ctrl-C at random moments of a command; it ends with code 130 and one line."""
     draw = np.random.default_rng(seed)
+    # Shells let what they start in the background ignore Ctrl-C, and children take that over.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     experiment_in(work, 4_000_000)
     command = [sys.executable, "-m", "occamrl", "run", str(work / "robust.toml"), "--workers", "1"]
     codes = Counter[int]()
