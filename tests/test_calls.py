@@ -74,6 +74,8 @@ def test_wrong_arguments_are_refused_by_name(tmp_path: Path) -> None:
         model(continuing=np.full(2, np.nan))
     with pytest.raises(orl.InvalidInput, match="progress"):
         orl.run(orl.PSRL(), model().mdp(chance=0.5), episodes=3, progress=np.zeros(0))  # type: ignore[arg-type]  # that is what is tested
+    with pytest.raises(orl.InvalidInput, match="shape"):
+        orl.Discretiser(edges=[[0.0, 1.0]], shape="one")  # type: ignore[arg-type]  # what is tested
     mixture = orl.make_problem("sparse-mixture", seed=0)
     with pytest.raises(orl.InvalidInput, match="values"):
         orl.paper.excitation(orl.FeatureMap(mixture.phi), mixture, values=np.full(3, np.nan))

@@ -176,7 +176,8 @@ class Discretiser(Codec):
         count = len(self.edges)
         shape: tuple[int, ...] = (count,)
         if self.shape is not None:
-            shape = tuple(int(n) for n in self.shape)
+            require_kind("shape", self.shape, (tuple, list))
+            shape = tuple(require_integer("shape", n, 0) for n in self.shape)
         if count == 0 or math.prod(shape) != count:
             raise ParameterError(
                 "edges", got=f"{count} dimensions", expected=f"those of shape {self.shape}"
